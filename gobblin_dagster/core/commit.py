@@ -1,0 +1,135 @@
+"""Commit steps and sequences: the write-ahead record of one publication of one dataset.
+
+    PREPARED -> COMMITTED                 the commit transaction flips it and moves the watermark, together
+    PREPARED -> ABORTING -> ABORTED       staged files are lost: undone, sources first
+    any unfinished -> QUARANTINED         a person must look; other datasets go on
+
+This module holds values and the step protocol; `engine.commit` executes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.storage import Storage
+
+
+class SequenceState(StrEnum):
+    """Where a stored commit sequence stands."""
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ABORTING = "aborting"
+    ABORTED = "aborted"
+    QUARANTINED = "quarantined"
+
+
+UNFINISHED = frozenset({SequenceState.PREPARED, SequenceState.ABORTING})
+"""States that recovery works on before anything new is planned."""
+
+
+@runtime_checkable
+class CommitStep(Protocol):
+    """One idempotent action of a publication, verified by content.
+
+    `engine.commit` calls `verify` then, where it returns False, `execute`; after a crash it does so again in another
+    process, possibly while the first one still runs. Steps are stored as JSON: `to_json` must hold all that they need.
+
+    Source: `CommitStep` of the exactly-once design. Differs: verification is by size and checksum, never by existence.
+    """
+
+    type_name: ClassVar[str]
+    version: ClassVar[int]
+
+    def verify(self, storage: Storage) -> bool:
+        """Tell whether the step is done, whole."""
+
+    def execute(self, storage: Storage) -> None:
+        """Do the step; raises OSError where it cannot be done now."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step's fields, without type and version."""
+
+    def describe(self) -> str:
+        """Say in a few words what the step does, for plans and `gobblin commit show`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """A file of a snapshot, as the manifest names it."""
+
+    branch: str
+    path: str
+    """Absolute."""
+    size_bytes: int
+    sha256: str
+    rows: int
+    snapshot: int
+    """The snapshot that added it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSequence:
+    """A commit sequence as the store keeps it: bookkeeping in columns, the rest in a digest-protected body."""
+
+    id: str
+    """The commit id: 128 random bits, in the name of every file that it publishes."""
+    job: str
+    dataset_urn: str
+    run_id: str
+    version_read: int
+    """Version of the dataset's state that the plan was made from; 0 where it had none."""
+    state: SequenceState
+    body: str
+    """JSON of the sequence's steps, published files, state to come and report."""
+    digest: str
+    """SHA-256 of `body`."""
+    created_at: datetime
+    redo_failures: int = 0
+    reason: str = ""
+    """Why it was quarantined or what the last redo said."""
+    reported: bool = False
+    """Whether its materialization was logged in Dagster."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSequence:
+    """All that one publication of one dataset does, as a value.
+
+    Source: `CommitSequence` of the exactly-once design. Differs: the watermark is no step among others but moves in the
+    transaction that ends the sequence (`after`), because a step that can run alone can run ahead.
+    """
+
+    id: str
+    job: str
+    dataset_urn: str
+    run_id: str
+    version_read: int
+    steps: tuple[CommitStep, ...]
+    files: tuple[PublishedFile, ...]
+    after: DatasetState
+    """The dataset's state once committed; its version is `version_read + 1`."""
+    output_root: str
+    """Absolute root of the job's output: no step may touch anything outside."""
+    staging_dirs: tuple[str, ...] = ()
+    """Absolute staging folders to delete once the sequence is committed or aborted."""
+    created_at: datetime | None = None
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for people and for Dagster metadata: low, expected high, actual high, rows, bytes, checks."""
+
+
+def body_digest(body: str) -> str:
+    """Return the SHA-256 of a stored body."""
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys and no spaces, so that equal values have equal digests."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,208 @@
+"""The protocols that sources, converters, policies, forks and writers implement. All work on Arrow record batches.
+
+Each class is registered by a short name with an `Options` model (pydantic, frozen, unknown keys refused) and is made with
+`cls(options, context)`. Driver-side methods: `Source.plan`, `Source.count_rows`. Everything else runs in a Spark task,
+one object per work unit (and branch), in one thread; after a failure a fresh object is made, never the old one used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import BranchCounts, StagedFile
+from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructContext:
+    """Where a construct works."""
+
+    job: str
+    base_dir: str
+    """Absolute folder that relative paths of the job file start from."""
+    dataset_urn: str = ""
+    """Empty on the driver, and for a job without datasets."""
+    branch: str | None = None
+    """None before the fork."""
+    block_bytes: int = 1 << 20
+    """Bytes that readers take at a time: the lever on memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A batch on its way through a task, with the place that each row came from.
+
+    Shape: `rows` is int64, one per row of `batch`: the row's number in `file`, from 1, header not counted; null where a
+    converter made the row from several or from none.
+    """
+
+    batch: pa.RecordBatch
+    file: str
+    rows: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetOffer:
+    """What a source found for one dataset: the work units to come, in order of their low watermarks.
+
+    Work units carry ids of the source's choice, unique inside the dataset; the plan replaces them. `problem` fails the
+    dataset alone and leaves the others; `notes` are shown in the plan (late files and the like).
+    """
+
+    dataset_urn: str
+    low: Watermark | None
+    expected_high: Watermark | None
+    work_units: Sequence[WorkUnit] = ()
+    problem: str = ""
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source may know when it plans."""
+
+    extract: Extract
+    states: Mapping[str, DatasetState]
+    """State by dataset.urn; datasets never committed are absent."""
+    is_selected: Callable[[str], bool]
+    """Whether the user asked for a dataset.urn."""
+    clock: Clock
+
+
+class Extractor(Protocol):
+    """Reads one work unit, batch by batch.
+
+    Source: gobblin-api `Extractor`. Differs: batches, not records; no upper bound on what one object buffers but
+    `block_bytes`.
+    """
+
+    schema: pa.Schema
+    """Schema of every chunk; known once the extractor was made."""
+    bytes_read: int
+    """Bytes of input read so far."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows of the work unit; raises ExtractError (file, row) or TransientError."""
+
+    def close(self) -> None:
+        """Release files and connections; called once, also after a failure."""
+
+
+class Source(Protocol):
+    """Finds datasets and cuts what is new of them into work units.
+
+    Source: gobblin-api `Source`. Differs: planning is pure (listing and reading metadata only) and needs no Spark.
+    """
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        """Yield one offer per selected dataset, also where nothing is new; raises SourceError where nothing can be listed."""
+
+    def extractor(self, unit: WorkUnit) -> Extractor:
+        """Open a work unit; raises as `Extractor.chunks`."""
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
+        """Count the source's rows in committed ranges anew, for the audit; None where the source cannot."""
+
+
+class Converter(Protocol):
+    """Turns chunks into other chunks: one to none, one or many rows.
+
+    Source: gobblin-core `Converter`.
+    """
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema after conversion; raises ConvertError naming a missing or unfit column."""
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield converted chunks, all of the converted schema; raises ConvertError."""
+
+
+class RowLevelPolicy(Protocol):
+    """Judges rows.
+
+    Source: gobblin-core `RowLevelPolicy`. Differs: dropped and quarantined rows are always counted and shown.
+    """
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return true for each row that passes; null counts as false."""
+
+    def reason(self) -> str:
+        """Say in one line what a rejected row violates."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchView:
+    """What a task-level policy may look at: one branch of one work unit, whole but unpublished."""
+
+    branch: str
+    counts: BranchCounts
+    rows_read: int
+    rows_expected: int | None
+    schema: pa.Schema
+    previous_schema: str | None
+    """Schema last published for the branch, as text; None the first time."""
+    files: Sequence[StagedFile] = field(default_factory=tuple)
+
+
+class TaskLevelPolicy(Protocol):
+    """Judges the output of one branch before it may be published.
+
+    Source: gobblin-core `TaskLevelPolicy`.
+    """
+
+    def evaluate(self, view: BranchView) -> tuple[bool, str]:
+        """Return whether it holds, and one line with expected and got."""
+
+
+class ForkOperator(Protocol):
+    """Says which branch takes which rows.
+
+    Source: gobblin-api `ForkOperator`. Differs: flags for a whole batch at once.
+    """
+
+    def fork_schema(self, schema: pa.Schema) -> Sequence[bool]:
+        """Return one flag per branch: whether the branch exists at all for this schema."""
+
+    def fork_batch(self, batch: pa.RecordBatch) -> Sequence[bool | pa.BooleanArray]:
+        """Return one flag per branch: true (all rows), false (none) or a mask; raises ForkBranchMismatchError upstream."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """Where a writer stages and how it names: `<staging_dir>/<target>`, target `<target_dir>/.../<file_stem>-<n>.<ext>`."""
+
+    storage: Storage
+    staging_dir: str
+    """Absolute, unique to this attempt."""
+    target_dir: str
+    """Relative to the output root; every target starts with it."""
+    file_stem: str
+    """Unique for ever: holds commit id, work unit and attempt."""
+    branch: str
+    dataset_urn: str
+    schema: pa.Schema
+
+
+class DataWriter(Protocol):
+    """Writes one branch of one work unit to staging.
+
+    Source: gobblin-api `DataWriter`.
+    """
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; raises ConvertError (values that the format cannot hold) or StorageError (no space)."""
+
+    def finish(self) -> Sequence[StagedFile]:
+        """Close and sync all files; no rows written means no files."""
+
+    def abort(self) -> None:
+        """Delete what was staged; never raises."""

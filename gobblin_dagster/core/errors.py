@@ -1,0 +1,397 @@
+"""The tree of errors, grouped by what the caller can do about them.
+
+    GobblinDagsterError
+    ├── SpecError               fix the declaration (exit code 2)
+    │   ├── InvalidSpecError        every fault of a file at once, with line numbers
+    │   ├── UsageError              a command was called wrongly
+    │   ├── InvalidUrnError         a dataset.urn that no folder or partition key can carry
+    │   └── WatermarkTypeError      a watermark of an unknown or unexpected type
+    ├── TransientError          retry helps
+    ├── TerminalError           retry does not help until something outside is mended
+    │   ├── SourceError             a source cannot be listed
+    │   ├── ExtractError            a record or file cannot be read
+    │   ├── ConvertError            a converter, fork or writer refused a batch
+    │   ├── ForkBranchMismatchError the fork operator returned a wrong number of flags
+    │   ├── StorageError            a file system refused an operation
+    │   ├── StoreVersionError       the state store belongs to a newer version
+    │   ├── CorruptRecordError      a stored record does not match its digest or format
+    │   ├── EnvironmentFaultError   Java, a port or a package is missing
+    │   └── WorkerDiedError         a work unit killed its Python worker
+    ├── DataQualityError        a task-level policy of type FAIL failed
+    ├── CommitConflictError     somebody else moved the dataset: plan again
+    │   ├── DatasetBusyError        another run holds the dataset's lease
+    │   ├── StaleEpochError         our lease was taken over
+    │   ├── WatermarkMovedError     the compare-and-swap on the watermark's version failed
+    │   ├── UnfinishedSequenceError a stored sequence must be recovered first
+    │   └── RangeOverlapError       a range would be committed twice
+    ├── CommitStateUnknownError look before retrying
+    └── QuarantinedError        a dataset or sequence waits for a person
+
+An error takes its facts as keyword arguments, keeps them as attributes and survives pickling, because Spark and Dagster
+carry it between processes. Retry policies read the type, never the text. `code` names the section in `docs/errors.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+def _rebuild(cls: type[GobblinDagsterError], facts: dict[str, Any]) -> GobblinDagsterError:
+    """Make the error anew in another process."""
+    return cls(**facts)
+
+
+@dataclass(eq=False, kw_only=True)
+class GobblinDagsterError(Exception):
+    """Root of all errors raised on purpose; subclasses are dataclasses whose fields are the facts."""
+
+    code: ClassVar[str] = "error"
+    remedy: ClassVar[str] = ""
+
+    def message(self) -> str:
+        """Say what failed and where, what was expected and what was got."""
+        return type(self).__doc__ or self.code
+
+    def __str__(self) -> str:
+        remedy = self.remedy.format(**self.facts())
+        return f"{self.message()} {remedy}".strip()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields by name, for logs and for `--output json`."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.facts()))
+
+
+@dataclass(eq=False, kw_only=True)
+class SpecError(GobblinDagsterError):
+    """A declaration is wrong and must be changed."""
+
+    code: ClassVar[str] = "spec"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFault:
+    """One fault of a spec file: where it stands and what is wrong."""
+
+    path: str
+    """Dotted path inside the document, e.g. `fork.branches[1].writer.type`."""
+    problem: str
+    """What is wrong, with expected and got."""
+    line: int | None = None
+    """Line in the file, counted from 1; None where the document came from no file."""
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidSpecError(SpecError):
+    """A spec file has faults; all of them are listed."""
+
+    code: ClassVar[str] = "spec-invalid"
+    file: str
+    faults: tuple[SpecFault, ...]
+
+    def message(self) -> str:
+        lines = [f"{self.file} has {len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}:"]
+        for fault in self.faults:
+            where = f"{self.file}:{fault.line}" if fault.line is not None else self.file
+            lines.append(f"  {where}: {fault.path or 'document'}: {fault.problem}")
+        return "\n".join(lines)
+
+
+@dataclass(eq=False, kw_only=True)
+class UsageError(SpecError):
+    """A command or function was called in a way that cannot work."""
+
+    code: ClassVar[str] = "usage"
+    problem: str
+    hint: str = ""
+
+    def message(self) -> str:
+        return f"{self.problem} {self.hint}".strip()
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidUrnError(SpecError):
+    """A dataset.urn cannot be carried by a partition key or a folder name."""
+
+    code: ClassVar[str] = "urn-invalid"
+    remedy: ClassVar[str] = "Use printable text of at most 200 bytes; '/', spaces and unicode are fine."
+    urn: str
+    problem: str
+
+    def message(self) -> str:
+        return f"dataset.urn {self.urn[:80]!r} {self.problem}."
+
+
+@dataclass(eq=False, kw_only=True)
+class WatermarkTypeError(SpecError):
+    """A watermark is of a type that is unknown, or of another type than its dataset's."""
+
+    code: ClassVar[str] = "watermark-type"
+    expected: str
+    got: str
+
+    def message(self) -> str:
+        return f"Watermark of type {self.got!r} where {self.expected} was expected."
+
+
+@dataclass(eq=False, kw_only=True)
+class TransientError(GobblinDagsterError):
+    """Something outside was not ready; a retry may succeed."""
+
+    code: ClassVar[str] = "transient"
+    problem: str
+
+    def message(self) -> str:
+        return self.problem
+
+
+@dataclass(eq=False, kw_only=True)
+class TerminalError(GobblinDagsterError):
+    """A retry cannot help before something is mended."""
+
+    code: ClassVar[str] = "terminal"
+
+
+@dataclass(eq=False, kw_only=True)
+class SourceError(TerminalError):
+    """A source cannot be listed or holds something that its declaration does not allow."""
+
+    code: ClassVar[str] = "source"
+    job: str
+    problem: str
+    hint: str = ""
+
+    def message(self) -> str:
+        return f"Source of job {self.job!r}: {self.problem} {self.hint}".strip()
+
+
+@dataclass(eq=False, kw_only=True)
+class ExtractError(TerminalError):
+    """A file or record of a work unit cannot be read."""
+
+    code: ClassVar[str] = "extract"
+    dataset_urn: str
+    file: str
+    problem: str
+    row: int | None = None
+
+    def message(self) -> str:
+        row = f", row {self.row}" if self.row is not None else ""
+        return f"Dataset {self.dataset_urn!r}, file {self.file}{row}: {self.problem}"
+
+
+@dataclass(eq=False, kw_only=True)
+class ConvertError(TerminalError):
+    """A converter, policy, fork or writer could not take a batch."""
+
+    code: ClassVar[str] = "convert"
+    dataset_urn: str
+    construct: str
+    problem: str
+    branch: str | None = None
+    file: str | None = None
+
+    def message(self) -> str:
+        branch = f", branch {self.branch!r}" if self.branch else ""
+        file = f", file {self.file}" if self.file else ""
+        return f"Dataset {self.dataset_urn!r}{branch}{file}, {self.construct}: {self.problem}"
+
+
+@dataclass(eq=False, kw_only=True)
+class ForkBranchMismatchError(TerminalError):
+    """A fork operator returned another number of flags than it has branches."""
+
+    code: ClassVar[str] = "fork-branch-mismatch"
+    remedy: ClassVar[str] = "Return one flag per branch."
+    what: str
+    flags: int
+    branches: int
+
+    def message(self) -> str:
+        return f"The fork operator returned {self.flags} {self.what} flags for {self.branches} branches."
+
+
+@dataclass(eq=False, kw_only=True)
+class StorageError(TerminalError):
+    """A file system refused an operation."""
+
+    code: ClassVar[str] = "storage"
+    operation: str
+    path: str
+    problem: str
+    dataset_urn: str | None = None
+
+    def message(self) -> str:
+        dataset = f"Dataset {self.dataset_urn!r}: " if self.dataset_urn is not None else ""
+        return f"{dataset}cannot {self.operation} {self.path}: {self.problem}."
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreVersionError(TerminalError):
+    """The state store was written by a newer version of this package."""
+
+    code: ClassVar[str] = "store-version"
+    remedy: ClassVar[str] = "Upgrade gobblin-dagster, or point `state:` at another store. Nothing was changed."
+    store: str
+    found: str
+    known: str
+
+    def message(self) -> str:
+        return f"State store {self.store} has version {self.found}; this program knows up to {self.known}."
+
+
+@dataclass(eq=False, kw_only=True)
+class CorruptRecordError(TerminalError):
+    """A stored record is unreadable or does not match its digest."""
+
+    code: ClassVar[str] = "record-corrupt"
+    what: str
+    problem: str
+
+    def message(self) -> str:
+        return f"{self.what} cannot be read: {self.problem}."
+
+
+@dataclass(eq=False, kw_only=True)
+class EnvironmentFaultError(TerminalError):
+    """The machine lacks something: Java, a free port, a package."""
+
+    code: ClassVar[str] = "environment"
+    problem: str
+    hint: str
+
+    def message(self) -> str:
+        return f"{self.problem} {self.hint}"
+
+
+@dataclass(eq=False, kw_only=True)
+class WorkerDiedError(TerminalError):
+    """A work unit ended its Python worker, twice: once among others, once alone."""
+
+    code: ClassVar[str] = "worker-died"
+    dataset_urn: str
+    work_unit: str
+    exit_code: int
+
+    def message(self) -> str:
+        how = f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
+        return (
+            f"Dataset {self.dataset_urn!r}, work unit {self.work_unit}: its Python worker died ({how}), "
+            "also when run alone. Out of memory and native crashes end this way."
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class DataQualityError(GobblinDagsterError):
+    """A task-level policy that must hold did not hold."""
+
+    code: ClassVar[str] = "data-quality"
+    dataset_urn: str
+    branch: str
+    policy: str
+    problem: str
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r}, branch {self.branch!r}: policy {self.policy!r} failed: {self.problem}"
+
+
+@dataclass(eq=False, kw_only=True)
+class CommitConflictError(GobblinDagsterError):
+    """Somebody else changed the dataset since it was planned; plan again."""
+
+    code: ClassVar[str] = "commit-conflict"
+    remedy: ClassVar[str] = "Nothing was published by this run; run again."
+    dataset_urn: str
+
+
+@dataclass(eq=False, kw_only=True)
+class DatasetBusyError(CommitConflictError):
+    """Another run holds the dataset's lease."""
+
+    code: ClassVar[str] = "dataset-busy"
+    remedy: ClassVar[str] = "Wait for that run to end, then run again."
+    holder: str
+    until: str
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r} is held by {self.holder} until {self.until}."
+
+
+@dataclass(eq=False, kw_only=True)
+class StaleEpochError(CommitConflictError):
+    """Our lease on the dataset was taken over by another run."""
+
+    code: ClassVar[str] = "epoch-stale"
+    ours: int
+    current: int
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r}: our epoch {self.ours} is over, the current one is {self.current}."
+
+
+@dataclass(eq=False, kw_only=True)
+class WatermarkMovedError(CommitConflictError):
+    """The dataset's version is not the one that the plan was made from."""
+
+    code: ClassVar[str] = "watermark-moved"
+    expected: int
+    found: int
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r}: planned from version {self.expected}, the store holds {self.found}."
+
+
+@dataclass(eq=False, kw_only=True)
+class UnfinishedSequenceError(CommitConflictError):
+    """A commit sequence of the dataset is stored and unfinished."""
+
+    code: ClassVar[str] = "sequence-unfinished"
+    remedy: ClassVar[str] = "The next `gobblin run` finishes it first; or use `gobblin commit recover`."
+    sequence_id: str
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r} has the unfinished commit sequence {self.sequence_id}."
+
+
+@dataclass(eq=False, kw_only=True)
+class RangeOverlapError(CommitConflictError):
+    """A watermark range would be committed for the second time."""
+
+    code: ClassVar[str] = "range-overlap"
+    interval: str
+    committed: str
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r}: range {self.interval} overlaps the committed {self.committed}."
+
+
+@dataclass(eq=False, kw_only=True)
+class CommitStateUnknownError(GobblinDagsterError):
+    """A store transaction neither succeeded nor failed for certain."""
+
+    code: ClassVar[str] = "commit-state-unknown"
+    remedy: ClassVar[str] = "Nothing is deleted; the next run reads the sequence and goes on from what it finds."
+    dataset_urn: str
+    sequence_id: str
+    problem: str
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r}: whether sequence {self.sequence_id} was committed is not known: {self.problem}."
+
+
+@dataclass(eq=False, kw_only=True)
+class QuarantinedError(GobblinDagsterError):
+    """A dataset waits for a person because its stored sequence can be neither finished nor undone safely."""
+
+    code: ClassVar[str] = "quarantined"
+    remedy: ClassVar[str] = "See `gobblin commit show {sequence_id}`; other datasets go on."
+    dataset_urn: str
+    sequence_id: str
+    reason: str
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r} is quarantined: {self.reason}."

@@ -1,0 +1,68 @@
+"""Leases: who works on a dataset. They save work; the compare-and-swap of the commit is what keeps data right."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+
+def _process_start(pid: int) -> str | None:
+    """Return the start time of a process in clock ticks since boot; None where it is gone or a zombie."""
+    try:
+        # The name in field 2 may hold spaces and parentheses; fields after the last ")" are fixed.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOwner:
+    """A process that runs a job. Host, boot, pid and start time tell whether it can still be alive."""
+
+    run_id: str
+    host: str
+    boot: str
+    pid: int
+    started: str
+
+    @classmethod
+    def current(cls, run_id: str) -> LeaseOwner:
+        """Return the owner that stands for this process."""
+        pid = os.getpid()
+        return cls(run_id, socket.gethostname(), _boot_id(), pid, _process_start(pid) or "")
+
+    def is_provably_dead(self) -> bool:
+        """Tell whether the process is certainly gone: same host, and rebooted since or no such process.
+
+        Lets the next run after a kill go on at once instead of waiting for the lease to expire. Wrong answers cost
+        work, never data: the epoch and the version are checked in every transaction.
+        """
+        if self.host != socket.gethostname() or not self.boot or not self.started:
+            return False
+        return self.boot != _boot_id() or _process_start(self.pid) != self.started
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} (process {self.pid} on {self.host})"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to plan and commit one dataset until an instant; `epoch` grows with each new holder."""
+
+    dataset_urn: str
+    epoch: int
+    owner: LeaseOwner
+    until: datetime

@@ -1,0 +1,57 @@
+"""RunRecord: the history of one run of one job, kept in the state store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class DatasetOutcome(StrEnum):
+    """What became of a dataset in a run."""
+
+    COMMITTED = "committed"
+    FAILED = "failed"
+    IDLE = "idle"
+    """Nothing new; its state was not touched."""
+    BUSY = "busy"
+    """Another run held its lease."""
+    QUARANTINED = "quarantined"
+    CANCELLED = "cancelled"
+    RECOVERED = "recovered"
+    """A sequence of an earlier run was finished first, and nothing new came."""
+
+
+class RunStatus(StrEnum):
+    """How a run ended."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRunRecord:
+    """One dataset of one run."""
+
+    outcome: DatasetOutcome
+    low: str = ""
+    high: str = ""
+    rows: int = 0
+    quarantined: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run of one job; `datasets` names only those that had work or trouble."""
+
+    run_id: str
+    job: str
+    started_at: datetime
+    status: RunStatus
+    ended_at: datetime | None = None
+    datasets: Mapping[str, DatasetRunRecord] = field(default_factory=dict)

@@ -1,0 +1,124 @@
+"""TaskState: what came of one work unit. One small row per work unit is all that returns from Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gobblin_dagster.core.serial import AnyWatermark
+
+
+class WorkingState(StrEnum):
+    """Where a work unit or dataset stands.
+
+    Source: gobblin-api `WorkUnitState.WorkingState`.
+    """
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESSFUL = "successful"
+    """Read and staged whole; not yet published."""
+    COMMITTED = "committed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+class PolicyResult(StrEnum):
+    """Outcome of a task-level policy."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A finished, synced file in staging, and where it belongs once published.
+
+    `path` is absolute; `target` is relative to the output root and never reused: its name carries the commit id.
+    """
+
+    branch: str
+    path: str
+    target: str
+    size_bytes: int
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutcome:
+    """What one task-level policy said of one branch of one work unit."""
+
+    policy: str
+    branch: str
+    result: PolicyResult
+    enforced: bool
+    """Whether a failure fails the work unit (type FAIL) or is only recorded (type OPTIONAL)."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Why a work unit failed, as data: the error's code, its text and, where one is to blame, the branch."""
+
+    code: str
+    message: str
+    branch: str | None = None
+    transient: bool = False
+    """Whether a retry may help (a TransientError)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCounts:
+    """Rows and bytes of one branch of one work unit."""
+
+    rows_in: int = 0
+    """Rows that the fork gave to the branch."""
+    rows_filtered: int = 0
+    """Rows that the branch's converters removed (negative where they added some)."""
+    rows_rejected: int = 0
+    """Rows that row-level policies of the branch dropped or quarantined."""
+    rows_written: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """The result of one work unit.
+
+    Invariant: `rows_read == rows_filtered + rows_rejected + rows_untaken + (rows that at least one branch took)`, and per
+    branch `rows_in == rows_filtered + rows_rejected + rows_written`.
+
+    Source: gobblin-runtime `TaskState` and gobblin-api `WorkUnitState`. Differs: files and counts per branch are part of
+    it, so the commit never lists a folder.
+    """
+
+    work_unit_id: str
+    dataset_urn: str
+    state: WorkingState
+    attempt: str
+    """Unique id of the attempt that staged the files."""
+    low: AnyWatermark
+    expected_high: AnyWatermark
+    actual_high: AnyWatermark
+    """What every branch has flushed; equals `low` for a failed work unit."""
+    rows_read: int = 0
+    bytes_read: int = 0
+    rows_filtered: int = 0
+    """Rows that converters before the fork removed (negative where they added some)."""
+    rows_rejected: Mapping[str, int] = field(default_factory=dict)
+    """Rows that row-level policies dropped or quarantined before the fork, by policy name."""
+    rows_quarantined: int = 0
+    """Rows written to the quarantine, of all branches together."""
+    rows_untaken: int = 0
+    """Rows that no branch of the fork took."""
+    branches: Mapping[str, BranchCounts] = field(default_factory=dict)
+    files: tuple[StagedFile, ...] = ()
+    policies: tuple[PolicyOutcome, ...] = ()
+    failures: tuple[TaskFailure, ...] = ()
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    """Written Arrow schema by branch, as text `name: type` lines."""
+    seconds: float = 0.0
+    """Wall time of the attempt."""

@@ -1,0 +1,370 @@
+"""Watermarks: positions in a dataset, half-open intervals of them, and the ranges that were committed.
+
+Every type is made of named, ordered components, so that one arithmetic serves all: a long or a timestamp has the single
+component `""`, a composite (Kafka partitions) has one per name. All intervals are half-open, `[low, high)`: the low
+bound is the next position to read, the high bound is not read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, TypeAlias
+
+from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
+
+Position: TypeAlias = int | datetime
+"""The value of one component; positions of one component are totally ordered."""
+
+
+class Watermark(ABC):
+    """A position in a dataset: everything before it was read, it is the next to read.
+
+    To bring a type of your own, subclass, set `type_name`, implement the two component methods and the two codecs, and
+    call `register_watermark_type`. `<=` is the partial order by components.
+
+    Source: gobblin-api `org.apache.gobblin.source.extractor.Watermark`.
+    Differs: positions are components with an order, so intervals and gaps need no type-specific comparator.
+    """
+
+    __slots__ = ()
+    type_name: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    @abstractmethod
+    def components(self) -> Mapping[str, Position]:
+        """Return the positions by component name."""
+
+    @classmethod
+    @abstractmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        """Make the watermark from positions by component name."""
+
+    @classmethod
+    @abstractmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        """Write one position as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        """Read one position; raises ValueError or TypeError where it is none."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Show the watermark to people."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form, with type and version."""
+        values = {name: self.position_to_json(value) for name, value in sorted(self.components().items())}
+        return {"type": self.type_name, "version": self.version, "components": values}
+
+    def __le__(self, other: Watermark) -> bool:
+        theirs = _same_type(self, other).components()
+        return all(name in theirs and value <= theirs[name] for name, value in self.components().items())  # type: ignore[operator]  # one component has one type
+
+
+def _same_type(one: Watermark, other: Watermark) -> Watermark:
+    if type(one) is not type(other):
+        raise WatermarkTypeError(expected=one.type_name, got=other.type_name)
+    return other
+
+
+@dataclass(frozen=True, slots=True)
+class LongWatermark(Watermark):
+    """A whole number: an id, an offset, a version.
+
+    Source: gobblin-core `LongWatermark` ("simple" in the query source).
+    """
+
+    value: int
+    type_name: ClassVar[str] = "long"
+
+    def components(self) -> Mapping[str, Position]:
+        return {"": self.value}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        return cls(_int(components[""]))
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _int(position)
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        return _int(raw)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampWatermark(Watermark):
+    """An instant, aware and in UTC, to the microsecond.
+
+    Source: gobblin-core `TimestampWatermark`. Differs: no text in a local zone; an instant is an instant.
+    """
+
+    value: datetime
+    type_name: ClassVar[str] = "timestamp"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", _utc(self.value))
+
+    def components(self) -> Mapping[str, Position]:
+        return {"": self.value}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        return cls(_utc(components[""]))
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _utc(position).isoformat().replace("+00:00", "Z")
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        if not isinstance(raw, str):
+            raise TypeError(f"expected an ISO 8601 instant, got {raw!r}")
+        return _utc(datetime.fromisoformat(raw))
+
+    def __str__(self) -> str:
+        midnight = self.value.hour == self.value.minute == self.value.second == self.value.microsecond == 0
+        return self.value.strftime("%Y-%m-%d") if midnight else str(self.position_to_json(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeWatermark(Watermark):
+    """Many named longs, e.g. one offset per Kafka partition.
+
+    Source: gobblin-kafka-common `MultiLongWatermark`. Differs: named, so that a partition may come or go.
+    """
+
+    values: Mapping[str, int]
+    type_name: ClassVar[str] = "composite"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", MappingProxyType({str(k): _int(v) for k, v in self.values.items()}))
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self.values.items())))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled, and plans travel to Spark tasks.
+        return (type(self), (dict(self.values),))
+
+    def components(self) -> Mapping[str, Position]:
+        return self.values
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        return cls({name: _int(value) for name, value in components.items()})
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _int(position)
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        return _int(raw)
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{name}:{value}" for name, value in sorted(self.values.items())) + "}"
+
+
+def _int(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected a whole number, got {value!r}")
+    return value
+
+
+def _utc(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise TypeError(f"expected an instant, got {value!r}")
+    if value.tzinfo is None:
+        raise ValueError(f"expected an instant with a time zone, got {value.isoformat()!r}")
+    return value.astimezone(UTC)
+
+
+_TYPES: dict[str, type[Watermark]] = {}
+
+
+def register_watermark_type(cls: type[Watermark]) -> type[Watermark]:
+    """Make a type loadable from stored state; refuses a second class of the same name."""
+    known = _TYPES.setdefault(cls.type_name, cls)
+    if known is not cls:
+        raise WatermarkTypeError(expected=f"{known.__module__}.{known.__qualname__}", got=cls.type_name)
+    return cls
+
+
+for _cls in (LongWatermark, TimestampWatermark, CompositeWatermark):
+    register_watermark_type(_cls)
+
+
+def watermark_type(name: str) -> type[Watermark]:
+    """Return the registered type of that name; raises WatermarkTypeError where there is none."""
+    try:
+        return _TYPES[name]
+    except KeyError:
+        raise WatermarkTypeError(expected="one of " + ", ".join(sorted(_TYPES)), got=name) from None
+
+
+def watermark_from_json(raw: Any) -> Watermark:
+    """Read what `Watermark.to_json` wrote.
+
+    Raises:
+        CorruptRecordError: the record has not the stored form, or a newer version of it.
+        WatermarkTypeError: its type is not registered.
+    """
+    cls, body = _typed(raw, "components")
+    try:
+        return cls.from_components({name: cls.position_from_json(value) for name, value in body.items()})
+    except (TypeError, ValueError, KeyError) as error:
+        raise CorruptRecordError(what="A stored watermark", problem=str(error)) from error
+
+
+def _typed(raw: Any, field: str) -> tuple[type[Watermark], dict[str, Any]]:
+    """Check the envelope of a stored watermark or of stored ranges."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("type"), str) or not isinstance(raw.get(field), dict):
+        raise CorruptRecordError(what="A stored watermark", problem=f"expected type and {field}, got {str(raw)[:80]!r}")
+    cls = watermark_type(raw["type"])
+    if raw.get("version") != cls.version:
+        raise CorruptRecordError(
+            what="A stored watermark", problem=f"expected version {cls.version}, got {raw.get('version')!r}"
+        )
+    return cls, raw[field]
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkInterval:
+    """The half-open range `[low, high)` of positions that a work unit reads; both bounds have the same components.
+
+    Source: gobblin-api `WatermarkInterval`. Differs: half-open always; the original leaves it to each source.
+    """
+
+    low: Watermark
+    """Inclusive."""
+    high: Watermark
+    """Exclusive."""
+
+    def __post_init__(self) -> None:
+        _same_type(self.low, self.high)
+        if set(self.low.components()) != set(self.high.components()) or not self.low <= self.high:
+            raise ValueError(f"not an interval: [{self.low}, {self.high})")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the interval holds no position."""
+        return self.low == self.high
+
+    def pairs(self) -> Iterator[tuple[str, Position, Position]]:
+        """Yield (component, low, high)."""
+        high = self.high.components()
+        for name, low in self.low.components().items():
+            yield name, low, high[name]
+
+    def __str__(self) -> str:
+        return f"[{self.low}, {self.high})"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRanges:
+    """The positions of a dataset that were published, as disjoint sorted ranges per component.
+
+    A failed work unit leaves a gap, which is planned again alone; nothing is read twice. The *watermark* is the end of
+    the first contiguous range: what every reader may rely on.
+
+    Source: none; the original keeps one high watermark per work unit and loses gaps (see docs/concepts/commit.md).
+    """
+
+    watermark_type: type[Watermark]
+    ranges: Mapping[str, tuple[tuple[Position, Position], ...]]
+
+    def add(self, interval: WatermarkInterval, dataset_urn: str = "") -> CommittedRanges:
+        """Return the ranges with `interval` added and neighbours merged.
+
+        Raises:
+            RangeOverlapError: a part of the interval was committed before; it would be published twice.
+            WatermarkTypeError: the interval is of another type.
+        """
+        if type(interval.low) is not self.watermark_type:
+            raise WatermarkTypeError(expected=self.watermark_type.type_name, got=interval.low.type_name)
+        ranges = dict(self.ranges)
+        for name, low, high in interval.pairs():
+            if low == high:
+                continue
+            ranges[name] = self._merged(ranges.get(name, ()), low, high, interval, dataset_urn)
+        return CommittedRanges(self.watermark_type, ranges)
+
+    def _merged(
+        self,
+        known: tuple[tuple[Position, Position], ...],
+        low: Any,
+        high: Any,
+        interval: WatermarkInterval,
+        dataset_urn: str,
+    ) -> tuple[tuple[Position, Position], ...]:
+        for start, end in known:
+            if low < end and start < high:
+                raise RangeOverlapError(dataset_urn=dataset_urn, interval=str(interval), committed=str(self))
+        merged: list[tuple[Any, Any]] = []
+        for start, end in sorted([*known, (low, high)]):  # type: ignore[type-var]  # one component has one type
+            if merged and merged[-1][1] == start:
+                merged[-1] = (merged[-1][0], end)
+            else:
+                merged.append((start, end))
+        return tuple(merged)
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """The end of the first contiguous range of each component; None where nothing was committed."""
+        if not self.ranges:
+            return None
+        return self.watermark_type.from_components({name: parts[0][1] for name, parts in self.ranges.items()})
+
+    @property
+    def high(self) -> Watermark | None:
+        """The end of the last range of each component; equal to `watermark` where there is no gap."""
+        if not self.ranges:
+            return None
+        return self.watermark_type.from_components({name: parts[-1][1] for name, parts in self.ranges.items()})
+
+    def gaps(self, component: str = "") -> tuple[tuple[Position, Position], ...]:
+        """Return the ranges between committed ones that are not committed, of one component."""
+        parts = self.ranges.get(component, ())
+        return tuple((one[1], two[0]) for one, two in zip(parts, parts[1:], strict=False))
+
+    def contains(self, position: Position, component: str = "") -> bool:
+        """Tell whether a position was committed."""
+        return any(low <= position < high for low, high in self.ranges.get(component, ()))  # type: ignore[operator]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
+        encode = self.watermark_type.position_to_json
+        return {
+            "type": self.watermark_type.type_name,
+            "version": self.watermark_type.version,
+            "ranges": {n: [[encode(a), encode(b)] for a, b in parts] for n, parts in sorted(self.ranges.items())},
+        }
+
+    @classmethod
+    def from_json(cls, raw: Any) -> CommittedRanges:
+        """Read what `to_json` wrote; raises as `watermark_from_json`."""
+        kind, body = _typed(raw, "ranges")
+        decode = kind.position_from_json
+        try:
+            return cls(kind, {n: tuple((decode(a), decode(b)) for a, b in parts) for n, parts in body.items()})
+        except (TypeError, ValueError) as error:
+            raise CorruptRecordError(what="Stored committed ranges", problem=str(error)) from error
+
+    def __str__(self) -> str:
+        make = self.watermark_type.from_components
+        return ", ".join(
+            (f"{name}:" if name else "") + f"[{make({name: a})}, {make({name: b})})"
+            for name, parts in sorted(self.ranges.items())
+            for a, b in parts
+        )

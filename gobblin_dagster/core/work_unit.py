@@ -1,0 +1,63 @@
+"""WorkUnits: what a source asks to be read, and packs of them that one Spark task works through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.watermark import WatermarkInterval
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnit:
+    """A part of one dataset, from a low to an expected high watermark.
+
+    It is small and JSON: it travels to a Spark task, and holds what its extractor needs and nothing of the job.
+
+    Source: gobblin-api `WorkUnit`. Differs: a value with fields, not a bag of properties; the job's settings are not
+    copied into it.
+    """
+
+    id: str
+    """Unique in its run, e.g. `wu-00017`; part of file names."""
+    dataset_urn: str
+    low: AnyWatermark
+    """First position to read, inclusive."""
+    expected_high: AnyWatermark
+    """End of the positions to read, exclusive."""
+    read: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the extractor needs to read it (files, predicates, offsets); its shape belongs to the source."""
+    size_bytes: int | None = None
+    """Estimate of the input's size, for packing; None where the source does not know."""
+    rows: int | None = None
+    """Expected rows; None where the source does not know."""
+    files: int | None = None
+    """Input files; None where the source has none."""
+
+    @property
+    def interval(self) -> WatermarkInterval:
+        """The range `[low, expected_high)`."""
+        return WatermarkInterval(self.low, self.expected_high)
+
+    @property
+    def weight(self) -> int:
+        """Relative cost for packing, at least 1."""
+        return max(self.size_bytes or self.rows or 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiWorkUnit:
+    """Work units that one Spark task runs one after the other.
+
+    Source: gobblin-api `MultiWorkUnit`.
+    """
+
+    work_units: tuple[WorkUnit, ...]
+
+    @property
+    def weight(self) -> int:
+        """Sum of the weights of its work units."""
+        return sum(unit.weight for unit in self.work_units)

@@ -1,0 +1,198 @@
+"""JobSpec: what a user declares for one job, as frozen models that refuse unknown keys.
+
+Constructs (`type: ...`) keep their options unread here: the registry checks them when the spec is bound, so that this
+package never imports `constructs`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from gobblin_dagster.core.extract import Extract, ExtractType
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+"""Letters, digits and `_`, beginning with a letter: safe as a folder, a Dagster name and a SQL identifier."""
+
+
+class SpecModel(BaseModel):
+    """A frozen declaration that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ConstructSpec(BaseModel):
+    """A construct by its registered name; all other keys are its options."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    type: str
+    """Registered short name, e.g. `files`, `sql`, `parquet`; `gobblin schema` lists them with their options."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys that belong to the construct."""
+        return dict(self.model_extra or {})
+
+
+class OnViolation(StrEnum):
+    """What becomes of a row that breaks a row-level policy.
+
+    Source: gobblin-core `RowLevelPolicy.Type` (FAIL, OPTIONAL, ERR_FILE).
+    """
+
+    FAIL = "fail"
+    """The work unit fails."""
+    DROP = "drop"
+    """The row is dropped, counted and shown."""
+    QUARANTINE = "quarantine"
+    """The row is published to the dataset's quarantine with rule, reason and source position."""
+
+
+class RowPolicySpec(ConstructSpec):
+    """A row-level policy; the options belong to its type."""
+
+    name: Name
+    """Shown in reports and written beside quarantined rows."""
+    on_violation: OnViolation = OnViolation.QUARANTINE
+    """`fail`, `drop` or `quarantine`."""
+
+
+class TaskPolicySpec(ConstructSpec):
+    """A task-level policy, judged on each branch of each work unit before publishing."""
+
+    name: Name | None = None
+    """Shown in reports; default: its type."""
+    enforce: bool = True
+    """True: a failure fails the work unit (Gobblin's FAIL). False: it is only recorded (OPTIONAL)."""
+
+
+class BranchSpec(SpecModel):
+    """One branch of the fork: its own converters, policies and writer."""
+
+    name: Name
+    """Last part of the branch's Dagster asset key and of its folder."""
+    converters: tuple[ConstructSpec, ...] = ()
+    """Applied in order, after the fork."""
+    row_policies: tuple[RowPolicySpec, ...] = ()
+    task_policies: tuple[TaskPolicySpec, ...] | None = None
+    """Default: those of the job."""
+    writer: ConstructSpec | None = None
+    """Default: the job's `writer`."""
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name == QUARANTINE_BRANCH:
+            raise ValueError(f"the name {QUARANTINE_BRANCH!r} is kept for rejected rows; choose another")
+        return name
+
+
+QUARANTINE_BRANCH = "quarantine"
+"""Folder and manifest name of rejected rows; no branch may take it."""
+
+
+class ForkSpec(SpecModel):
+    """The fork operator and its branches.
+
+    Source: `fork.operator.class`, `fork.branches`, `fork.branch.name.<i>`.
+    """
+
+    operator: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="identity"))
+    """Which branch takes which rows; default: every branch takes all."""
+    branches: tuple[BranchSpec, ...] = Field(min_length=1)
+
+    @field_validator("branches")
+    @classmethod
+    def _unique(cls, branches: tuple[BranchSpec, ...]) -> tuple[BranchSpec, ...]:
+        names = [branch.name for branch in branches]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"branch names must differ, got {', '.join(twice)} more than once")
+        return branches
+
+
+class ExtractSpec(SpecModel):
+    """Where the data belongs.
+
+    Source: `extract.namespace`, `extract.table.name`, `extract.table.type`.
+    """
+
+    namespace: Name
+    table: Name
+    type: ExtractType = ExtractType.APPEND_ONLY
+
+
+class CommitSpec(SpecModel):
+    """When and how a dataset is published."""
+
+    policy: Literal["full", "successful"] = "full"
+    """`full`: all work units of a dataset or nothing. `successful`: what succeeded; failed ranges are read again alone.
+    Source: `job.commit.policy`."""
+    durability: Literal["full", "fast"] = "full"
+    """`full`: files and folders are synced to disk before the watermark moves. `fast`: they are not; power loss may lose
+    published files."""
+    redo_limit: int = Field(default=3, ge=1, le=100)
+    """Failed redos of a stored sequence before its dataset is quarantined."""
+    parallelism: int = Field(default=8, ge=1, le=64)
+    """Threads on the driver that commit datasets and move files."""
+
+
+class ExecutionSpec(SpecModel):
+    """How the work is spread over Spark tasks."""
+
+    tasks_per_core: int = Field(default=2, ge=1, le=16)
+    """Packs (MultiWorkUnits) per core; few and well packed is fastest."""
+    block_bytes: int = Field(default=1 << 20, ge=1 << 16, le=1 << 28)
+    """Bytes that readers take at a time: more is faster and needs more memory."""
+
+
+class OutputSpec(SpecModel):
+    """Where published data lies."""
+
+    path: str = Field(min_length=1)
+    """Root of the output: a local folder (relative to the project) or a URL. Staging lies below it, in `_gobblin`."""
+
+
+class JobSpec(SpecModel):
+    """One job: a source, what becomes of its rows, and where they are published."""
+
+    job: Name
+    """Name of the job: the key of its state. Renaming it starts from nothing."""
+    description: str = ""
+    source: ConstructSpec
+    extract: ExtractSpec
+    converters: tuple[ConstructSpec, ...] = ()
+    """Applied in order, before the fork."""
+    row_policies: tuple[RowPolicySpec, ...] = ()
+    """Applied in order after the converters, before the fork; a row stops at the first that it breaks."""
+    fork: ForkSpec = Field(default_factory=lambda: ForkSpec(branches=(BranchSpec(name="main"),)))
+    """Default: one branch `main` that takes every row."""
+    task_policies: tuple[TaskPolicySpec, ...] = ()
+    """Judged on each branch that has none of its own."""
+    writer: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="parquet"))
+    """Writer of branches that have none of their own."""
+    output: OutputSpec
+    commit: CommitSpec = Field(default_factory=CommitSpec)
+    execution: ExecutionSpec = Field(default_factory=ExecutionSpec)
+
+    @field_validator("row_policies")
+    @classmethod
+    def _unique_policies(cls, policies: tuple[RowPolicySpec, ...]) -> tuple[RowPolicySpec, ...]:
+        names = [policy.name for policy in policies]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"row policy names must differ, got {', '.join(twice)} more than once")
+        return policies
+
+    def to_extract(self) -> Extract:
+        """Return the extract as a value of `core`."""
+        return Extract(self.extract.namespace, self.extract.table, self.extract.type)
+
+    @property
+    def has_quarantine(self) -> bool:
+        """Whether any row-level policy quarantines."""
+        policies = [*self.row_policies, *(p for branch in self.fork.branches for p in branch.row_policies)]
+        return any(policy.on_violation is OnViolation.QUARANTINE for policy in policies)

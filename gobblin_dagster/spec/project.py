@@ -1,0 +1,35 @@
+"""ProjectSpec: `gobblin.yaml` at the root of a project folder: where jobs and state are, and which Spark to use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gobblin_dagster.spec.job import Name, SpecModel
+
+PROJECT_FILE = "gobblin.yaml"
+
+
+class SparkSpec(SpecModel):
+    """The Spark that runs work units."""
+
+    master: str = "local[2,4]"
+    """Spark master. Locally always `local[cores,4]`: with fewer than 4 tries the first dead worker ends the whole job."""
+    remote: str | None = None
+    """Spark Connect address (`sc://host:port`); replaces `master`."""
+    conf: dict[str, str] = Field(default_factory=dict)
+    """Further Spark settings."""
+
+
+class ProjectSpec(SpecModel):
+    """The settings that all jobs of a project share."""
+
+    project: Name
+    state: Annotated[str, StringConstraints(min_length=1)] = "sqlite:///.gobblin/state.db"
+    """State store: `sqlite:///path` (relative to the project), `postgresql://...`, or `files:path` for plain files."""
+    jobs: str = "jobs"
+    """Folder of job files (`*.yaml`, `*.yml`), relative to the project."""
+    lease_ttl_s: int = Field(default=60, ge=5, le=3600)
+    """Seconds that a dataset stays reserved for a run that no longer renews its lease."""
+    spark: SparkSpec = Field(default_factory=SparkSpec)

@@ -1,0 +1,131 @@
+"""StateStore: where progress is kept. Every method is one transaction, durable on return.
+
+Two implementations stand behind it: SQL (SQLite, PostgreSQL) and plain files. The store knows nothing of steps, sources
+or Spark; it keeps what it is given and refuses what comes from a stale epoch or a stale version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGrant:
+    """Which leases were given, and who holds the others."""
+
+    granted: Mapping[str, Lease] = field(default_factory=dict)
+    busy: Mapping[str, Lease] = field(default_factory=dict)
+
+
+class StateStore(Protocol):
+    """Dataset states, commit sequences, leases, snapshots and run history.
+
+    Called on the driver, from several threads. Times come from the store's own clock where it has one (PostgreSQL), else
+    from the injected clock.
+
+    Raises (all methods): StoreVersionError on opening a newer store; TransientError where the store cannot be reached;
+    CommitStateUnknownError where a transaction's fate is not known (`commit` only).
+    """
+
+    @property
+    def url(self) -> str:
+        """Where the store is, without a password."""
+
+    def close(self) -> None:
+        """Release connections."""
+
+    # -- dataset states ------------------------------------------------------------------------------------------------
+    def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        """Return states by dataset.urn (one query); datasets never committed are absent."""
+
+    def list_jobs(self) -> list[str]:
+        """Return the names of all jobs that the store knows, sorted."""
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+    def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
+        """Take the lease of each dataset, in one transaction.
+
+        A lease is free where there is none, it has expired, or its owner is provably dead; taking it raises its epoch by
+        one. A lease that `owner` holds already is renewed and keeps its epoch.
+        """
+
+    def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
+        """Prolong leases; those taken over meanwhile are absent from the result."""
+
+    def release_leases(self, job: str, leases: Collection[Lease]) -> None:
+        """Give leases back; those taken over meanwhile are left alone. The epoch is kept."""
+
+    def load_leases(self, job: str) -> dict[str, Lease]:
+        """Return all leases that are held, by dataset.urn, expired ones too."""
+
+    # -- commit protocol -----------------------------------------------------------------------------------------------
+    def prepare(self, sequence: StoredSequence, epoch: int) -> None:
+        """Store a sequence as PREPARED: the write-ahead.
+
+        Raises:
+            StaleEpochError: `epoch` is not the dataset's current one.
+            WatermarkMovedError: the dataset's version is not `sequence.version_read`.
+            UnfinishedSequenceError: another sequence of the dataset is unfinished or quarantined.
+        """
+
+    def commit(self, sequence_id: str, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+        """Make a publication true: swap the dataset's state, add the snapshot's files, flip PREPARED to COMMITTED.
+
+        One transaction, the only one that moves a watermark. A sequence that is COMMITTED already is left as it is.
+
+        Raises:
+            StaleEpochError: `epoch` is not the dataset's current one.
+            WatermarkMovedError: the dataset's version is not the sequence's `version_read`.
+            CorruptRecordError: the sequence is unknown or in another state than PREPARED or COMMITTED.
+            CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
+        """
+
+    def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
+        """Flip PREPARED to ABORTING; raises StaleEpochError."""
+
+    def finish_abort(self, sequence_id: str, epoch: int) -> None:
+        """Flip ABORTING to ABORTED; raises StaleEpochError."""
+
+    def quarantine(self, sequence_id: str, reason: str) -> None:
+        """Flip an unfinished sequence to QUARANTINED; its dataset is not planned until a person acts."""
+
+    def record_redo_failure(self, sequence_id: str, reason: str) -> int:
+        """Count a failed redo and return the count."""
+
+    def load_sequence(self, sequence_id: str) -> StoredSequence | None:
+        """Return one sequence."""
+
+    def load_sequences(
+        self,
+        job: str | None = None,
+        states: Collection[SequenceState] = UNFINISHED,
+        urns: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[StoredSequence]:
+        """Return sequences, newest first."""
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+    def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
+        """Return the files of a snapshot (default: the newest), ordered by branch and path."""
+
+    # -- reporting to Dagster ------------------------------------------------------------------------------------------
+    def load_unreported(self, job: str) -> list[StoredSequence]:
+        """Return COMMITTED sequences whose materialization was not logged yet, oldest first."""
+
+    def mark_reported(self, sequence_ids: Collection[str]) -> None:
+        """Note that materializations were logged."""
+
+    # -- run history ---------------------------------------------------------------------------------------------------
+    def save_run(self, record: RunRecord) -> None:
+        """Insert or replace a run's record."""
+
+    def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
+        """Return runs, newest first."""
