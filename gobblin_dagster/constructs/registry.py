@@ -1,0 +1,287 @@
+"""Registry: which class stands behind `type:` of a construct, loaded only when a job uses it.
+
+A type is the short name of a built-in, the name that a package gave in the entry-point group `gobblin_dagster.constructs`
+(`kind.type`, e.g. `converter.my_masker`), or `module:Class` for a class of the user's own, importable from where Python
+runs. Names are never replaced silently: what is built in stays, and two packages with one name are refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib.metadata import entry_points
+from types import FunctionType, MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from gobblin_dagster.constructs.extractors.format import FileFormat
+from gobblin_dagster.core.constructs import (
+    ConstructContext,
+    Converter,
+    DataWriter,
+    ForkOperator,
+    RowLevelPolicy,
+    Source,
+    TaskLevelPolicy,
+)
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.spec.job import ConstructSpec, RowPolicySpec, TaskPolicySpec
+
+ENTRY_POINT_GROUP = "gobblin_dagster.constructs"
+Fault = tuple[tuple[str | int, ...], str]
+"""Where a fault stands inside the construct's keys, and what is wrong."""
+
+
+class ConstructKind(StrEnum):
+    """The points where a job takes a construct."""
+
+    SOURCE = "source"
+    FORMAT = "format"
+    """How a file of the `files` source is read."""
+    CONVERTER = "converter"
+    ROW_POLICY = "row_policy"
+    TASK_POLICY = "task_policy"
+    FORK = "fork"
+    WRITER = "writer"
+
+
+_HERE = __name__.rpartition(".")[0]
+_BUILT_IN: dict[ConstructKind, dict[str, str]] = {
+    ConstructKind.SOURCE: {"files": "sources.files:FilesSource"},
+    ConstructKind.FORMAT: {
+        "csv": "extractors.csv:CsvFormat",
+        "jsonl": "extractors.jsonl:JsonLinesFormat",
+        "parquet": "extractors.parquet:ParquetFormat",
+    },
+    ConstructKind.CONVERTER: {
+        "columns": "converters.columns:ColumnsConverter",
+        "drop": "converters.drop:DropConverter",
+        "rename": "converters.rename:RenameConverter",
+        "sql": "converters.sql:SqlConverter",
+    },
+    ConstructKind.ROW_POLICY: {
+        "not_null": "quality.not_null:NotNullRowPolicy",
+        "sql": "quality.row_sql:SqlRowPolicy",
+    },
+    ConstructKind.TASK_POLICY: {
+        "required_columns": "quality.schema:RequiredColumnsPolicy",
+        "row_count": "quality.row_count:RowCountPolicy",
+        "row_count_range": "quality.row_count:RowCountRangePolicy",
+        "schema_compatible": "quality.schema:SchemaCompatibilityPolicy",
+    },
+    ConstructKind.FORK: {
+        "identity": "forks.identity:IdentityForkOperator",
+        "sql": "forks.sql:SqlForkOperator",
+    },
+    ConstructKind.WRITER: {
+        "csv": "writers.csv:CsvWriter",
+        "jsonl": "writers.jsonl:JsonLinesWriter",
+        "parquet": "writers.parquet:ParquetWriter",
+    },
+}
+_PROTOCOLS: dict[ConstructKind, type[Any]] = {
+    ConstructKind.SOURCE: Source,
+    ConstructKind.FORMAT: FileFormat,
+    ConstructKind.CONVERTER: Converter,
+    ConstructKind.ROW_POLICY: RowLevelPolicy,
+    ConstructKind.TASK_POLICY: TaskLevelPolicy,
+    ConstructKind.FORK: ForkOperator,
+    ConstructKind.WRITER: DataWriter,
+}
+_SPECS: dict[ConstructKind, type[ConstructSpec]] = {
+    ConstructKind.ROW_POLICY: RowPolicySpec,
+    ConstructKind.TASK_POLICY: TaskPolicySpec,
+}
+
+
+class Registry:
+    """Finds, checks and makes constructs by kind and type name.
+
+    A construct's class has an attribute `Options`, a pydantic model that is frozen and refuses unknown keys, the methods
+    of its protocol in `core.constructs`, and is made with `cls(options, context)`. A field of `Options` that names another
+    construct is declared `Annotated[ConstructSpec, ConstructKind.FORMAT]`, so that its options are checked with it.
+
+    Source: the `*.class` and `*.alias` keys of Gobblin. Differs: classes are checked when loaded, options before a run.
+    """
+
+    def __init__(self) -> None:
+        self._targets = {kind: {n: f"{_HERE}.{t}" for n, t in types.items()} for kind, types in _BUILT_IN.items()}
+        self._loaded: dict[tuple[ConstructKind, str], type[Any]] = {}
+        self._discovered = False
+
+    def register(self, kind: ConstructKind, type_name: str, target: str) -> None:
+        """Make `module:Class` known as `type_name`; raises UsageError where the name stands for another target."""
+        known = self._targets[kind].setdefault(type_name, target)
+        if known != target:
+            raise UsageError(
+                problem=f"The {kind} type {type_name!r} is {known}; {target} cannot take the same name.",
+                hint="Register it under another name.",
+            )
+
+    def types(self, kind: ConstructKind) -> Mapping[str, str]:
+        """Return the dotted targets by type name, those of installed packages too; read-only."""
+        self._discover()
+        return MappingProxyType(dict(sorted(self._targets[kind].items())))
+
+    def load(self, kind: ConstructKind, type_name: str) -> type[Any]:
+        """Return the class behind a type.
+
+        Raises:
+            UsageError: there is no such type, it cannot be imported, or it is no construct of that kind.
+        """
+        key = (kind, type_name)
+        if key not in self._loaded:
+            self._loaded[key] = _checked(kind, type_name, _imported(kind, type_name, self._target(kind, type_name)))
+        return self._loaded[key]
+
+    def create(self, kind: ConstructKind, spec: ConstructSpec, context: ConstructContext, **more: Any) -> Any:
+        """Make a construct from its declaration; `more` is handed on to the class.
+
+        Raises:
+            UsageError: as `load`.
+            InvalidSpecError: the options do not fit; all faults are named.
+        """
+        cls = self.load(kind, spec.type)
+        faults = self.check(kind, spec.type, spec.options)
+        if faults:
+            raise InvalidSpecError(
+                file=f"Job {context.job!r}",
+                faults=tuple(SpecFault(f"{kind}({spec.type}).{dotted(where)}", problem) for where, problem in faults),
+            )
+        return cls(cls.Options.model_validate(spec.options), context, **more)
+
+    def check(self, kind: ConstructKind, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
+        """Return every fault of a declaration; where its type is unknown, that one alone at `("type",)`."""
+        try:
+            model: type[BaseModel] = self.load(kind, type_name).Options
+        except UsageError as error:
+            return [(("type",), str(error))]
+        try:
+            value = model.model_validate(dict(options))
+        except ValidationError as error:
+            return [(fault["loc"], _problem(fault, model)) for fault in error.errors(include_url=False)]
+        faults: list[Fault] = []
+        for name, field in model.model_fields.items():
+            nested = getattr(value, name)
+            for inner in (mark for mark in field.metadata if isinstance(mark, ConstructKind)):
+                faults += [((name, *where), why) for where, why in self.check(inner, nested.type, nested.options)]
+        return faults
+
+    def schema(self, kind: ConstructKind) -> dict[str, Any]:
+        """Return the JSON schema of all types of a kind: `oneOf` with a constant `type`, and `$defs`.
+
+        Names in `$defs` begin with kind and type, so that a document that takes in several kinds can merge them.
+        """
+        options, definitions = [], {}
+        for name in self.types(kind):
+            model: type[BaseModel] = self.load(kind, name).Options
+            prefix = f"{kind}.{name}."
+            body = model.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+            definitions.update({prefix + key: value for key, value in body.pop("$defs", {}).items()})
+            frame = _SPECS.get(kind, ConstructSpec).model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+            definitions.update({prefix + key: value for key, value in frame.pop("$defs", {}).items()})
+            frame["properties"]["type"] = {"const": name, "description": frame["properties"]["type"]["description"]}
+            self._embed(model, body, definitions)
+            options.append(
+                body
+                | {
+                    "title": name,
+                    "properties": frame["properties"] | body.get("properties", {}),
+                    "required": [*frame["required"], *body.get("required", ())],
+                    "additionalProperties": False,
+                }
+            )
+        return {"oneOf": options, "$defs": definitions}
+
+    def _embed(self, model: type[BaseModel], body: dict[str, Any], definitions: dict[str, Any]) -> None:
+        """Replace the open schema of fields that hold a construct by the schema of its kind."""
+        for name, field in model.model_fields.items():
+            for inner in (mark for mark in field.metadata if isinstance(mark, ConstructKind)):
+                nested = self.schema(inner)
+                definitions.update(nested["$defs"])
+                body["properties"][name] = {"oneOf": nested["oneOf"], "description": field.description or ""}
+
+    def _target(self, kind: ConstructKind, type_name: str) -> str:
+        if ":" in type_name:
+            return type_name
+        known = self._targets[kind].get(type_name) or self.types(kind).get(type_name)
+        if known is None:
+            near = difflib.get_close_matches(type_name, self._targets[kind], n=1)
+            raise UsageError(
+                problem=f"There is no {kind} type {type_name!r}" + (f"; did you mean {near[0]!r}?" if near else "."),
+                hint=f"Known: {', '.join(sorted(self._targets[kind]))}; or module:Class for your own.",
+            )
+        return known
+
+    def _discover(self) -> None:
+        """Read the entry points of installed packages, once, when first asked for something not built in."""
+        if self._discovered:
+            return
+        self._discovered = True
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            kind, _, type_name = point.name.partition(".")
+            if kind not in ConstructKind or not type_name:
+                raise UsageError(
+                    problem=f"Entry point {point.name!r} of group {ENTRY_POINT_GROUP} is not `kind.type`.",
+                    hint=f"Kinds: {', '.join(ConstructKind)}.",
+                )
+            self.register(ConstructKind(kind), type_name, point.value)
+
+
+def dotted(where: tuple[str | int, ...]) -> str:
+    """Write a location as in messages: `columns[0].name`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+
+
+def _imported(kind: ConstructKind, type_name: str, target: str) -> Any:
+    module_name, _, attribute = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            problem=f"The {kind} type {type_name!r} cannot be loaded from {target}: {error}.",
+            hint="Install its package, or mend the name; your own modules lie in the project folder.",
+        ) from error
+    return found
+
+
+def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
+    """Refuse a class that would fail later, in a task."""
+    protocol = _PROTOCOLS[kind]
+    methods = [n for n, value in vars(protocol).items() if isinstance(value, FunctionType) and not n.startswith("_")]
+    options = getattr(cls, "Options", None)
+    problems = [f"method {name}" for name in methods if not callable(getattr(cls, name, None))]
+    if not (isinstance(options, type) and issubclass(options, BaseModel)):
+        problems.append("a pydantic model `Options`")
+    elif options.model_config.get("extra") != "forbid" or not options.model_config.get("frozen"):
+        problems.append('`ConfigDict(frozen=True, extra="forbid")` on its `Options`')
+    if not isinstance(cls, type) or problems:
+        lacks = f"lacks {', '.join(problems)}" if isinstance(cls, type) else "is no class"
+        raise UsageError(
+            problem=f"The {kind} type {type_name!r} ({getattr(cls, '__qualname__', cls)!s}) {lacks}.",
+            hint=f"See {protocol.__module__}.{protocol.__name__}.",
+        )
+    return cls
+
+
+def _problem(fault: Any, model: type[BaseModel]) -> str:
+    """Say what is wrong with an option, with the nearest known name for an unknown one."""
+    where, message = fault["loc"], str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden" and len(where) == 1:
+        known = sorted(model.model_fields)
+        near = difflib.get_close_matches(str(where[0]), known, n=1)
+        return "unknown option" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known) or 'none'}")
+    if fault["type"] == "missing":
+        return "is required"
+    if fault["type"] in ("value_error", "extra_forbidden"):
+        return message
+    return f"{message}, got {str(fault['input'])[:80]!r}"
+
+
+registry = Registry()
+"""The registry of this process."""
