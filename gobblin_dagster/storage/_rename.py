@@ -1,0 +1,50 @@
+"""Renaming a file without overwriting, on systems with and without a call for it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL})
+"""What a kernel or a file system (NFS, some FUSE) answers that does not know the flag."""
+
+
+def _find_renameat2() -> Callable[[str, str], int] | None:
+    """Return the C library's `renameat2` as (source, target) -> errno, 0 for done; None where there is none."""
+    try:
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+
+    def call(source: str, target: str) -> int:
+        done = function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0
+        return 0 if done else ctypes.get_errno()
+
+    return call
+
+
+_renameat2 = _find_renameat2()
+
+
+def rename_new(source: str, target: str) -> None:
+    """Rename in one step; raises FileExistsError where the target exists, FileNotFoundError, or OSError(EXDEV)."""
+    code = _renameat2(source, target) if _renameat2 else errno.ENOSYS
+    if code in _UNSUPPORTED:
+        link_new(source, target)
+    elif code:
+        raise OSError(code, os.strerror(code), source, None, target)
+
+
+def link_new(source: str, target: str) -> None:
+    """Rename in two steps, of which the first is atomic for readers of the target; raises as `rename_new`.
+
+    A crash between them leaves the file under both names, which a repeated commit step finds done.
+    """
+    Path(target).hardlink_to(source)
+    Path(source).unlink()

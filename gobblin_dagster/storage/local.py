@@ -1,0 +1,192 @@
+"""LocalStorage: POSIX files, with every sync that the commit protocol relies on after a power loss."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gobblin_dagster.core.storage import FileDigest
+from gobblin_dagster.storage._rename import rename_new
+
+TEMP_PREFIX = ".tmp-"
+"""Starts the names of files that are not whole yet; no listing shows them."""
+
+
+def _sync(fd: int, path: str) -> None:
+    """Sync a descriptor once. After a failure the kernel may drop the pages and report success: never ask it again."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def _temp_beside(path: str) -> str:
+    return str(Path(path).with_name(TEMP_PREFIX + secrets.token_hex(16)))
+
+
+class LocalSink:
+    """A new file; hashes what passes, so that nothing is read twice."""
+
+    def __init__(self, path: str, durable: bool) -> None:
+        self._path = path
+        self._durable = durable
+        self._file = Path(path).open("xb")  # noqa: SIM115  # closed by finish or abort
+        self._hash = hashlib.sha256()
+        self._size_bytes = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        view = memoryview(data)
+        try:
+            self._file.write(view)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from error
+        self._hash.update(view)
+        self._size_bytes += view.nbytes
+        return view.nbytes
+
+    def finish(self) -> FileDigest:
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from error
+        if self._durable:
+            _sync(self._file.fileno(), self._path)
+        self._file.close()
+        return FileDigest(self._size_bytes, self._hash.hexdigest())
+
+    def abort(self) -> None:
+        # Closing flushes, which fails again on a full disk; the content is unwanted anyway.
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            Path(self._path).unlink()
+
+
+@dataclass
+class LocalStorage:
+    """Files of this machine, or of a mount that keeps POSIX rules.
+
+    With `durable` (the default) a power loss loses nothing that a method promised; without it (`commit.durability:
+    fast`) nothing is synced: a killed process still loses nothing, a power loss may.
+    """
+
+    durable: bool = True
+    rename: Callable[[str, str], None] = field(default=rename_new, repr=False)
+    """Renames without overwriting; to be replaced where a mount allows another way only."""
+    is_move_atomic: bool = field(default=True, init=False, repr=False)
+
+    def open_new(self, path: str) -> LocalSink:
+        try:
+            return LocalSink(path, self.durable)
+        except FileNotFoundError:
+            self.make_dirs(str(Path(path).parent))
+            return LocalSink(path, self.durable)
+
+    def size(self, path: str) -> int | None:
+        file = Path(path)
+        try:
+            return file.stat().st_size if file.is_file() else None
+        except FileNotFoundError:
+            return None
+
+    def sha256(self, path: str) -> str:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def read(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def move(self, source: str, target: str) -> None:
+        try:
+            self.rename(source, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._move_across(source, target)
+
+    def _move_across(self, source: str, target: str) -> None:
+        """Copy to another mount, visible there only when whole."""
+        temp = _temp_beside(target)
+        try:
+            with Path(source).open("rb") as reader, Path(temp).open("xb") as writer:
+                shutil.copyfileobj(reader, writer, 1 << 20)
+                writer.flush()
+                if self.durable:
+                    _sync(writer.fileno(), temp)
+            self.rename(temp, target)
+        except BaseException:
+            self.delete(temp)
+            raise
+        # Two mounts have two journals: the source must not be gone before the target is sure to stay.
+        self.sync_dir(str(Path(target).parent))
+        self.delete(source)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        temp = _temp_beside(path)
+        sink = self.open_new(temp)
+        try:
+            sink.write(data)
+            sink.finish()
+            self.rename(temp, path)
+        except FileExistsError:
+            sink.abort()
+            return False
+        except BaseException:
+            sink.abort()
+            raise
+        self.sync_dir(str(Path(path).parent))
+        return True
+
+    def make_dirs(self, path: str) -> None:
+        folder = Path(path)
+        missing: list[Path] = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        # The deepest folder that exists may have been made a moment ago by somebody who did not come to sync it.
+        # A parent that we may not read is none in which this program makes folders.
+        with suppress(PermissionError):
+            self.sync_dir(str(folder.parent))
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            self.sync_dir(str(folder.parent))
+        if not Path(path).is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+    def sync_dir(self, path: str) -> None:
+        if not self.durable:
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def list_names(self, path: str) -> list[str]:
+        try:
+            return sorted(entry.name for entry in Path(path).iterdir() if not entry.name.startswith(TEMP_PREFIX))
+        except FileNotFoundError:
+            return []
+
+    def walk_files(self, path: str) -> Iterator[str]:
+        for name in self.list_names(path):
+            child = Path(path, name)
+            if child.is_dir() and not child.is_symlink():
+                yield from self.walk_files(str(child))
+            else:
+                yield str(child)
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def delete_tree(self, path: str) -> None:
+        if not Path(path).exists():
+            return
+        shutil.rmtree(path)
