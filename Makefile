@@ -1,0 +1,74 @@
+# Everything that one does with this project. Any Python from 3.11 on will do: make demo PYTHON=python3.12
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help install lint types contracts test test-spark test-e2e docs check demo demo-full bench crash clean
+
+help: ## list all of these
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# -- installation: a stamp per set of packages, made anew when the pinned versions change --------------------------------
+$(VENV)/user.stamp: pyproject.toml constraints.txt
+	@scripts/install.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt
+	@scripts/install.sh $(PYTHON) $(VENV) dev
+	@touch $@ $(VENV)/user.stamp
+
+install: $(VENV)/dev.stamp ## make .venv with everything that development needs
+
+# -- for users ------------------------------------------------------------------------------------------------------------
+demo: $(VENV)/user.stamp ## run the demo on real flights in ./demo
+	@scripts/ensure-java.sh
+	@scripts/demo.sh
+
+demo-full: $(VENV)/user.stamp ## the demo with all flights of 2013 (336,776 rows, 35 datasets) in ./demo-full
+	@scripts/ensure-java.sh
+	@[ -e demo-full/gobblin.yaml ] || $(BIN)/python -m gobblin_dagster.demo full demo-full
+	@cd demo-full && ../$(BIN)/gobblin run
+
+crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, count the rows
+	@scripts/ensure-java.sh
+	@scripts/crash.sh
+
+bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
+	@scripts/ensure-java.sh
+	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(ROWS))
+
+# -- for developers -------------------------------------------------------------------------------------------------------
+lint: install ## style, format, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+
+types: install ## mypy, strict
+	$(BIN)/mypy
+
+contracts: install ## who may import whom
+	$(BIN)/lint-imports
+
+test: install ## all tests; installs Java, PostgreSQL and Chromium where permitted
+	@scripts/ensure-java.sh
+	@scripts/ensure-system.sh postgresql chromium || true # said in one sentence; tests that need them are skipped by name
+	$(BIN)/pytest
+
+test-spark: install ## tests that start Spark
+	@scripts/ensure-java.sh
+	$(BIN)/pytest -m spark
+
+test-e2e: install ## tests that run commands as a user does
+	@scripts/ensure-java.sh
+	$(BIN)/pytest -m e2e
+
+docs: install ## documentation in step with the code, no dead links
+	$(BIN)/pytest tests/architecture
+
+check: lint types contracts test ## what CI runs, in the same order
+
+clean: ## delete everything that is made here: environment, caches, demo folders
+	rm -rf $(VENV) demo demo-full .work .gobblin build dist *.egg-info spark-warehouse
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,47 @@
+"""`python -m gobblin_dagster.demo`: further days for a demo project, or a project with all flights of 2013."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.demo.full import write_full_demo
+from gobblin_dagster.demo.project import add_day
+
+app = typer.Typer(help="Data for the demo.", add_completion=False, no_args_is_help=True)
+
+Target = Annotated[Path, typer.Argument(help="The project folder.")]
+
+
+@app.command("add-day")
+def add_day_command(target: Target) -> None:
+    """Let the files of the next day arrive."""
+    files = add_day(target)
+    typer.echo(f"{len(files)} files of {files[0].stem} arrived in {target}.")
+
+
+@app.command("full")
+def full_command(
+    target: Target,
+    cache: Annotated[Path, typer.Option(help="Folder that keeps the downloaded archive.")] = Path(".work"),
+) -> None:
+    """Make a project folder with all flights of 2013."""
+    files = write_full_demo(target, cache)
+    typer.echo(f"{len(files)} files written to {target}.")
+
+
+def main() -> None:
+    """Run a command; own errors are one message and an exit code, never a stack trace."""
+    try:
+        app()
+    except GobblinDagsterError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(2 if isinstance(error, SpecError) else 1)
+
+
+if __name__ == "__main__":
+    main()

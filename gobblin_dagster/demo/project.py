@@ -1,0 +1,81 @@
+"""Writes the demo's project folder, and lets further days arrive in it.
+
+The packaged slice holds six datasets over nine days; a new project starts with seven of them, so that two more can
+arrive later.
+"""
+
+from __future__ import annotations
+
+import gzip
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.demo.flights import Period, Rows, split, write
+
+LAST_SHIPPED_DAY = date(2013, 2, 12)
+"""Last day that a new project holds; later ones arrive by `add_day`."""
+
+FLIGHTS = Path("data", "flights")
+JOB_FILE = Path("jobs", "flights.yaml")
+
+_TEMPLATE = {
+    Path("gobblin.yaml"): "gobblin.yaml",
+    JOB_FILE: "flights.yaml",
+    Path("README.md"): "README.md",
+    Path(".gitignore"): "gitignore",  # without its dot in the package, where it would hide files from git
+}
+
+
+def write_demo(target: Path) -> list[Path]:
+    """Make a project folder that `gobblin run` works on at once, and return its files.
+
+    Args:
+        target: a folder that is empty or does not exist yet.
+
+    Raises:
+        UsageError: the target holds something already.
+    """
+    shipped = {path: rows for path, rows in _slice().items() if _day(path) <= LAST_SHIPPED_DAY}
+    return [*write_template(target), *write(target / FLIGHTS, shipped)]
+
+
+def add_day(target: Path) -> list[Path]:
+    """Let the files of the next day arrive in a demo project, and return them.
+
+    Raises:
+        UsageError: the folder is no demo project, or all days have arrived.
+    """
+    here = [_day(path) for path in (target / FLIGHTS).glob("*/*.csv")]
+    if not here:
+        raise UsageError(problem=f"{target} holds no flights.", hint="Make the demo first: `gobblin init demo`.")
+    later = {path: rows for path, rows in _slice().items() if _day(path) > max(here)}
+    if not later:
+        raise UsageError(
+            problem=f"All days of the demo have arrived in {target}; the last one is {max(here)}.",
+            hint="Delete the folder and begin anew, or try `make demo-full`.",
+        )
+    next_day = min(map(_day, later))
+    return write(target / FLIGHTS, {path: rows for path, rows in later.items() if _day(path) == next_day})
+
+
+def write_template(target: Path) -> list[Path]:
+    """Write all files of a project but the data; raises UsageError where the target holds something already."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(problem=f"{target} is not an empty folder.", hint="Choose another name; nothing was written.")
+    template = files(__package__) / "template"
+    for path, name in _TEMPLATE.items():
+        file = target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((template / name).read_bytes())
+    return [target / path for path in _TEMPLATE]
+
+
+def _slice() -> dict[Path, Rows]:
+    packed = (files(__package__) / "flights.csv.gz").read_bytes()
+    return split(gzip.decompress(packed).decode().splitlines(), Period.DAY)
+
+
+def _day(path: Path) -> date:
+    return date.fromisoformat(path.stem)
