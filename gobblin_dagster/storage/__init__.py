@@ -1,8 +1,18 @@
-"""Implementations of `core.storage.Storage`. Imports `core` only.
+"""Implementations of `core.storage.Storage`: the file operations that the commit stands on. Imports `core` only.
 
-Read first: `local.py`.
+Read first: `local.py`; `urls.py` says which storage a path means.
 """
 
-from gobblin_dagster.storage.local import LocalSink, LocalStorage
+from gobblin_dagster.storage.local import TEMP_PREFIX, LocalSink, LocalStorage
+from gobblin_dagster.storage.memory import MemorySink, MemoryStorage
+from gobblin_dagster.storage.urls import open_storage, storage_path
 
-__all__ = ["LocalSink", "LocalStorage"]
+__all__ = [
+    "TEMP_PREFIX",
+    "LocalSink",
+    "LocalStorage",
+    "MemorySink",
+    "MemoryStorage",
+    "open_storage",
+    "storage_path",
+]

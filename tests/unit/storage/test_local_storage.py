@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.storage import TEMP_PREFIX, LocalSink, LocalStorage, _rename
+from gobblin_dagster.storage._rename import rename_new
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the path of each descriptor that is synced."""
+    paths: list[str] = []
+    sync = os.fsync
+
+    def record(fd: int) -> None:
+        paths.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", record)
+    return paths
+
+
+def refuse_to_cross(source: str, target: str) -> None:
+    """Rename as if each folder were a mount of its own."""
+    if Path(source).parent != Path(target).parent:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source, None, target)
+    rename_new(source, target)
+
+
+def write(storage: LocalStorage, path: Path, content: bytes = b"rows") -> str:
+    sink = storage.open_new(str(path))
+    sink.write(content)
+    sink.finish()
+    return str(path)
+
+
+def names(folder: Path) -> list[str]:
+    """List a folder with its hidden files, which the storage does not show."""
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+# -- what is synced ----------------------------------------------------------------------------------------------------
+def test_finish_syncs_the_file(tmp_path: Path, synced: list[str]) -> None:
+    path = write(LocalStorage(), tmp_path / "a")
+    assert synced == [path]
+
+
+def test_make_dirs_syncs_each_parent_that_got_a_child(tmp_path: Path, synced: list[str]) -> None:
+    LocalStorage().make_dirs(f"{tmp_path}/a/b")
+    assert synced == [str(tmp_path.parent), str(tmp_path), f"{tmp_path}/a"]
+
+
+def test_make_dirs_syncs_a_folder_that_another_process_left_unsynced(tmp_path: Path, synced: list[str]) -> None:
+    (tmp_path / "a").mkdir()
+    LocalStorage().make_dirs(f"{tmp_path}/a")
+    assert synced == [str(tmp_path)]
+
+
+def test_put_if_absent_syncs_content_before_name(tmp_path: Path, synced: list[str]) -> None:
+    LocalStorage().put_if_absent(f"{tmp_path}/1.json", b"{}")
+    content, name = synced
+    assert Path(content).name.startswith(TEMP_PREFIX)
+    assert name == str(tmp_path)
+
+
+def test_fast_storage_syncs_nothing(tmp_path: Path, synced: list[str]) -> None:
+    storage = LocalStorage(durable=False)
+    storage.move(write(storage, tmp_path / "a/b"), f"{tmp_path}/c")
+    storage.put_if_absent(f"{tmp_path}/d/1", b"{}")
+    storage.sync_dir(str(tmp_path))
+    assert synced == []
+
+
+def test_failed_sync_is_raised_with_the_path_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def fail(fd: int) -> None:
+        calls.append(fd)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    sink = LocalStorage().open_new(f"{tmp_path}/a.bin")
+    with pytest.raises(OSError, match=r"a\.bin") as caught:
+        sink.finish()
+    sink.abort()
+
+    assert caught.value.errno == errno.EIO
+    assert len(calls) == 1
+    assert names(tmp_path) == []
+
+
+def test_put_if_absent_failed_sync_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        LocalStorage().put_if_absent(f"{tmp_path}/1.json", b"{}")
+    assert names(tmp_path) == []
+
+
+@pytest.fixture
+def file_size_limit() -> Iterator[int]:
+    """Let files grow to 4 KiB: stands for a full disk, which fails at the same calls."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size_bytes", [4097, 1 << 20], ids=["found when flushed", "found when written"])
+def test_no_room_names_the_file_and_abort_deletes_it(tmp_path: Path, file_size_limit: int, size_bytes: int) -> None:
+    sink = LocalStorage().open_new(f"{tmp_path}/a.bin")
+    with pytest.raises(OSError, match=r"a\.bin") as caught:
+        _write_and_finish(sink, bytes(size_bytes))
+    sink.abort()
+    assert caught.value.errno == errno.EFBIG
+    assert names(tmp_path) == []
+
+
+def _write_and_finish(sink: LocalSink, content: bytes) -> None:
+    sink.write(content)
+    sink.finish()
+
+
+# -- moving between mounts ---------------------------------------------------------------------------------------------
+def test_move_across_mounts_copies_syncs_then_forgets_the_source(tmp_path: Path, synced: list[str]) -> None:
+    storage = LocalStorage(rename=refuse_to_cross)
+    source = write(storage, tmp_path / "staging/a", b"rows" * 500_000)
+    storage.make_dirs(f"{tmp_path}/output")
+    synced.clear()
+    storage.move(source, f"{tmp_path}/output/a")
+
+    content, folder = synced
+    assert Path(content).name.startswith(TEMP_PREFIX)
+    assert folder == f"{tmp_path}/output"
+    assert [str(p) for p in tmp_path.rglob("*") if p.is_file()] == [f"{tmp_path}/output/a"]
+    assert storage.read(f"{tmp_path}/output/a") == b"rows" * 500_000
+
+
+def test_move_across_mounts_never_overwrites_and_cleans_up(tmp_path: Path) -> None:
+    storage = LocalStorage(rename=refuse_to_cross)
+    source = write(storage, tmp_path / "staging/a", b"new")
+    target = write(storage, tmp_path / "output/a", b"old")
+    with pytest.raises(FileExistsError):
+        storage.move(source, target)
+    assert (storage.read(source), storage.read(target)) == (b"new", b"old")
+    assert names(tmp_path / "output") == ["a"]
+
+
+def test_move_across_mounts_missing_source_is_file_not_found(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        LocalStorage(rename=refuse_to_cross).move(f"{tmp_path}/staging/a", f"{tmp_path}/b")
+
+
+# -- the system's rename -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("answer", [errno.ENOSYS, errno.EINVAL], ids=["old kernel", "file system without the flag"])
+def test_rename_new_links_where_the_flag_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int
+) -> None:
+    monkeypatch.setattr(_rename, "_renameat2", lambda source, target: answer)
+    source = write(LocalStorage(), tmp_path / "a")
+    rename_new(source, f"{tmp_path}/b")
+    assert names(tmp_path) == ["b"]
+
+
+def test_rename_new_links_without_a_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rename, "_renameat2", None)
+    source = write(LocalStorage(), tmp_path / "a")
+    rename_new(source, f"{tmp_path}/b")
+    assert names(tmp_path) == ["b"]
+
+
+def test_walk_does_not_follow_links_to_folders(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/loop").symlink_to(tmp_path)
+    assert list(LocalStorage().walk_files(str(tmp_path))) == [f"{tmp_path}/a/loop"]
+
+
+def test_storage_travels_to_spark_tasks(tmp_path: Path) -> None:
+    storage = pickle.loads(pickle.dumps(LocalStorage(durable=False)))
+    assert storage == LocalStorage(durable=False)
+    storage.move(write(storage, tmp_path / "a"), f"{tmp_path}/b")
+    assert storage.list_names(str(tmp_path)) == ["b"]
