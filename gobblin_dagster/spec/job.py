@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from gobblin_dagster.core.extract import Extract, ExtractType
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """Letters, digits and `_`, beginning with a letter: safe as a folder, a Dagster name and a SQL identifier."""
 
 
@@ -132,8 +133,8 @@ class CommitSpec(SpecModel):
     """`full`: all work units of a dataset or nothing. `successful`: what succeeded; failed ranges are read again alone.
     Source: `job.commit.policy`."""
     durability: Literal["full", "fast"] = "full"
-    """`full`: files and folders are synced to disk before the watermark moves. `fast`: they are not; power loss may lose
-    published files."""
+    """`full`: files and folders are synced to disk before the watermark moves. `fast`: they are not; power loss may
+    lose published files."""
     redo_limit: int = Field(default=3, ge=1, le=100)
     """Failed redos of a stored sequence before its dataset is quarantined."""
     parallelism: int = Field(default=8, ge=1, le=64)

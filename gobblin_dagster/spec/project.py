@@ -15,7 +15,7 @@ class SparkSpec(SpecModel):
     """The Spark that runs work units."""
 
     master: str = "local[2,4]"
-    """Spark master. Locally always `local[cores,4]`: with fewer than 4 tries the first dead worker ends the whole job."""
+    """Spark master. Locally always `local[cores,4]`: with fewer than 4 tries one dead worker ends the whole job."""
     remote: str | None = None
     """Spark Connect address (`sc://host:port`); replaces `master`."""
     conf: dict[str, str] = Field(default_factory=dict)

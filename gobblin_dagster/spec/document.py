@@ -1,0 +1,241 @@
+"""A YAML file as plain data, with the line of each part and all faults of its writing.
+
+YAML 1.2's core rules: `true` and `false` are the only booleans, dates and times stay text, a leading zero is no octal.
+Anchors, aliases and `<<` work; tags other than the core ones are refused, and so are duplicate keys. References to
+environment variables are replaced in every value (never in keys). A plain value that is one reference is read as YAML
+once replaced, so `port: ${PORT}` is a number; in quotes it stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from gobblin_dagster.spec.env import expand
+
+Loc: TypeAlias = tuple[str | int, ...]
+"""Keys and list indexes from the root of a document to one of its parts."""
+
+MAX_NODES = 100_000
+"""Parts of one document, aliases counted each time: a few short lines of nested aliases would else fill the memory."""
+
+_SHORTEST_SECRET = 4
+"""Values shorter than this are not hidden in messages: they would blot out half of every sentence."""
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = {
+    "merge": re.compile(r"<<$"),
+    "null": re.compile(r"(?:~|null|Null|NULL|)$"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+    "float": re.compile(r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)$"),
+}
+"""What a plain scalar must look like to be more than text."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser with the core rules of YAML 1.2; only its nodes are used, it constructs nothing."""
+
+
+_Loader.yaml_implicit_resolvers = {None: [(_TAG + name, pattern) for name, pattern in _PLAIN.items()]}
+
+
+@dataclass(slots=True)
+class Document:
+    """A file as read."""
+
+    data: Any = None
+    """Mappings, lists and scalars, references replaced; None where the file is empty or is no YAML."""
+    lines: dict[Loc, int] = field(default_factory=dict)
+    """Line of each part, from 1: of its key, or of the item in a list."""
+    faults: list[tuple[Loc, str, int]] = field(default_factory=list)
+    """Place, problem and line of what is wrong with the writing itself."""
+    written: dict[Loc, str] = field(default_factory=dict)
+    """The text of values that held references, as it stands in the file."""
+    values: dict[Loc, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """(reference, value) of the variables read at a place."""
+
+    def line(self, loc: Loc) -> int:
+        """Return the line of a part, or of the nearest part around it."""
+        while loc and loc not in self.lines:
+            loc = loc[:-1]
+        return self.lines.get(loc, 1)
+
+    def hide_values(self, loc: Loc, text: str) -> str:
+        """Return a message about a part with the values of environment variables replaced by their references."""
+        for place, values in self.values.items():
+            if place[: len(loc)] == loc or loc[: len(place)] == place:
+                for reference, value in values:
+                    text = _hidden(_hidden(text, repr(value)[1:-1], reference), value, reference)
+        return text
+
+
+def _hidden(text: str, secret: str, reference: str) -> str:
+    """Replace a secret wherever it, or a beginning of it that a message cut short, stands in a text."""
+    head = secret[:_SHORTEST_SECRET]
+    if len(head) < _SHORTEST_SECRET:
+        return text
+    at = text.find(head)
+    while at >= 0:
+        length = len(head)
+        while length < len(secret) and text.startswith(secret[: length + 1], at):
+            length += 1
+        text = text[:at] + reference + text[at + length :]
+        at = text.find(head, at + len(reference))
+    return text
+
+
+def read_document(content: bytes, environ: Mapping[str, str]) -> Document:
+    """Read YAML; faults are collected, never raised."""
+    document = Document()
+    try:
+        # _Loader is a SafeLoader whose constructors are not even used.
+        root = yaml.compose(content, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        document.faults.append(((), f"is not valid YAML: {_syntax(error)}", mark.line + 1 if mark else 1))
+    except yaml.YAMLError as error:
+        document.faults.append(((), f"is not readable as text: {str(error).splitlines()[0]}", 1))
+    except RecursionError:
+        document.faults.append(((), "is nested too deeply", 1))
+    else:
+        if root is not None:
+            _Builder(document, environ).build(root)
+    return document
+
+
+def _syntax(error: yaml.MarkedYAMLError) -> str:
+    """Say what PyYAML found, and what usually causes it."""
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    if "'\\t'" in problem:
+        return f"{problem}; indent with spaces, not tabs"
+    if "mapping values are not allowed" in problem:
+        return f"{problem}; check the indentation, or put the value in quotes where it holds ': '"
+    return problem
+
+
+class _TooLargeError(Exception):
+    """The document has more parts than `MAX_NODES`."""
+
+
+class _Builder:
+    """Walks the nodes of one document and fills a `Document`."""
+
+    def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
+        self._document = document
+        self._environ = environ
+        self._open: set[int] = set()
+        self._count = 0
+
+    def build(self, root: yaml.Node) -> None:
+        self._document.lines[()] = _line(root)
+        try:
+            self._document.data = self._value(root, ())
+        except _TooLargeError:
+            self._document.faults.append(((), f"has more than {MAX_NODES} parts, aliases counted each time", 1))
+
+    def _value(self, node: yaml.Node, loc: Loc) -> Any:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise _TooLargeError
+        if id(node) in self._open:
+            return self._fault(loc, "an alias refers to a part that holds it")
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, loc)
+        self._open.add(id(node))
+        try:
+            if node.tag == _TAG + "map" and isinstance(node, yaml.MappingNode):
+                return self._mapping(node, loc)
+            if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
+                return self._sequence(node, loc)
+        finally:
+            self._open.discard(id(node))
+        return self._fault(loc, f"tag {node.tag!r} is not allowed; write plain mappings, lists and values")
+
+    def _sequence(self, node: yaml.SequenceNode, loc: Loc) -> list[Any]:
+        items = []
+        for index, item in enumerate(node.value):
+            self._document.lines[(*loc, index)] = _line(item)
+            items.append(self._value(item, (*loc, index)))
+        return items
+
+    def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        own: dict[str, int] = {}
+        for key, value in sorted(
+            node.value, key=lambda pair: pair[0].tag != _TAG + "merge"
+        ):  # own keys win over merged
+            if key.tag == _TAG + "merge":
+                for name, item in self._merged(value, loc):
+                    mapping.setdefault(name, item)
+            elif not isinstance(key, yaml.ScalarNode):
+                self._fault(loc, "a key must be a name, got a list or mapping", _line(key))
+            elif key.value in own:
+                where = (*loc, key.value)
+                self._fault(where, f"the key stands twice; first in line {own[key.value]}", _line(key))
+            else:
+                own[key.value] = _line(key)
+                where = (*loc, key.value)
+                self._document.lines[where] = _line(key)
+                mapping[key.value] = self._value(value, where)
+        return mapping
+
+    def _merged(self, node: yaml.Node, loc: Loc) -> Iterator[tuple[str, Any]]:
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        for part in parts:
+            value = self._value(part, loc)
+            if isinstance(value, dict):
+                yield from value.items()
+            else:
+                self._fault(loc, "'<<' takes a mapping or a list of mappings", _line(node))
+
+    def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
+        expanded = expand(node.value, self._environ)
+        for problem in expanded.problems:
+            self._fault(loc, problem, _line(node))
+        tag = node.tag
+        if expanded.text != node.value:
+            self._document.written[loc] = node.value
+            self._document.values[loc] = expanded.values
+            # Only a plain reference is typed by its value: quotes say that text is meant.
+            if expanded.is_whole and node.style is None:
+                tag = _plain_tag(expanded.text)
+        try:
+            return _scalar(tag, expanded.text)
+        except ValueError:
+            shown = str(node.value)
+            return self._fault(loc, f"{shown[:60]!r} is not what its tag {tag!r} says; leave the tag out", _line(node))
+
+    def _fault(self, loc: Loc, problem: str, line: int | None = None) -> None:
+        self._document.faults.append((loc, problem, line or self._document.line(loc)))
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _plain_tag(text: str) -> str:
+    for name, pattern in _PLAIN.items():
+        if name != "merge" and pattern.match(text):
+            return _TAG + name
+    return _TAG + "str"
+
+
+def _scalar(tag: str, text: str) -> Any:
+    """Return the value of a scalar; raises ValueError where the tag is unknown or does not fit."""
+    match tag.removeprefix(_TAG):
+        case "str" | "merge":
+            return text
+        case "null":
+            return None
+        case "bool" if text.lower() in {"true", "false"}:
+            return text.lower() == "true"
+        case "int":
+            return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
+        case "float":
+            return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+    raise ValueError(tag)

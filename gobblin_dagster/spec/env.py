@@ -1,0 +1,68 @@
+"""References to environment variables inside text: `${VAR}`, `${VAR:-default}` and `$$` for a literal `$`.
+
+Names follow the shell. `${VAR:-default}` takes the default where the variable is unset or empty; the default is plain
+text up to the closing brace. A value is never expanded a second time. A `$` before anything else stays as it is, so
+that regular expressions and SQL need no escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"\$\$|\$\{(?P<body>[^}]*)(?P<end>\}?)")
+_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """Text after its references were replaced."""
+
+    text: str
+    is_whole: bool = False
+    """Whether the written text was one reference and nothing else."""
+    values: tuple[tuple[str, str], ...] = ()
+    """(reference, value) of each variable that was read, so that messages can show the one and hide the other."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the references; `text` is then the written text."""
+
+
+def expand(written: str, environ: Mapping[str, str]) -> Expanded:
+    """Replace the references in a text.
+
+    Example:
+        >>> expand("jdbc://${HOST:-localhost}:${PORT}", {"PORT": "5432"}).text
+        'jdbc://localhost:5432'
+        >>> expand("costs $$5", {}).text
+        'costs $5'
+    """
+    if "$" not in written:
+        return Expanded(written)
+    values: list[tuple[str, str]] = []
+    problems: list[str] = []
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        body = _BODY.fullmatch(match["body"])
+        if body is None or not match["end"]:
+            problems.append(
+                f"{match[0][:60]!r} is no reference; write ${{VAR}}, ${{VAR:-default}}, or $$ for a plain $"
+            )
+            return ""
+        name, default = body["name"], body["default"]
+        value = environ.get(name)
+        if default is not None and not value:
+            return default
+        if value is None:
+            problems.append(f"environment variable {name} is not set; set it, or give a default: ${{{name}:-...}}")
+            return ""
+        values.append((match[0], value))
+        return value
+
+    text = _TOKEN.sub(replace, written)
+    if problems:
+        return Expanded(written, problems=tuple(problems))
+    whole = _TOKEN.fullmatch(written)
+    return Expanded(text, whole is not None and written != "$$", tuple(values))

@@ -1,0 +1,217 @@
+"""Loading `gobblin.yaml` and job files: every fault of a file at once, each with its line.
+
+Options of constructs are checked by a function that the caller passes (the registry of `constructs`), so that this
+package never imports it; their faults appear among the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.spec.document import Document, Loc, read_document
+from gobblin_dagster.spec.explain import explain
+from gobblin_dagster.spec.job import JobSpec, SpecModel
+from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
+
+ConstructCheck: TypeAlias = Callable[[str, str, Mapping[str, Any]], list[tuple[tuple[str | int, ...], str]]]
+"""Called with kind, type and options of a construct; returns (place inside the construct, problem) of each fault."""
+
+_Model = TypeVar("_Model", bound=SpecModel)
+
+_SINGLE = {"source": "source", "writer": "writer"}
+_LISTS = {"converters": "converter", "row_policies": "row_policy", "task_policies": "task_policy"}
+_FIELDS = {"row_policy": {"type", "name", "on_violation"}, "task_policy": {"type", "name", "enforce"}}
+"""Keys of a construct that are fields of its spec and no options, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJob:
+    """A job and the file that declares it."""
+
+    spec: JobSpec
+    path: Path
+
+
+def find_project(start: Path) -> Path:
+    """Return the nearest folder with a `gobblin.yaml`, from `start` upwards.
+
+    Raises:
+        UsageError: there is none.
+    """
+    here = start.resolve()
+    for folder in (here, *here.parents):
+        if (folder / PROJECT_FILE).is_file():
+            return folder
+    raise UsageError(
+        problem=f"No {PROJECT_FILE} in {start} or a folder above it.",
+        hint="Change into a project, name one with `gobblin -C FOLDER ...`, or make one with `gobblin init NAME`.",
+    )
+
+
+def load_project(root: Path, environ: Mapping[str, str] | None = None) -> ProjectSpec:
+    """Load `gobblin.yaml` of a project folder.
+
+    Args:
+        root: The project folder.
+        environ: Environment variables for references; default: those of the process.
+
+    Raises:
+        InvalidSpecError: the file has faults; all are listed.
+        UsageError: there is no such file.
+    """
+    return _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()))[0]
+
+
+def load_job(path: Path, check: ConstructCheck | None = None, environ: Mapping[str, str] | None = None) -> LoadedJob:
+    """Load one job file.
+
+    Args:
+        path: The file.
+        check: Checks the options of constructs; default: they stay unchecked.
+        environ: Environment variables for references; default: those of the process.
+
+    Raises:
+        InvalidSpecError: the file has faults; all are listed, those of constructs among them.
+        UsageError: there is no such file.
+    """
+    return _load_job(path, check, environ)[0]
+
+
+def load_jobs(
+    root: Path,
+    project: ProjectSpec,
+    check: ConstructCheck | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[list[LoadedJob], list[InvalidSpecError]]:
+    """Load every `*.yaml` and `*.yml` of the jobs folder, in order of their paths.
+
+    Jobs of one name in several files are faults of all these files: the name is the key of the job's state.
+
+    Raises:
+        UsageError: there is no jobs folder.
+    """
+    folder = root / project.jobs
+    if not folder.is_dir():
+        raise UsageError(
+            problem=f"Project {project.project!r} has no jobs folder {shown_path(folder)}.",
+            hint=f"Create it and put a job file into it, or set `jobs:` in {PROJECT_FILE}.",
+        )
+    loaded: dict[Path, tuple[LoadedJob, Document]] = {}
+    errors: dict[Path, InvalidSpecError] = {}
+    for path in sorted(path for path in folder.iterdir() if path.suffix in {".yaml", ".yml"} and path.is_file()):
+        try:
+            loaded[path] = _load_job(path, check, environ)
+        except InvalidSpecError as error:
+            errors[path] = error
+    names: dict[str, list[Path]] = {}
+    for path, (job, _) in loaded.items():
+        names.setdefault(job.spec.job, []).append(path)
+    for name, paths in names.items():
+        for path in paths if len(paths) > 1 else ():
+            others = ", ".join(shown_path(other) for other in paths if other != path)
+            problem = f"the name {name!r} is taken by {others} too; it is the key of the job's state, choose another"
+            fault = SpecFault("job", problem, loaded.pop(path)[1].line(("job",)))
+            errors[path] = InvalidSpecError(file=shown_path(path), faults=(fault,))
+    return [job for job, _ in loaded.values()], [errors[path] for path in sorted(errors)]
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as people read it: relative to the current folder where it lies in it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _load_job(
+    path: Path, check: ConstructCheck | None, environ: Mapping[str, str] | None
+) -> tuple[LoadedJob, Document]:
+    def construct_faults(data: Any) -> Iterator[tuple[Loc, str]]:
+        for loc, kind, node in constructs(data) if check else ():
+            options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
+            for inner, problem in check(kind, node["type"], options) if check else ():
+                yield (*loc, *inner), problem
+
+    spec, document = _load(path, JobSpec, environ, construct_faults)
+    return LoadedJob(spec, path), document
+
+
+def constructs(data: Any) -> Iterator[tuple[Loc, str, dict[str, Any]]]:
+    """Yield (place, kind, mapping) of each construct of a raw job document, whatever else is wrong with it."""
+    for loc, kind, node in _construct_nodes(data, ()):
+        if isinstance(node, dict) and isinstance(node.get("type"), str):
+            yield loc, kind, node
+
+
+def _construct_nodes(data: Any, at: Loc) -> Iterator[tuple[Loc, str, Any]]:
+    if not isinstance(data, dict):
+        return
+    for key, kind in _SINGLE.items():
+        yield (*at, key), kind, data.get(key)
+    for key, kind in _LISTS.items():
+        for index, node in _items(data.get(key)):
+            yield (*at, key, index), kind, node
+    fork = data.get("fork")
+    if not at and isinstance(fork, dict):
+        yield ("fork", "operator"), "fork", fork.get("operator")
+        for index, branch in _items(fork.get("branches")):
+            yield from _construct_nodes(branch, ("fork", "branches", index))
+
+
+def _items(value: Any) -> Iterator[tuple[int, Any]]:
+    return iter(enumerate(value if isinstance(value, list) else ()))
+
+
+def _load(
+    path: Path,
+    model: type[_Model],
+    environ: Mapping[str, str] | None,
+    more_faults: Callable[[Any], Iterator[tuple[Loc, str]]],
+) -> tuple[_Model, Document]:
+    document = read_document(_read(path), os.environ if environ is None else environ)
+    faults = list(document.faults)
+    if document.data is None:
+        if not faults:
+            faults.append(((), f"is empty; expected keys, at least {', '.join(_required(model))}", 1))
+        raise _invalid(path, faults)
+    # One fault per place: a reference that could not be replaced has no right type either.
+    broken = {loc for loc, *_ in faults if loc}
+    found = list(more_faults(document.data))
+    try:
+        spec = model.model_validate(document.data)
+    except ValidationError as error:
+        found += explain(error, model, document.written.get)
+    faults += [(loc, document.hide_values(loc, text), document.line(loc)) for loc, text in found if loc not in broken]
+    if faults:
+        raise _invalid(path, faults)
+    return spec, document
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(problem=f"Cannot read {shown_path(path)}: {error.strerror or error}.") from error
+
+
+def _required(model: type[SpecModel]) -> list[str]:
+    return [name for name, field in model.model_fields.items() if field.is_required()]
+
+
+def _invalid(path: Path, faults: list[tuple[Loc, str, int]]) -> InvalidSpecError:
+    unique = dict.fromkeys(SpecFault(show_loc(loc), problem, line) for loc, problem, line in faults)
+    return InvalidSpecError(file=shown_path(path), faults=tuple(sorted(unique, key=lambda fault: fault.line or 0)))
+
+
+def show_loc(loc: Loc) -> str:
+    """Return a place as people read it, e.g. `fork.branches[1].writer.type`.
+
+    Example:
+        >>> show_loc(("fork", "branches", 1, "writer", "type"))
+        'fork.branches[1].writer.type'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")

@@ -1,0 +1,67 @@
+"""The JSON schema of a job file, with the options of every construct, so that editors complete and check it.
+
+Numbers and truth values may also be references to environment variables, which the schema allows as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gobblin_dagster.spec.job import JobSpec
+
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_KIND_OF_MODEL = {"RowPolicySpec": "row_policy", "TaskPolicySpec": "task_policy"}
+"""Models that stand for one kind of construct wherever they appear."""
+_KIND_OF_FIELD = {"source": "source", "writer": "writer", "converters": "converter", "operator": "fork"}
+"""Kind of the plain `ConstructSpec` in a field of this name."""
+_REFERENCE = {"type": "string", "pattern": r"\$\{"}
+
+
+def job_schema(construct_schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of a job file.
+
+    Args:
+        construct_schemas: By kind (`source`, `converter`, `row_policy`, `task_policy`, `fork`, `writer`): a schema of
+            all types of that kind, `oneOf` with a constant `type`; its `$defs` are merged into the result's. A kind
+            that is absent keeps any options.
+    """
+    schema = _bound(JobSpec.model_json_schema(), construct_schemas, "")
+    definitions: dict[str, Any] = schema.pop("$defs")
+    for kind, construct in construct_schemas.items():
+        definitions |= construct.get("$defs", {})
+        definitions[kind] = {key: value for key, value in construct.items() if key != "$defs"}
+    return {"$schema": SCHEMA_DIALECT, **_with_references({**schema, "$defs": definitions})}
+
+
+def _bound(node: Any, kinds: Mapping[str, Any], field: str) -> Any:
+    """Point the references to construct models at the schemas of their kinds."""
+    if isinstance(node, list):
+        return [_bound(item, kinds, field) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        model = node["$ref"].rpartition("/")[2]
+        kind = _KIND_OF_FIELD.get(field) if model == "ConstructSpec" else _KIND_OF_MODEL.get(model)
+        if kind in kinds:
+            return node | {"$ref": f"#/$defs/{kind}"}
+    if isinstance(node.get("properties"), dict):
+        properties = {name: _bound(body, kinds, name) for name, body in node["properties"].items()}
+        node = node | {"properties": properties}
+    return {key: value if key == "properties" else _bound(value, kinds, field) for key, value in node.items()}
+
+
+def _with_references(node: Any) -> Any:
+    """Let a reference stand where a number or truth value is expected."""
+    if isinstance(node, list):
+        return [_with_references(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {
+        key: value if key in {"default", "const", "enum"} else _with_references(value) for key, value in node.items()
+    }
+    if inner.get("type") not in ("integer", "number", "boolean"):
+        return inner
+    outer = {key: inner.pop(key) for key in ("title", "description", "default") if key in inner}
+    return {**outer, "anyOf": [inner, _REFERENCE]}
