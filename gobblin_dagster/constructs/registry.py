@@ -1,8 +1,8 @@
 """Registry: which class stands behind `type:` of a construct, loaded only when a job uses it.
 
-A type is the short name of a built-in, the name that a package gave in the entry-point group `gobblin_dagster.constructs`
-(`kind.type`, e.g. `converter.my_masker`), or `module:Class` for a class of the user's own, importable from where Python
-runs. Names are never replaced silently: what is built in stays, and two packages with one name are refused.
+A type is the short name of a built-in, the name that a package gave in the entry-point group
+`gobblin_dagster.constructs` (`kind.type`, e.g. `converter.my_masker`), or `module:Class` for a class of the user's own,
+importable from where Python runs. Names are never replaced silently: two targets for one name are refused.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ _SPECS: dict[ConstructKind, type[ConstructSpec]] = {
 class Registry:
     """Finds, checks and makes constructs by kind and type name.
 
-    A construct's class has an attribute `Options`, a pydantic model that is frozen and refuses unknown keys, the methods
-    of its protocol in `core.constructs`, and is made with `cls(options, context)`. A field of `Options` that names another
-    construct is declared `Annotated[ConstructSpec, ConstructKind.FORMAT]`, so that its options are checked with it.
+    A construct's class has an attribute `Options`, a pydantic model that is frozen and refuses unknown keys, and the
+    methods of its protocol in `core.constructs`; it is made with `cls(options, context)`. A field of `Options` that
+    names another construct is declared `Annotated[ConstructSpec, ConstructKind.FORMAT]`, to be checked with the rest.
 
     Source: the `*.class` and `*.alias` keys of Gobblin. Differs: classes are checked when loaded, options before a run.
     """
@@ -223,7 +223,7 @@ class Registry:
         self._discovered = True
         for point in entry_points(group=ENTRY_POINT_GROUP):
             kind, _, type_name = point.name.partition(".")
-            if kind not in ConstructKind or not type_name:
+            if kind not in list(ConstructKind) or not type_name:
                 raise UsageError(
                     problem=f"Entry point {point.name!r} of group {ENTRY_POINT_GROUP} is not `kind.type`.",
                     hint=f"Kinds: {', '.join(ConstructKind)}.",
