@@ -1,0 +1,60 @@
+"""Where progress is kept: the `StateStore` protocol (read `store.py` first), its SQL and its plain-file implementation.
+
+May import core, storage and spec. `open_store` is how everybody gets a store.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.state.store import LeaseGrant, StateStore
+
+__all__ = ["LeaseGrant", "StateStore", "open_store"]
+
+_SYSTEM_CLOCK = SystemClock()
+_FILES = "files"
+_SQLITE = "sqlite"
+_POSTGRESQL = ("postgres", "postgresql", "postgresql+psycopg2")
+
+
+def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateStore:
+    """Open the state store of a URL, making it where there is none.
+
+    Args:
+        url: `sqlite:///<file>`, `postgresql://user:password@host:port/database` or `files:<folder or URL>`.
+        base_dir: Folder that a relative file or folder of the URL starts from.
+        clock: Used where the store has no clock of its own.
+
+    Raises:
+        UsageError: the URL is of another kind.
+        StoreVersionError: the store belongs to a newer version; nothing was changed.
+        TransientError: the store cannot be reached.
+        EnvironmentFaultError: its driver is not installed.
+        StorageError: its file or folder cannot be used.
+    """
+    scheme, _, rest = url.partition(":")
+    # Each kind is imported only where it is asked for: SQLAlchemy alone costs 0.4 s.
+    if scheme == _SQLITE:
+        from gobblin_dagster.state.sql_store import SqlStateStore  # noqa: PLC0415
+
+        file, mark, options = rest.removeprefix("///").partition("?")
+        if not rest.startswith("///") or not file:
+            raise UsageError(problem=f"The state store {url!r} names no file.", hint="Write it as sqlite:///state.db.")
+        return SqlStateStore(f"sqlite:///{base_dir.absolute() / file}{mark}{options}", clock)
+    if scheme in _POSTGRESQL:
+        from gobblin_dagster.state.sql_store import SqlStateStore  # noqa: PLC0415
+
+        return SqlStateStore(url, clock)
+    if scheme == _FILES:
+        from gobblin_dagster.state.file_store import FileStateStore  # noqa: PLC0415
+        from gobblin_dagster.storage import open_storage, storage_path  # noqa: PLC0415
+
+        where = rest if "://" in rest else str(base_dir.absolute() / rest)
+        return FileStateStore(storage_path(where), open_storage(where), clock)
+    # The URL itself is not repeated: it may hold a password.
+    raise UsageError(
+        problem=f"The state store's URL begins with {scheme[:20]!r}.",
+        hint="Use sqlite:///<file>, postgresql://user@host/database or files:<folder>.",
+    )

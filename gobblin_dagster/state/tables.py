@@ -1,0 +1,133 @@
+"""Tables of the SQL state store, as SQLAlchemy Core knows them.
+
+The migrations under `migrations/` make the tables; a test holds both descriptions equal. Bodies are documents of
+`core.serial`; what the database itself must check or find stands in columns of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    and_,
+)
+
+from gobblin_dagster.core.commit import SequenceState
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware instant in UTC; SQLite, which knows no time zones, keeps it without one."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+metadata = MetaData()
+
+VERSION_TABLE = "gobblin_schema_version"
+"""Alembic's own table: the revision of the store."""
+
+dataset_states = Table(
+    "gobblin_dataset_states",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("dataset_urn", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+leases = Table(
+    "gobblin_leases",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("dataset_urn", Text, primary_key=True),
+    # Grows for ever and outlives the holder: a row is never deleted, its owner is emptied.
+    Column("epoch", BigInteger, nullable=False),
+    Column("run_id", Text),
+    Column("host", Text),
+    Column("boot", Text),
+    Column("pid", BigInteger),
+    Column("started", Text),
+    Column("until", UtcDateTime),
+)
+
+sequences = Table(
+    "gobblin_sequences",
+    metadata,
+    # The order of insertion: clocks of several drivers may disagree, this number does not.
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("job", Text, nullable=False),
+    Column("dataset_urn", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("version_read", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("redo_failures", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("reported", Boolean, nullable=False),
+)
+
+BLOCKING_STATES = (SequenceState.PREPARED, SequenceState.ABORTING, SequenceState.QUARANTINED)
+"""States in which a sequence keeps its dataset from being prepared again."""
+
+_is_blocking = sequences.c.state.in_([state.value for state in BLOCKING_STATES])
+Index(
+    "gobblin_sequences_one_blocking",
+    sequences.c.job,
+    sequences.c.dataset_urn,
+    unique=True,
+    sqlite_where=_is_blocking,
+    postgresql_where=_is_blocking,
+)
+is_unreported = and_(sequences.c.state == SequenceState.COMMITTED.value, sequences.c.reported.is_(False))
+Index("gobblin_sequences_unreported", sequences.c.job, sqlite_where=is_unreported, postgresql_where=is_unreported)
+Index("gobblin_sequences_by_job", sequences.c.job, sequences.c.number)
+
+snapshot_files = Table(
+    "gobblin_snapshot_files",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("dataset_urn", Text, primary_key=True),
+    # A published path is never used again: the key refuses a second file of the same name.
+    Column("path", Text, primary_key=True),
+    Column("snapshot", BigInteger, nullable=False),
+    Column("branch", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+)
+
+runs = Table(
+    "gobblin_runs",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("job", Text, primary_key=True),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("body", Text, nullable=False),
+)
+Index("gobblin_runs_by_job", runs.c.job, runs.c.started_at)
