@@ -1,0 +1,146 @@
+"""From a decision to a commit sequence: pure, made on the driver once all work units of a dataset came back."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile
+from gobblin_dagster.core.dataset_state import DatasetState, Totals
+from gobblin_dagster.core.errors import StepRefusedError, UsageError
+from gobblin_dagster.core.task_state import StagedFile, TaskState
+from gobblin_dagster.core.watermark import CommittedRanges, WatermarkInterval
+from gobblin_dagster.engine.commit.policy import Decision
+from gobblin_dagster.engine.commit.roots import check_paths
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+
+
+def build_sequence(
+    *,
+    commit_id: str,
+    job: str,
+    run_id: str,
+    dataset_urn: str,
+    before: DatasetState | None,
+    decision: Decision,
+    output_root: str,
+    staging_dirs: Sequence[str],
+    now: datetime,
+    report: Mapping[str, Any],
+) -> CommitSequence:
+    """Return the sequence that publishes a decision: one rename per staged file, and the state to come.
+
+    A sequence may have no files (work units that read no rows): then only the watermark moves.
+
+    Args:
+        commit_id: 128 random bits in hex; the name of every target must carry it.
+        job: the job's name.
+        run_id: the run that publishes.
+        dataset_urn: the dataset.
+        before: its state when the plan was made; None where it had none.
+        decision: what to publish; must publish at least one work unit.
+        output_root: absolute.
+        staging_dirs: absolute folders to delete at the end; they belong to this dataset and run alone.
+        now: aware, UTC.
+        report: JSON facts for people.
+
+    Raises:
+        UsageError: nothing is to be published.
+        RangeOverlapError: a work unit covers positions that were committed before.
+        StepRefusedError: a target leaves the output root, lacks the commit id in its name or appears twice; a source
+            lies in none of the staging folders.
+    """
+    if not decision.publish:
+        raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
+    root = output_root.rstrip("/")
+    staged = [file for unit in decision.publish for file in unit.files]
+    after = _after(job, run_id, dataset_urn, before, decision, now)
+    targets = [posixpath.join(root, _checked(file, commit_id)) for file in staged]
+    if len(set(targets)) < len(targets):
+        twice = next(target for target in targets if targets.count(target) > 1)
+        raise StepRefusedError(step=f"rename to {twice}", problem="two staged files have this target")
+    sequence = CommitSequence(
+        id=commit_id,
+        job=job,
+        dataset_urn=dataset_urn,
+        run_id=run_id,
+        version_read=before.version if before else 0,
+        steps=tuple(
+            RenameFileStep(file.path, target, file.size_bytes, file.sha256)
+            for file, target in zip(staged, targets, strict=True)
+        ),
+        files=tuple(
+            PublishedFile(file.branch, target, file.size_bytes, file.sha256, file.rows, after.snapshot)
+            for file, target in zip(staged, targets, strict=True)
+        ),
+        after=after,
+        output_root=root,
+        staging_dirs=tuple(staging_dirs),
+        created_at=now,
+        report=dict(report),
+    )
+    check_paths(sequence)
+    return sequence
+
+
+def _checked(file: StagedFile, commit_id: str) -> str:
+    # F1: only a name that holds the commit id is new for certain, and only such a file may ever be undone.
+    if commit_id not in posixpath.basename(file.target):
+        raise StepRefusedError(step=f"rename to {file.target}", problem=f"its name lacks the commit id {commit_id}")
+    if file.target.startswith("/"):
+        raise StepRefusedError(
+            step=f"rename to {file.target}", problem="the target must be relative to the output root"
+        )
+    return file.target
+
+
+def _after(
+    job: str,
+    run_id: str,
+    dataset_urn: str,
+    before: DatasetState | None,
+    decision: Decision,
+    now: datetime,
+) -> DatasetState:
+    """Return the state that the commit transaction will make true."""
+    has_files = any(unit.files for unit in decision.publish)
+    committed = before.committed if before else CommittedRanges(type(decision.publish[0].low), {})
+    schemas = dict(before.schemas) if before else {}
+    for unit in decision.publish:
+        committed = committed.add(WatermarkInterval(unit.low, unit.actual_high), dataset_urn)
+        schemas.update(unit.schemas)
+    return DatasetState(
+        job=job,
+        dataset_urn=dataset_urn,
+        version=(before.version if before else 0) + 1,
+        committed=committed,
+        snapshot=(before.snapshot if before else 0) + has_files,
+        run_id=run_id,
+        updated_at=now,
+        totals=_sum([before.totals if before else Totals(), *map(_totals, decision.publish)]),
+        schemas=schemas,
+        failed_ranges=tuple(f"[{unit.low}, {unit.expected_high})" for unit in decision.failed),
+    )
+
+
+def _totals(unit: TaskState) -> Totals:
+    """Count one work unit; rows are counted up to the fork, and per branch what was written."""
+    return Totals(
+        rows_read=unit.rows_read,
+        rows_filtered=unit.rows_filtered,
+        rows_rejected=sum(unit.rows_rejected.values()),
+        rows_untaken=unit.rows_untaken,
+        rows_quarantined=unit.rows_quarantined,
+        branch_rows={name: counts.rows_written for name, counts in unit.branches.items()},
+        files=len(unit.files),
+        bytes_written=sum(file.size_bytes for file in unit.files),
+    )
+
+
+def _sum(totals: Iterable[Totals]) -> Totals:
+    result = Totals()
+    for one in totals:
+        result = result.plus(one)
+    return result

@@ -1,0 +1,118 @@
+"""Stored form of a commit sequence: bookkeeping in columns, all else in one JSON body under a digest."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from gobblin_dagster.core.commit import (
+    CommitSequence,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+    body_digest,
+    canonical_json,
+)
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError, WatermarkTypeError
+from gobblin_dagster.core.serial import from_document, to_document
+from gobblin_dagster.engine.commit.steps import step_from_json, step_to_json
+
+FORMAT = "CommitSequence/1"
+
+
+def encode_sequence(sequence: CommitSequence) -> StoredSequence:
+    """Return the sequence as it is stored: PREPARED, with its digest.
+
+    Raises:
+        UsageError: it has no `created_at`.
+    """
+    if sequence.created_at is None:
+        raise UsageError(problem=f"Commit sequence {sequence.id} has no creation time.", hint="Set `created_at`.")
+    body = canonical_json(
+        {
+            "format": FORMAT,
+            "identity": _identity(sequence),
+            "steps": [step_to_json(step) for step in sequence.steps],
+            "files": [_file_to_json(file) for file in sequence.files],
+            "after": to_document(sequence.after),
+            "output_root": sequence.output_root,
+            "staging_dirs": list(sequence.staging_dirs),
+            "report": dict(sequence.report),
+        }
+    )
+    return StoredSequence(
+        id=sequence.id,
+        job=sequence.job,
+        dataset_urn=sequence.dataset_urn,
+        run_id=sequence.run_id,
+        version_read=sequence.version_read,
+        state=SequenceState.PREPARED,
+        body=body,
+        digest=body_digest(body),
+        created_at=sequence.created_at,
+    )
+
+
+def decode_sequence(stored: StoredSequence) -> CommitSequence:
+    """Read a stored sequence whole, or not at all.
+
+    Raises:
+        CorruptRecordError: the body does not match its digest or its columns, or is of an unknown format.
+    """
+    what = f"Commit sequence {stored.id} of dataset {stored.dataset_urn!r}"
+    if body_digest(stored.body) != stored.digest:
+        raise CorruptRecordError(what=what, problem="its body does not match its digest")
+    try:
+        return _decode(stored, json.loads(stored.body))
+    except CorruptRecordError as error:
+        raise CorruptRecordError(what=what, problem=error.problem) from error
+    except (KeyError, TypeError, ValueError, WatermarkTypeError) as error:
+        raise CorruptRecordError(what=what, problem=repr(error)) from error
+
+
+def _decode(stored: StoredSequence, body: dict[str, Any]) -> CommitSequence:
+    if body.get("format") != FORMAT:
+        raise CorruptRecordError(what="", problem=f"expected format {FORMAT!r}, got {body.get('format')!r}")
+    sequence = CommitSequence(
+        **body["identity"],
+        steps=tuple(step_from_json(raw) for raw in body["steps"]),
+        files=tuple(PublishedFile(**raw) for raw in body["files"]),
+        after=from_document(DatasetState, body["after"]),
+        output_root=body["output_root"],
+        staging_dirs=tuple(body["staging_dirs"]),
+        created_at=_instant(stored.created_at),
+        report=body["report"],
+    )
+    if _identity(sequence) != _identity(stored):
+        raise CorruptRecordError(what="", problem="its body belongs to another sequence")
+    return sequence
+
+
+def _identity(value: CommitSequence | StoredSequence) -> dict[str, Any]:
+    """Return what names a sequence; kept in the body too, so that a body under another row is found out."""
+    return {
+        "id": value.id,
+        "job": value.job,
+        "dataset_urn": value.dataset_urn,
+        "run_id": value.run_id,
+        "version_read": value.version_read,
+    }
+
+
+def _file_to_json(file: PublishedFile) -> dict[str, Any]:
+    return {
+        "branch": file.branch,
+        "path": file.path,
+        "size_bytes": file.size_bytes,
+        "sha256": file.sha256,
+        "rows": file.rows,
+        "snapshot": file.snapshot,
+    }
+
+
+def _instant(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"creation time {value.isoformat()} has no time zone")
+    return value

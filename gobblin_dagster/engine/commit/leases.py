@@ -1,0 +1,113 @@
+"""LeaseKeeper: holds the leases of a run's datasets and renews them in the background."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.state.store import LeaseGrant, StateStore
+
+log = logging.getLogger(__name__)
+
+
+class LeaseKeeper:
+    """Acquires leases, renews them every third of their time to live, gives them back at the end.
+
+    A lease that was taken over keeps its old epoch here, so that whatever is tried with it is refused by the store. A
+    lease only saves work; the epoch and version checks of the commit keep data right even where renewal fails.
+
+    Args:
+        store: where leases are.
+        job: the job's name.
+        owner: this process.
+        ttl: time to live of a lease; a run that freezes for longer may lose it.
+
+    Example:
+        >>> from gobblin_dagster.core.lease import LeaseOwner
+        >>> def work(store: StateStore) -> None:
+        ...     with LeaseKeeper(store, "flights", LeaseOwner.current("run-1"), timedelta(seconds=60)) as keeper:
+        ...         grant = keeper.acquire(["AA/JFK"])
+        ...         print(keeper.epoch("AA/JFK"), dict(grant.busy))
+    """
+
+    def __init__(self, store: StateStore, job: str, owner: LeaseOwner, ttl: timedelta) -> None:
+        self._store = store
+        self._job = job
+        self._owner = owner
+        self._ttl = ttl
+        self._held: dict[str, Lease] = {}
+        self._lost: set[str] = set()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"leases of {job}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        with self._lock:
+            leases = [lease for urn, lease in self._held.items() if urn not in self._lost]
+        try:
+            if leases:
+                self._store.release_leases(self._job, leases)
+        except Exception:  # noqa: BLE001  # they expire by themselves, and the run's own outcome must not be hidden
+            log.warning("The leases of job %r were not given back; they expire by themselves", self._job, exc_info=True)
+
+    def acquire(self, urns: Collection[str]) -> LeaseGrant:
+        """Take leases, in one transaction; may be called again for more datasets.
+
+        Raises:
+            TransientError: the store cannot be reached.
+        """
+        grant = self._store.acquire_leases(self._job, urns, self._owner, self._ttl)
+        with self._lock:
+            self._held.update(grant.granted)
+            self._lost.difference_update(grant.granted)
+        return grant
+
+    def epoch(self, urn: str) -> int:
+        """Return the epoch under which this run holds, or held, a dataset.
+
+        Raises:
+            UsageError: the lease was never granted.
+        """
+        with self._lock:
+            lease = self._held.get(urn)
+        if lease is None:
+            raise UsageError(problem=f"The lease of dataset {urn!r} was never granted to {self._owner}.")
+        return lease.epoch
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Datasets whose lease was taken over by another run."""
+        with self._lock:
+            return frozenset(self._lost)
+
+    def renew(self) -> None:
+        """Renew what is held, once; the background thread calls it."""
+        with self._lock:
+            leases = {urn: lease for urn, lease in self._held.items() if urn not in self._lost}
+        if not leases:
+            return
+        renewed = self._store.renew_leases(self._job, list(leases.values()), self._ttl)
+        with self._lock:
+            self._held.update(renewed)
+            self._lost.update(set(leases) - set(renewed))
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._ttl.total_seconds() / 3):
+            try:
+                self.renew()
+            except Exception:  # noqa: BLE001  # the store may be back at the next turn; until then the lease just ages
+                log.warning("The leases of job %r were not renewed", self._job, exc_info=True)

@@ -1,0 +1,176 @@
+"""Snapshot manifests: one small file per snapshot, for readers that have no state store.
+
+`<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, and the
+number of the snapshot before it. It is put in place after COMMIT, whole, so a reader sees whole commits only: the folder
+listing may lag behind the store for a moment, and never shows half a commit. It derives from the store: recovery and the
+next publication write one that a crash left out.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gobblin_dagster.core.commit import PublishedFile, canonical_json
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.commit.roots import MANIFEST_DIR, internal_dir
+from gobblin_dagster.state.store import StateStore
+
+FORMAT = "Manifest/1"
+_NAME = re.compile(r"(\d{10})\.json")
+
+
+def manifest_dir(output_root: str, job: str, dataset_urn: str) -> str:
+    """Return the folder of a dataset's manifests."""
+    return internal_dir(output_root.rstrip("/"), MANIFEST_DIR, job, DatasetUrn(dataset_urn).path_segment)
+
+
+def manifest_path(output_root: str, job: str, dataset_urn: str, snapshot: int) -> str:
+    """Return the path of one snapshot's manifest."""
+    return posixpath.join(manifest_dir(output_root, job, dataset_urn), f"{snapshot:010d}.json")
+
+
+def write_manifest(
+    storage: Storage,
+    store: StateStore,
+    output_root: str,
+    job: str,
+    dataset_urn: str,
+    snapshot: int,
+    added: Iterable[PublishedFile] | None = None,
+) -> None:
+    """Write the manifest of a committed snapshot, and before it those that are missing below; done twice, it changes nothing.
+
+    Args:
+        storage: where the output is.
+        store: where missing manifests are derived from.
+        output_root: absolute.
+        job: the job's name.
+        dataset_urn: the dataset.
+        snapshot: number of a committed snapshot; 0 (nothing was ever published) writes nothing.
+        added: the files that the snapshot added; None reads them from the store.
+
+    Raises:
+        OSError: the storage refused; the commit stands all the same.
+    """
+    if snapshot < 1:
+        return
+    previous = manifest_path(output_root, job, dataset_urn, snapshot - 1)
+    # Ascending and without a hole: whoever sees number n finds all before it.
+    has_hole = snapshot > 1 and storage.size(previous) is None
+    by_snapshot: dict[int, list[PublishedFile]] = {snapshot: list(added or ())}
+    if has_hole or added is None:
+        by_snapshot = {number: [] for number in range(1, snapshot + 1)} if has_hole else {snapshot: []}
+        for file in store.load_snapshot(job, dataset_urn, snapshot):
+            by_snapshot.setdefault(file.snapshot, []).append(file)
+    for number in sorted(by_snapshot):
+        if has_hole or number == snapshot:
+            content = _encode(output_root, job, dataset_urn, number, by_snapshot[number])
+            storage.put_if_absent(manifest_path(output_root, job, dataset_urn, number), content)
+
+
+def fill_manifests(
+    storage: Storage, store: StateStore, output_root: str, job: str, states: Mapping[str, DatasetState]
+) -> list[str]:
+    """Write the newest manifests that a crash between COMMIT and manifest left out; one `size` call per dataset.
+
+    Returns:
+        The urns of datasets whose manifest was missing.
+    """
+    missing = [
+        state
+        for state in states.values()
+        if state.snapshot and storage.size(manifest_path(output_root, job, state.dataset_urn, state.snapshot)) is None
+    ]
+    for state in missing:
+        write_manifest(storage, store, output_root, job, state.dataset_urn, state.snapshot)
+    return [state.dataset_urn for state in missing]
+
+
+def read_manifest(
+    storage: Storage, output_root: str, job: str, dataset_urn: str, snapshot: int | None = None
+) -> list[PublishedFile]:
+    """Return the files of a snapshot, without a state store.
+
+    Args:
+        storage: where the output is.
+        output_root: absolute; may have been moved as a whole since.
+        job: the job's name.
+        dataset_urn: the dataset.
+        snapshot: number; None takes the newest.
+
+    Returns:
+        Files ordered by branch and path; empty where nothing was published.
+
+    Raises:
+        UsageError: that snapshot does not exist.
+        CorruptRecordError: a manifest is damaged, or one of the chain was deleted.
+    """
+    names = storage.list_names(manifest_dir(output_root, job, dataset_urn))
+    known = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
+    if snapshot is not None and snapshot not in known:
+        newest = f"the newest is {max(known)}" if known else "nothing was published"
+        raise UsageError(problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}: {newest}.")
+    number = snapshot if snapshot is not None else max(known, default=0)
+    files: list[PublishedFile] = []
+    while number:
+        body = _read(storage, manifest_path(output_root, job, dataset_urn, number), number)
+        files += _files(output_root, number, body)
+        number = body["previous"]
+    return sorted(files, key=lambda file: (file.branch, file.path))
+
+
+def _encode(output_root: str, job: str, dataset_urn: str, snapshot: int, files: Iterable[PublishedFile]) -> bytes:
+    branches: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(files, key=lambda one: (one.branch, one.path)):
+        entry = {
+            "path": posixpath.relpath(file.path, output_root),
+            "size_bytes": file.size_bytes,
+            "sha256": file.sha256,
+            "rows": file.rows,
+        }
+        branches.setdefault(file.branch, []).append(entry)
+    body = {
+        "format": FORMAT,
+        "job": job,
+        "dataset_urn": dataset_urn,
+        "snapshot": snapshot,
+        "previous": snapshot - 1,
+        "branches": branches,
+    }
+    return canonical_json(body).encode()
+
+
+def _read(storage: Storage, path: str, number: int) -> dict[str, Any]:
+    try:
+        body = json.loads(storage.read(path))
+    except (FileNotFoundError, ValueError) as error:
+        raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
+    expected = {"format": FORMAT, "snapshot": number, "previous": number - 1}
+    if not isinstance(body, dict) or any(body.get(key) != value for key, value in expected.items()):
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"expected {expected}, got {str(body)[:80]!r}")
+    return body
+
+
+def _files(output_root: str, number: int, body: dict[str, Any]) -> list[PublishedFile]:
+    try:
+        return [
+            PublishedFile(
+                branch=branch,
+                path=posixpath.join(output_root.rstrip("/"), entry["path"]),
+                size_bytes=entry["size_bytes"],
+                sha256=entry["sha256"],
+                rows=entry["rows"],
+                snapshot=number,
+            )
+            for branch, entries in body["branches"].items()
+            for entry in entries
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptRecordError(what=f"Manifest of snapshot {number}", problem=repr(error)) from error

@@ -1,0 +1,45 @@
+"""Which work units of a dataset may be published. Decides from task states alone; touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gobblin_dagster.core.task_state import TaskState, WorkingState
+
+CommitPolicyName: TypeAlias = Literal["full", "successful"]
+_NO_FAULT_OF_ITS_OWN = frozenset({WorkingState.CANCELLED, WorkingState.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What of one dataset is published, and what failed."""
+
+    publish: tuple[TaskState, ...]
+    failed: tuple[TaskState, ...]
+
+
+def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) -> Decision:
+    """Choose the work units to publish.
+
+    `full` publishes all or nothing; `successful` publishes what succeeded. Cancelled and skipped units are never
+    published and never count as failures. A unit that neither ended well nor was cancelled (also one that never came
+    back) failed.
+
+    Args:
+        policy: `full` or `successful`.
+        states: the states of all work units of one dataset.
+
+    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS). Differs: judged per dataset,
+    and COMMIT_ON_PARTIAL_SUCCESS, which loses the gaps between work units, does not exist.
+    """
+    succeeded = tuple(state for state in states if state.state is WorkingState.SUCCESSFUL)
+    failed = tuple(
+        state
+        for state in states
+        if state.state is not WorkingState.SUCCESSFUL and state.state not in _NO_FAULT_OF_ITS_OWN
+    )
+    if policy == "full" and len(succeeded) < len(states):
+        return Decision(publish=(), failed=failed)
+    return Decision(publish=succeeded, failed=failed)

@@ -1,0 +1,55 @@
+"""Which paths a commit may touch: nothing outside the output root, staging only in its own corner of it."""
+
+from __future__ import annotations
+
+import posixpath
+
+from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+
+INTERNAL_DIR = "_gobblin"
+"""Folder below the output root for staging and manifests; readers of a lake skip names that begin with `_`."""
+MANIFEST_DIR = "manifests"
+
+
+def internal_dir(output_root: str, *names: str) -> str:
+    """Return a path inside the internal folder of an output root."""
+    return posixpath.join(output_root, INTERNAL_DIR, *names)
+
+
+def is_below(path: str, root: str) -> bool:
+    """Tell whether a path is plain (absolute, no `..`, no `//`) and strictly inside a folder."""
+    return path.startswith(root.rstrip("/") + "/") and _normal(path) == path and _normal(root) == root.rstrip("/")
+
+
+def _normal(path: str) -> str:
+    # A URL keeps its `//`; only what follows the scheme is a path.
+    scheme, mark, rest = path.rpartition("://")
+    return scheme + mark + posixpath.normpath(rest)
+
+
+def check_paths(sequence: CommitSequence) -> None:
+    """Refuse a sequence that would touch what is not its own; made before anything is touched, also on recovery.
+
+    Targets lie below the output root and outside its internal folder; staging folders lie inside the internal folder and
+    away from the manifests; sources lie in a staging folder of the sequence.
+
+    Raises:
+        StepRefusedError: one of these does not hold.
+    """
+    root = sequence.output_root
+    internal = internal_dir(root)
+    manifests = internal_dir(root, MANIFEST_DIR)
+    for folder in sequence.staging_dirs:
+        if not is_below(folder, internal) or folder == manifests or is_below(folder, manifests):
+            raise StepRefusedError(step=f"delete {folder}", problem=f"a staging folder must lie inside {internal}")
+    for step in sequence.steps:
+        if not isinstance(step, RenameFileStep):
+            continue  # a registered step answers for its own paths
+        if not is_below(step.target, root) or step.target == internal or step.target.startswith(internal + "/"):
+            raise StepRefusedError(
+                step=step.describe(), problem=f"the target must lie below {root}, outside {internal}"
+            )
+        if not any(is_below(step.source, folder) for folder in sequence.staging_dirs):
+            raise StepRefusedError(step=step.describe(), problem="the source lies in no staging folder of the sequence")

@@ -1,0 +1,123 @@
+"""From the task states of one dataset to what is to be committed: results for people, a commit sequence for the store."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.serial import to_document
+from gobblin_dagster.core.task_state import TaskFailure, TaskState
+from gobblin_dagster.engine.commit.build import build_sequence
+from gobblin_dagster.engine.commit.policy import Decision, choose_publishable
+from gobblin_dagster.engine.lane.context import LaneContext
+from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
+from gobblin_dagster.spec.job import JobSpec
+
+
+def decide_dataset(
+    job: JobSpec,
+    plan: DatasetPlan,
+    states: Sequence[TaskState],
+    before: DatasetState | None,
+    *,
+    context: LaneContext,
+    now: datetime,
+) -> DatasetCommit:
+    """Decide by the commit policy what of a dataset is published. Touches nothing; never raises for a dataset's fault."""
+    if plan.quarantined:
+        return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, "quarantined", plan.problem))
+    if plan.problem:
+        return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, "source", plan.problem))
+    if not states:
+        return DatasetCommit(DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low))
+    decision = choose_publishable(job.commit.policy, states)
+    summed = _sum(plan, states, decision)
+    if not decision.publish:
+        outcome = DatasetOutcome.FAILED if decision.failed else DatasetOutcome.CANCELLED
+        return DatasetCommit(dataclasses.replace(summed, outcome=outcome, actual_high=plan.low))
+    try:
+        return _publication(job, plan, decision, before, summed, context, now)
+    except GobblinDagsterError as error:
+        failures = (*summed.failures, describe_failure(error))
+        failed = dataclasses.replace(summed, outcome=DatasetOutcome.FAILED, actual_high=plan.low, failures=failures)
+        return DatasetCommit(failed)
+
+
+def without_commit(plan: DatasetPlan, outcome: DatasetOutcome, code: str, message: str) -> DatasetResult:
+    """Return the result of a dataset of which nothing was read."""
+    return DatasetResult(
+        dataset_urn=plan.dataset_urn,
+        outcome=outcome,
+        low=plan.low,
+        expected_high=plan.expected_high,
+        actual_high=plan.low,
+        failures=(TaskFailure(code, message),),
+        notes=plan.notes,
+    )
+
+
+def _publication(
+    job: JobSpec,
+    plan: DatasetPlan,
+    decision: Decision,
+    before: DatasetState | None,
+    summed: DatasetResult,
+    context: LaneContext,
+    now: datetime,
+) -> DatasetCommit:
+    sequence = build_sequence(
+        commit_id=plan.commit_id,
+        job=job.job,
+        run_id=context.run_id,
+        dataset_urn=plan.dataset_urn,
+        before=before,
+        decision=decision,
+        output_root=context.output_root,
+        staging_dirs=(f"{context.staging_root}/{plan.commit_id}",),
+        now=now,
+        report={},
+    )
+    result = dataclasses.replace(
+        summed,
+        outcome=DatasetOutcome.COMMITTED,
+        actual_high=sequence.after.watermark,
+        snapshot=sequence.after.snapshot,
+        sequence_id=sequence.id,
+    )
+    return DatasetCommit(result, dataclasses.replace(sequence, report=to_document(result)))
+
+
+def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:
+    """Sum what will be published, and list the policies and failures of all work units."""
+    published = decision.publish
+    rejected: dict[str, int] = {}
+    by_branch: dict[str, int] = {}
+    for state in published:
+        for policy, count in state.rows_rejected.items():
+            rejected[policy] = rejected.get(policy, 0) + count
+        for branch, counts in state.branches.items():
+            by_branch[branch] = by_branch.get(branch, 0) + counts.rows_written
+    files = [file for state in published for file in state.files]
+    return DatasetResult(
+        dataset_urn=plan.dataset_urn,
+        outcome=DatasetOutcome.FAILED,
+        low=plan.low,
+        expected_high=plan.expected_high,
+        rows_read=sum(state.rows_read for state in published),
+        rows_filtered=sum(state.rows_filtered for state in published),
+        rows_untaken=sum(state.rows_untaken for state in published),
+        rows_by_branch=by_branch,
+        rejected=rejected,
+        rows_quarantined=sum(state.rows_quarantined for state in published),
+        files=len(files),
+        bytes_written=sum(file.size_bytes for file in files),
+        policies=tuple(outcome for state in states for outcome in state.policies),
+        failures=tuple(failure for state in decision.failed for failure in state.failures),
+        notes=plan.notes,
+        seconds=round(sum(state.seconds for state in states), 3),
+    )

@@ -1,0 +1,389 @@
+"""One run of one job: recover, plan, run on Spark, commit, report. The way of the data, in one direction.
+
+`run_job` does all of it. Dagster's layer calls the same four methods of `JobRun`, with the commit inside its IO manager.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
+from gobblin_dagster.core.constructs import Source
+from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError
+from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.core.serial import to_json
+from gobblin_dagster.core.task_state import TaskFailure, TaskState
+from gobblin_dagster.engine.audit import audit_dataset
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
+from gobblin_dagster.engine.decide import decide_dataset, without_commit
+from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.plan import Selection, make_plan
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import (
+    CommitPlan,
+    DatasetCommit,
+    DatasetPlan,
+    DatasetResult,
+    JobPlan,
+    RecoveredDataset,
+    RunResult,
+)
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+CLUSTER_CORES = 8
+"""Cores assumed for packing where the master does not tell."""
+
+
+class Lane(Protocol):
+    """What runs packs: Spark, or a plain loop in tests."""
+
+    cores: int | None
+    """Cores that work at once; None where it is not known."""
+
+    def start_early(self) -> None:
+        """Begin to start, without waiting: there is work. Called any number of times."""
+
+    def run(
+        self,
+        lane: LaneContext,
+        packs: Sequence[Sequence[LaneTask]],
+        on_result: Callable[[TaskState], None],
+        stop: threading.Event,
+    ) -> list[TaskState]:
+        """Run all packs and return one TaskState per work unit."""
+
+    def close(self) -> None:
+        """Release what was started."""
+
+
+def plan_job(project: Project, job: JobSpec, selection: Selection | None = None) -> JobPlan:
+    """Plan a run without running it; reads metadata only. Raises as `make_plan`."""
+    store = project.open_store()
+    try:
+        return JobRun(project, job, store, lane=None, selection=selection).plan()
+    finally:
+        store.close()
+
+
+def run_job(
+    project: Project,
+    job: JobSpec,
+    *,
+    lane: Lane,
+    selection: Selection | None = None,
+    observer: Observer | None = None,
+    listener: CommitListener | None = None,
+    stop: threading.Event | None = None,
+) -> RunResult:
+    """Run a job once: finish what an earlier run left, plan, run, commit.
+
+    Faults of a dataset are in its DatasetResult; the call raises only for what concerns the whole job (SourceError,
+    UsageError, the store).
+
+    Source: gobblin-runtime `AbstractJobLauncher.launchJob`. Differs: recovery fails single datasets, never the job.
+    """
+    store = project.open_store()
+    try:
+        run = JobRun(project, job, store, lane, selection, observer, listener, stop)
+        with run:
+            recovered = run.recover()
+            return run.publish(run.extract(run.plan()), recovered)
+    finally:
+        store.close()
+
+
+class JobRun:
+    """One run of one job; use as a context manager, call its methods in the order recover, plan, extract, publish."""
+
+    def __init__(
+        self,
+        project: Project,
+        job: JobSpec,
+        store: StateStore,
+        lane: Lane | None,
+        selection: Selection | None = None,
+        observer: Observer | None = None,
+        listener: CommitListener | None = None,
+        stop: threading.Event | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        self.started_at: datetime = project.clock.now()
+        self.run_id = run_id or new_run_id(self.started_at)
+        self._project = project
+        self._job = job
+        self._store = store
+        self._lane = lane
+        self._selection = selection or Selection()
+        self._observer = observer or Observer()
+        self._stop = stop or threading.Event()
+        self._results: dict[str, DatasetResult] = {}
+        self._source: Source = registry.create(ConstructKind.SOURCE, job.source, self._context().construct_context(job))
+        self._leases = LeaseKeeper(
+            store, job.job, LeaseOwner.current(self.run_id), timedelta(seconds=project.spec.lease_ttl_s)
+        )
+        self._committer = Committer(
+            store,
+            project.storage(job),
+            redo_limit=job.commit.redo_limit,
+            parallelism=job.commit.parallelism,
+            listener=FanOutListener(_Announcer(self, self._observer), *([listener] if listener else [])),
+        )
+
+    def __enter__(self) -> JobRun:
+        self._leases.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leases.__exit__(*error)
+
+    def recover(self) -> tuple[RecoveredDataset, ...]:
+        """Finish or undo stored sequences of selected datasets; one that fails does not stop the others."""
+        waiting = [s for s in self._store.load_sequences(self._job.job) if self._selection.matches(s.dataset_urn)]
+        if not waiting:
+            return ()
+        grant = self._leases.acquire([sequence.dataset_urn for sequence in waiting])
+        free = [sequence for sequence in waiting if sequence.dataset_urn in grant.granted]
+        recovered = [
+            RecoveredDataset(s.id, s.dataset_urn, s.state, reason=str(_busy(s.dataset_urn, grant.busy[s.dataset_urn])))
+            for s in waiting
+            if s.dataset_urn in grant.busy
+        ]
+        for done in self._committer.recover_all([(s, self._leases.epoch(s.dataset_urn)) for s in free]):
+            committed = done.outcome is SequenceState.COMMITTED
+            audit = audit_dataset(self._job, self._source, self._store, done.dataset_urn) if committed else None
+            recovered.append(
+                RecoveredDataset(
+                    done.sequence_id,
+                    done.dataset_urn,
+                    done.outcome,
+                    steps_found_done=done.steps_done,
+                    steps_redone=done.steps_redone,
+                    reason=done.reason,
+                    audit=audit,
+                )
+            )
+        for dataset in recovered:
+            self._observer.recovered(dataset)
+        return tuple(recovered)
+
+    def plan(self) -> JobPlan:
+        """Plan the run; changes nothing. Raises as `make_plan`."""
+        cores = (self._lane.cores if self._lane else None) or CLUSTER_CORES
+        return make_plan(
+            self._job,
+            self._source,
+            self._store,
+            run_id=self.run_id,
+            selection=self._selection,
+            clock=self._project.clock,
+            packs=cores * self._job.execution.tasks_per_core,
+            on_work=self._lane.start_early if self._lane else None,
+        )
+
+    def extract(self, plan: JobPlan) -> CommitPlan:
+        """Run the plan's work units and decide what is to be committed; publishes nothing."""
+        busy: dict[str, Lease] = {}
+        if plan.has_work:
+            plan, busy = self._lease(plan)
+        self._observer.planned(plan)
+        states = self._run_units(plan)
+        self._observer.extracted()
+        by_dataset: dict[str, list[TaskState]] = {}
+        for state in states:
+            by_dataset.setdefault(state.dataset_urn, []).append(state)
+        before = self._store.load_dataset_states(self._job.job, list(by_dataset)) if by_dataset else {}
+        decided = []
+        for dataset in plan.datasets:
+            urn = dataset.dataset_urn
+            if urn in busy:
+                error = _busy(urn, busy[urn])
+                decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.BUSY, error.code, str(error))))
+            else:
+                decided.append(
+                    decide_dataset(
+                        self._job,
+                        dataset,
+                        by_dataset.get(urn, []),
+                        before.get(urn),
+                        context=self._context(),
+                        now=self._project.clock.now(),
+                    )
+                )
+        return CommitPlan(self._job.job, self.run_id, self.started_at, tuple(decided), self._stop.is_set())
+
+    def publish(self, commit: CommitPlan, recovered: Sequence[RecoveredDataset] = ()) -> RunResult:
+        """Commit each dataset on its own, delete the staging, and record the run."""
+        for decided in commit.datasets:
+            if decided.sequence is None and decided.result.outcome is not DatasetOutcome.IDLE:
+                self._observer.dataset_done(decided.result)
+        datasets = self._publish_datasets(commit.datasets)
+        result = RunResult(
+            job=commit.job,
+            run_id=commit.run_id,
+            status=_status(datasets, recovered, commit.interrupted),
+            started_at=commit.started_at,
+            ended_at=self._project.clock.now(),
+            datasets=datasets,
+            recovered=tuple(recovered),
+        )
+        self._delete_staging(datasets)
+        self._record(result)
+        self._observer.finished(result)
+        return result
+
+    def _publish_datasets(self, decided: Sequence[DatasetCommit]) -> tuple[DatasetResult, ...]:
+        sequences = {d.sequence.dataset_urn: d.sequence for d in decided if d.sequence is not None}
+        if not sequences:
+            return tuple(d.result for d in decided)
+        self._results = {d.result.dataset_urn: d.result for d in decided}
+        grant = self._leases.acquire(list(sequences))
+        errors: dict[str, Exception | None] = {urn: _busy(urn, lease) for urn, lease in grant.busy.items()}
+        free = [(sequence, grant.granted[urn].epoch) for urn, sequence in sequences.items() if urn in grant.granted]
+        errors |= self._committer.publish_all(free)
+        for urn, error in errors.items():
+            if error is not None and not self._is_committed(sequences[urn]):
+                self._results[urn] = _not_committed(self._results[urn], error)
+                self._observer.dataset_done(self._results[urn])
+        return tuple(self._results[d.result.dataset_urn] for d in decided)
+
+    def _is_committed(self, sequence: CommitSequence) -> bool:
+        """Look whether a publication that ended with an error became true all the same."""
+        try:
+            stored = self._store.load_sequence(sequence.id)
+        except GobblinDagsterError:
+            return False
+        return stored is not None and stored.state is SequenceState.COMMITTED
+
+    def announce(self, sequence: CommitSequence) -> None:
+        """Tell the observer that a dataset is committed."""
+        if sequence.dataset_urn in self._results:
+            self._observer.dataset_done(self._results[sequence.dataset_urn])
+
+    def _context(self) -> LaneContext:
+        return LaneContext(
+            job_json=self._job.model_dump_json(),
+            run_id=self.run_id,
+            base_dir=str(self._project.root),
+            output_root=self._project.output_root(self._job),
+        )
+
+    def _lease(self, plan: JobPlan) -> tuple[JobPlan, dict[str, Lease]]:
+        """Take the leases of datasets with work; plan again where another run moved one before we had its lease."""
+        grant = self._leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.has_work])
+        versions = {
+            urn: state.version
+            for urn, state in self._store.load_dataset_states(self._job.job, list(grant.granted)).items()
+        }
+        if any(
+            versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted
+        ):
+            plan = self.plan()
+        busy = dict(grant.busy)
+        datasets = tuple(
+            dataclasses.replace(dataset, work_units=()) if dataset.dataset_urn not in grant.granted else dataset
+            for dataset in plan.datasets
+        )
+        return dataclasses.replace(plan, datasets=datasets), busy
+
+    def _run_units(self, plan: JobPlan) -> list[TaskState]:
+        tasks = {
+            unit.id: LaneTask(unit, dataset.commit_id, dataset.previous_schemas)
+            for dataset in plan.datasets
+            for unit in dataset.work_units
+        }
+        packs = [[tasks[unit_id] for unit_id in pack if unit_id in tasks] for pack in plan.packs]
+        packs = [pack for pack in packs if pack]
+        if not packs or self._lane is None:
+            return []
+        self._observer.spark_starting()
+        self._lane.start_early()
+        done = 0
+
+        def on_result(state: TaskState) -> None:
+            nonlocal done
+            done += 1
+            self._observer.task_done(state, done, len(tasks))
+
+        return self._lane.run(self._context(), packs, on_result, self._stop)
+
+    def _delete_staging(self, datasets: Sequence[DatasetResult]) -> None:
+        """Delete the run's staging unless a stored sequence may still need it."""
+        if any(dataset.sequence_id and dataset.outcome is not DatasetOutcome.COMMITTED for dataset in datasets):
+            return
+        if any(dataset.outcome is not DatasetOutcome.IDLE for dataset in datasets):
+            self._project.storage(self._job).delete_tree(self._context().staging_root)
+
+    def _record(self, result: RunResult) -> None:
+        moved = {
+            dataset.dataset_urn: DatasetRunRecord(
+                outcome=dataset.outcome,
+                low=str(dataset.low or ""),
+                high=str(dataset.actual_high or ""),
+                rows=dataset.rows_read,
+                quarantined=dataset.rows_quarantined,
+                error="; ".join(failure.message for failure in dataset.failures)[:1000],
+            )
+            for dataset in result.datasets
+            if dataset.outcome is not DatasetOutcome.IDLE
+        }
+        if moved or result.recovered:
+            self._store.save_run(
+                RunRecord(result.run_id, result.job, result.started_at, result.status, result.ended_at, moved)
+            )
+
+
+class _Announcer(SilentListener):
+    """Passes on what a commit does to the observer."""
+
+    def __init__(self, run: JobRun, observer: Observer) -> None:
+        self._run = run
+        self._observer = observer
+
+    def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
+        self._observer.step_done(sequence, step, number)
+
+    def committed(self, sequence: CommitSequence) -> None:
+        self._run.announce(sequence)
+
+
+def _busy(dataset_urn: str, lease: Lease) -> DatasetBusyError:
+    return DatasetBusyError(
+        dataset_urn=dataset_urn, holder=str(lease.owner), until=lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
+    )
+
+
+def _not_committed(planned: DatasetResult, error: Exception) -> DatasetResult:
+    """Return the result of a dataset whose publication failed or was left for the next run."""
+    return dataclasses.replace(
+        planned,
+        outcome=DatasetOutcome.FAILED,
+        actual_high=planned.low,
+        failures=(*planned.failures, describe_failure(error)),
+    )
+
+
+def _status(datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredDataset], interrupted: bool) -> RunStatus:
+    if interrupted:
+        return RunStatus.INTERRUPTED
+    good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
+    good |= any(r.state == SequenceState.COMMITTED for r in recovered)
+    bad = any(d.outcome in _BAD or d.failures for d in datasets)
+    bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
+    if not bad:
+        return RunStatus.SUCCEEDED
+    return RunStatus.PARTIAL if good else RunStatus.FAILED
+
+
+_BAD = frozenset({DatasetOutcome.FAILED, DatasetOutcome.BUSY, DatasetOutcome.QUARANTINED, DatasetOutcome.CANCELLED})

@@ -1,0 +1,151 @@
+"""One branch of the fork inside one work unit: its own converters, policies and writer, and its own failure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import (
+    BranchView,
+    Chunk,
+    ConstructContext,
+    DataWriter,
+    TaskLevelPolicy,
+    WriterContext,
+)
+from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, PolicyResult, StagedFile, TaskFailure
+from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.stage import Stage
+from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
+
+if TYPE_CHECKING:
+    from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
+
+
+class Branch:
+    """Writes the rows that the fork gives it. A failure is kept, never raised: the other branches go on.
+
+    Source: gobblin-runtime `Fork`.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        spec: BranchSpec,
+        context: ConstructContext,
+        quarantine: Callable[[], QuarantineWriter],
+    ) -> None:
+        self.name = spec.name
+        self.failure: TaskFailure | None = None
+        self.files: tuple[StagedFile, ...] = ()
+        self.schema: pa.Schema | None = None
+        self._writer_spec = spec.writer or job.writer
+        self._policy_specs: Sequence[TaskPolicySpec] = (
+            spec.task_policies if spec.task_policies is not None else job.task_policies
+        )
+        self._context = dataclasses.replace(context, branch=spec.name)
+        self._stage = Stage(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
+        self._writer: DataWriter | None = None
+        self._rows_in = 0
+        self._rows_written = 0
+
+    def open(self, schema: pa.Schema, writer_context: Callable[[str, pa.Schema], WriterContext]) -> None:
+        """Prepare for chunks of `schema`."""
+        with self._keeping_failure():
+            self.schema = self._stage.open(schema)
+            self._writer = registry.create(
+                ConstructKind.WRITER,
+                self._writer_spec,
+                self._context,
+                writer_context=writer_context(self.name, self.schema),
+            )
+
+    def write(self, chunk: Chunk) -> None:
+        """Take a chunk; does nothing once the branch has failed."""
+        if self.failure is not None or self._writer is None:
+            return
+        with self._keeping_failure():
+            self._rows_in += chunk.batch.num_rows
+            for processed in self._stage.process(chunk):
+                self._writer.write(processed.batch)
+                self._rows_written += processed.batch.num_rows
+
+    def finish(self) -> None:
+        """Close and sync the branch's files."""
+        if self.failure is None and self._writer is not None:
+            with self._keeping_failure():
+                self.files = tuple(self._writer.finish())
+
+    def evaluate(self, rows_read: int, rows_expected: int | None, previous: Mapping[str, str]) -> list[PolicyOutcome]:
+        """Judge the finished branch by its task-level policies; an enforced failure fails the branch."""
+        outcomes: list[PolicyOutcome] = []
+        if self.failure is not None or self.schema is None:
+            return outcomes
+        view = BranchView(
+            branch=self.name,
+            counts=self.counts,
+            rows_read=rows_read,
+            rows_expected=rows_expected,
+            schema=self.schema,
+            previous_schema=previous.get(self.name),
+            files=self.files,
+        )
+        for spec in self._policy_specs:
+            with self._keeping_failure():
+                policy: TaskLevelPolicy = registry.create(ConstructKind.TASK_POLICY, spec, self._context)
+                holds, detail = policy.evaluate(view)
+                name = spec.name or spec.type
+                result = PolicyResult.PASSED if holds else PolicyResult.FAILED
+                outcomes.append(PolicyOutcome(name, self.name, result, spec.enforce, detail))
+                if not holds and spec.enforce and self.failure is None:
+                    self.failure = TaskFailure("data-quality", f"Policy {name!r}: {detail}", self.name)
+        return outcomes
+
+    def abort(self) -> None:
+        """Delete what was staged."""
+        if self._writer is not None:
+            self._writer.abort()
+
+    @property
+    def counts(self) -> BranchCounts:
+        """Rows and bytes so far."""
+        return BranchCounts(
+            rows_in=self._rows_in,
+            rows_filtered=self._stage.rows_filtered,
+            rows_rejected=sum(self._stage.rejected.values()),
+            rows_written=self._rows_written,
+            bytes_written=sum(file.size_bytes for file in self.files),
+        )
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Rejected rows by policy."""
+        return self._stage.rejected
+
+    @property
+    def rows_quarantined(self) -> int:
+        """Rows that this branch sent to the quarantine."""
+        return self._stage.rows_quarantined
+
+    def _keeping_failure(self) -> _KeepFailure:
+        return _KeepFailure(self)
+
+
+class _KeepFailure:
+    """Turns an exception into the branch's failure, so that it ends this branch and nothing else."""
+
+    def __init__(self, branch: Branch) -> None:
+        self._branch = branch
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False  # KeyboardInterrupt and SystemExit end the process
+        self._branch.failure = describe_failure(error, self._branch.name)
+        return True

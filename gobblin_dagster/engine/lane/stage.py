@@ -1,0 +1,112 @@
+"""A stage: converters, then row-level policies; once before the fork and once in each branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
+from gobblin_dagster.core.errors import DataQualityError
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.spec.job import ConstructSpec, OnViolation, RowPolicySpec
+
+if TYPE_CHECKING:
+    from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
+
+
+class Stage:
+    """Runs chunks through converters and row-level policies, and counts what it takes away.
+
+    Shape: chunks in are of the schema given to `open`, chunks out of the schema that it returned.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        converters: Sequence[ConstructSpec],
+        policies: Sequence[RowPolicySpec],
+        context: ConstructContext,
+        quarantine: Callable[[], QuarantineWriter],
+    ) -> None:
+        self._name = name
+        self._context = context
+        self._quarantine = quarantine
+        self._converters: list[Converter] = [
+            registry.create(ConstructKind.CONVERTER, spec, context) for spec in converters
+        ]
+        self._policies: list[tuple[RowPolicySpec, RowLevelPolicy]] = [
+            (spec, registry.create(ConstructKind.ROW_POLICY, spec, context)) for spec in policies
+        ]
+        self.rows_filtered = 0
+        self.rows_quarantined = 0
+        self.rejected: dict[str, int] = {spec.name: 0 for spec, _ in self._policies}
+
+    def open(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema after all converters; raises ConvertError."""
+        for converter in self._converters:
+            schema = converter.convert_schema(schema)
+        return schema
+
+    def process(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield what passes; raises ConvertError, DataQualityError (a policy of `on_violation: fail`)."""
+        rows_out = 0
+        for converted in self._convert(chunk, 0):
+            rows_out += converted.batch.num_rows
+            passed = self._judge(converted)
+            if passed.batch.num_rows:
+                yield passed
+        self.rows_filtered += chunk.batch.num_rows - rows_out
+
+    def _convert(self, chunk: Chunk, position: int) -> Iterator[Chunk]:
+        if position == len(self._converters):
+            yield chunk
+            return
+        for converted in self._converters[position].convert(chunk):
+            yield from self._convert(converted, position + 1)
+
+    def _judge(self, chunk: Chunk) -> Chunk:
+        for spec, policy in self._policies:
+            if not chunk.batch.num_rows:
+                break
+            passes = pc.fill_null(policy.check(chunk.batch), False)
+            if passes.true_count == len(passes):
+                continue
+            self._reject(spec, policy, _filter(chunk, pc.invert(passes)))
+            chunk = _filter(chunk, passes)
+        return chunk
+
+    def _reject(self, spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> None:
+        count = chunk.batch.num_rows
+        self.rejected[spec.name] += count
+        if spec.on_violation is OnViolation.FAIL:
+            raise DataQualityError(
+                dataset_urn=self._context.dataset_urn,
+                branch=self._name,
+                policy=spec.name,
+                problem=f"{policy.reason()}; {count} row(s) of a batch break it, first {chunk.file} row {chunk.rows[0]}.",
+            )
+        if spec.on_violation is OnViolation.QUARANTINE:
+            self.rows_quarantined += count
+            self._quarantine().write(
+                chunk.batch,
+                policy=spec.name,
+                reason=policy.reason(),
+                source_file=chunk.file,
+                source_rows=chunk.rows,
+                stage=self._name,
+            )
+
+
+def _filter(chunk: Chunk, mask: pa.BooleanArray) -> Chunk:
+    return Chunk(batch=chunk.batch.filter(mask), file=chunk.file, rows=chunk.rows.filter(mask))
+
+
+def take_flagged(chunk: Chunk, flag: bool | pa.BooleanArray) -> Chunk | None:
+    """Return the rows that a fork's flag gives to a branch; None where there are none."""
+    if isinstance(flag, bool):
+        return chunk if flag else None
+    taken = _filter(chunk, pc.fill_null(flag, False))
+    return taken if taken.batch.num_rows else None

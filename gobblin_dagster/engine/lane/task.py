@@ -1,0 +1,199 @@
+"""One work unit: extract -> convert -> check -> fork -> branches -> staged files, in one pass over its batches.
+
+Never raises for what a work unit did wrong: the failure is part of the TaskState. Never publishes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
+from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
+from gobblin_dagster.core.errors import ForkBranchMismatchError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import PolicyOutcome, StagedFile, TaskFailure, TaskState, WorkingState
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.lane.branch import Branch
+from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.stage import Stage, take_flagged
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+
+
+def run_work_unit(lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage) -> TaskState:
+    """Run one work unit to its end and return what came of it.
+
+    Source: gobblin-runtime `Task`. Differs: a branch's failure does not stop the others; staged files are named with the
+    commit id and a fresh attempt id, so attempts of one unit never meet.
+    """
+    return _WorkUnitRun(lane, spec, task, storage).run()
+
+
+class _WorkUnitRun:
+    """The state of one attempt."""
+
+    def __init__(self, lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage) -> None:
+        self._lane = lane
+        self._spec = spec
+        self._task = task
+        self._unit = task.unit
+        self._storage = storage
+        self._attempt = secrets.token_hex(6)
+        self._context = lane.construct_context(spec, task.unit.dataset_urn)
+        self._quarantine: QuarantineWriter | None = None
+        self._branches: list[Branch] = []
+        self._stage: Stage | None = None
+        self._rows_read = 0
+        self._bytes_read = 0
+        self._rows_untaken = 0
+        self._outcomes: list[PolicyOutcome] = []
+        self._quarantined_files: tuple[StagedFile, ...] = ()
+
+    def run(self) -> TaskState:
+        started = time.monotonic()
+        failures: list[TaskFailure] = []
+        try:
+            self._extract()
+            self._close()
+        except Exception as error:  # noqa: BLE001 - a work unit's failure is its own; it is kept in its TaskState
+            failures.append(describe_failure(error))
+        failures += [branch.failure for branch in self._branches if branch.failure is not None]
+        if failures:
+            self._abort()
+        return self._state(failures, time.monotonic() - started)
+
+    def _extract(self) -> None:
+        source: Source = registry.create(ConstructKind.SOURCE, self._spec.source, self._context)
+        extractor = source.extractor(self._unit)
+        try:
+            self._pump(extractor)
+        finally:
+            self._bytes_read = extractor.bytes_read
+            extractor.close()
+
+    def _pump(self, extractor: Extractor) -> None:
+        spec = self._spec
+        self._stage = Stage("pre_fork", spec.converters, spec.row_policies, self._context, self._open_quarantine)
+        schema = self._stage.open(extractor.schema)
+        fork = self._open_branches(schema)
+        for chunk in extractor.chunks():
+            self._rows_read += chunk.batch.num_rows
+            for passed in self._stage.process(chunk):
+                self._fork(fork, passed)
+
+    def _open_branches(self, schema: pa.Schema) -> ForkOperator:
+        specs = self._spec.fork.branches
+        fork: ForkOperator = registry.create(
+            ConstructKind.FORK, self._spec.fork.operator, self._context, branches=[branch.name for branch in specs]
+        )
+        flags = fork.fork_schema(schema)
+        if len(flags) != len(specs):
+            raise ForkBranchMismatchError(what="schema", flags=len(flags), branches=len(specs))
+        self._branches = [Branch(self._spec, branch, self._context, self._open_quarantine) for branch in specs]
+        self._present = [bool(flag) for flag in flags]
+        for branch, present in zip(self._branches, self._present, strict=True):
+            if present:
+                branch.open(schema, self._writer_context)
+        return fork
+
+    def _fork(self, fork: ForkOperator, chunk: Chunk) -> None:
+        flags = fork.fork_batch(chunk.batch)
+        if len(flags) != len(self._branches):
+            raise ForkBranchMismatchError(what="record", flags=len(flags), branches=len(self._branches))
+        for branch, flag, present in zip(self._branches, flags, self._present, strict=True):
+            taken = take_flagged(chunk, flag) if present else None
+            if taken is not None:
+                branch.write(taken)
+        self._rows_untaken += _count_untaken(chunk, list(flags), self._present)
+
+    def _close(self) -> None:
+        """Sync everything, then judge: only a work unit that is whole is put before the task-level policies."""
+        for branch in self._branches:
+            branch.finish()
+        if self._quarantine is not None:
+            self._quarantined_files = tuple(self._quarantine.finish())
+        for branch in self._branches:
+            self._outcomes += branch.evaluate(self._rows_read, self._unit.rows, self._task.previous_schemas)
+
+    def _abort(self) -> None:
+        for branch in self._branches:
+            branch.abort()
+        if self._quarantine is not None:
+            self._quarantine.abort()
+
+    def _open_quarantine(self) -> QuarantineWriter:
+        if self._quarantine is None:
+            self._quarantine = QuarantineWriter(self._writer_context(QUARANTINE_BRANCH, pa.schema([])))
+        return self._quarantine
+
+    def _writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
+        extract = self._spec.extract
+        dataset = DatasetUrn(self._unit.dataset_urn).path_segment
+        return WriterContext(
+            storage=self._storage,
+            staging_dir=f"{self._lane.staging_root}/{self._task.commit_id}/{self._unit.id}-{self._attempt}",
+            target_dir=f"{extract.namespace}/{extract.table}/{branch}/{dataset}",
+            file_stem=f"{self._task.commit_id}-{self._unit.id}-{self._attempt}",
+            branch=branch,
+            dataset_urn=self._unit.dataset_urn,
+            schema=schema,
+        )
+
+    def _state(self, failures: list[TaskFailure], seconds: float) -> TaskState:
+        unit, failed = self._unit, bool(failures)
+        files = [file for branch in self._branches for file in branch.files] + list(self._quarantined_files)
+        stage = self._stage
+        rejected = dict(stage.rejected) if stage else {}
+        for branch in self._branches:
+            rejected |= {f"{branch.name}.{name}": count for name, count in branch.rejected.items()}
+        return TaskState(
+            work_unit_id=unit.id,
+            dataset_urn=unit.dataset_urn,
+            state=WorkingState.FAILED if failed else WorkingState.SUCCESSFUL,
+            attempt=self._attempt,
+            low=unit.low,
+            expected_high=unit.expected_high,
+            actual_high=unit.low if failed else unit.expected_high,
+            rows_read=self._rows_read,
+            bytes_read=self._bytes_read,
+            rows_filtered=stage.rows_filtered if stage else 0,
+            rows_rejected=rejected,
+            rows_quarantined=(stage.rows_quarantined if stage else 0)
+            + sum(branch.rows_quarantined for branch in self._branches),
+            rows_untaken=self._rows_untaken,
+            branches={branch.name: branch.counts for branch in self._branches},
+            files=() if failed else tuple(files),
+            policies=tuple(self._outcomes),
+            failures=tuple(failures),
+            schemas={branch.name: schema_text(branch.schema) for branch in self._branches if branch.schema is not None},
+            seconds=round(seconds, 3),
+        )
+
+
+def _count_untaken(chunk: Chunk, flags: list[bool | pa.BooleanArray], present: list[bool]) -> int:
+    """Count the rows that no branch takes."""
+    masks = []
+    for flag, is_present in zip(flags, present, strict=True):
+        if flag is True and is_present:
+            return 0
+        if is_present and not isinstance(flag, bool):
+            masks.append(flag)
+    if not masks:
+        return chunk.batch.num_rows
+    return int(chunk.batch.num_rows - pa.compute.sum(_any(masks)).as_py())
+
+
+def _any(masks: list[pa.BooleanArray]) -> pa.BooleanArray:
+    taken = pa.compute.fill_null(masks[0], False)
+    for mask in masks[1:]:
+        taken = pa.compute.or_(taken, pa.compute.fill_null(mask, False))
+    return taken
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """Return a schema as `name: type` lines, without metadata, for state and comparison."""
+    return "\n".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

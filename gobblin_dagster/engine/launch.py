@@ -1,0 +1,77 @@
+"""Starts the Spark lane only when there is work, so that planning and idle runs never import pyspark."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.spec.project import SparkSpec
+
+if TYPE_CHECKING:
+    from gobblin_dagster.engine.spark import SparkLane
+
+
+def local_cores(master: str) -> int | None:
+    """Return the cores of a local master (`local[2,4]` -> 2); None for a cluster."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
+    if match is None:
+        return None
+    return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or 1)
+
+
+class LazySparkLane:
+    """A Lane on Spark that begins to start, in a thread, when the first work is found."""
+
+    def __init__(self, spec: SparkSpec, log_file: Path | None = None) -> None:
+        self.cores = None if spec.remote else local_cores(spec.master)
+        self._spec = spec
+        self._log_file = log_file
+        self._spark: SparkLane | None = None
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether Spark was asked for."""
+        return self._thread is not None
+
+    def start_early(self) -> None:
+        """Begin to start Spark; does nothing the second time."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+            self._thread.start()
+
+    def run(
+        self,
+        lane: LaneContext,
+        packs: Sequence[Sequence[LaneTask]],
+        on_result: Callable[[TaskState], None],
+        stop: threading.Event,
+    ) -> list[TaskState]:
+        """Run all packs; raises EnvironmentFaultError where Spark does not start."""
+        self.start_early()
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None or self._spark is None:
+            raise self._error or RuntimeError("Spark did not start")
+        return self._spark.run(lane, packs, on_result, stop)
+
+    def close(self) -> None:
+        """Let Spark end, without waiting for it."""
+        if self._spark is not None:
+            self._spark.close()
+
+    def _start(self) -> None:
+        try:
+            # Here and not above: the import alone takes half a second that an idle run need not pay.
+            from gobblin_dagster.engine.spark import SparkLane  # noqa: PLC0415
+
+            self._spark = SparkLane.start(self._spec, self._log_file)
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that needs Spark
+            self._error = error

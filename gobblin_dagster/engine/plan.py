@@ -1,0 +1,136 @@
+"""plan: job spec + source + stored states -> JobPlan. Reads metadata only; needs no Spark and changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.commit import UNFINISHED, SequenceState
+from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import QuarantinedError, UsageError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.engine.packing import pack_worst_fit
+from gobblin_dagster.engine.results import DatasetPlan, JobPlan, Leftover
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+from gobblin_dagster.state.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which datasets a command is about, by globs over dataset.urns; an exact urn always selects itself."""
+
+    select: tuple[str, ...] = ()
+    """Globs; empty means all."""
+    exclude: tuple[str, ...] = ()
+    urns: frozenset[str] | None = None
+    """Exact urns (partitions of a Dagster run); None means all."""
+
+    def matches(self, dataset_urn: str) -> bool:
+        """Tell whether the dataset is selected."""
+        if self.urns is not None and dataset_urn not in self.urns:
+            return False
+        if any(_glob(pattern, dataset_urn) for pattern in self.exclude):
+            return False
+        return not self.select or any(_glob(pattern, dataset_urn) for pattern in self.select)
+
+
+def _glob(pattern: str, dataset_urn: str) -> bool:
+    return dataset_urn == pattern or fnmatchcase(dataset_urn, pattern)
+
+
+def make_plan(
+    spec: JobSpec,
+    source: Source,
+    store: StateStore,
+    *,
+    run_id: str,
+    selection: Selection,
+    clock: Clock,
+    packs: int,
+    on_work: Callable[[], None] | None = None,
+) -> JobPlan:
+    """Plan one run of a job.
+
+    `on_work` is called once, as soon as the first work unit is found and while planning goes on.
+
+    Raises:
+        SourceError: the source as a whole cannot be listed; faults of one dataset are in its `problem`.
+        UsageError: globs were given that select no dataset.
+    """
+    states = store.load_dataset_states(spec.job, selection.urns)
+    leftovers = _leftovers(spec.job, store, selection)
+    quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
+    offers = source.plan(
+        SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
+    )
+    datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined), on_work))
+    if (selection.select or selection.exclude) and not datasets:
+        raise UsageError(
+            problem=f"No dataset of job {spec.job!r} is selected by "
+            f"--select {' '.join(selection.select) or '*'} --exclude {' '.join(selection.exclude) or '-'}.",
+            hint="`gobblin plan` lists the datasets.",
+        )
+    units = [unit for dataset in datasets for unit in dataset.work_units]
+    return JobPlan(
+        job=spec.job,
+        run_id=run_id,
+        datasets=datasets,
+        packs=tuple(tuple(u.id for u in pack.work_units) for pack in pack_worst_fit(units, packs)),
+        leftovers=leftovers,
+        branches=branch_names(spec),
+    )
+
+
+def branch_names(spec: JobSpec) -> tuple[str, ...]:
+    """Return the branches that a dataset is published to, the quarantine last where a policy uses it."""
+    names = tuple(branch.name for branch in spec.fork.branches)
+    return (*names, QUARANTINE_BRANCH) if spec.has_quarantine else names
+
+
+def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Leftover, ...]:
+    waiting = store.load_sequences(job, states={*UNFINISHED, SequenceState.QUARANTINED})
+    return tuple(
+        Leftover(sequence.id, sequence.dataset_urn, sequence.state, sequence.reason)
+        for sequence in waiting
+        if selection.matches(sequence.dataset_urn)
+    )
+
+
+def _dataset_plans(
+    offers: Iterator[DatasetOffer], states: Mapping[str, DatasetState], quarantined: Mapping[str, Leftover]
+) -> Iterator[DatasetPlan]:
+    for offer in offers:
+        urn = offer.dataset_urn
+        state, leftover = states.get(urn), quarantined.get(urn)
+        problem = offer.problem
+        if leftover is not None:
+            problem = str(QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason))
+        yield DatasetPlan(
+            dataset_urn=urn,
+            commit_id=new_commit_id(),
+            version_read=state.version if state else 0,
+            low=offer.low,
+            expected_high=offer.expected_high,
+            work_units=() if problem else tuple(offer.work_units),
+            notes=tuple(offer.notes),
+            problem=problem,
+            quarantined=leftover is not None,
+            previous_schemas=state.schemas if state else {},
+        )
+
+
+def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:
+    """Give work units ids that are unique in the run."""
+    number = 0
+    for dataset in datasets:
+        units = []
+        if dataset.has_work and number == 0 and on_work is not None:
+            on_work()
+        for unit in dataset.work_units:
+            number += 1
+            units.append(dataclasses.replace(unit, id=f"wu-{number:05d}"))
+        yield dataclasses.replace(dataset, work_units=tuple(units)) if units else dataset

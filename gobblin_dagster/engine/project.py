@@ -1,0 +1,63 @@
+"""Project: a folder with `gobblin.yaml` and job files, opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.load import load_jobs, load_project
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state import open_store
+from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.storage import open_storage
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The jobs of a folder and what they share."""
+
+    root: Path
+    """Absolute; relative paths of job files start here."""
+    spec: ProjectSpec
+    jobs: tuple[JobSpec, ...] = ()
+    clock: Clock = field(default_factory=SystemClock)
+
+    def open_store(self) -> StateStore:
+        """Open the state store; raises StoreVersionError, TransientError, UsageError."""
+        return open_store(self.spec.state, self.root, self.clock)
+
+    def output_root(self, job: JobSpec) -> str:
+        """Return the absolute root of a job's output."""
+        path = job.output.path
+        return path.rstrip("/") if "://" in path else str((self.root / path).resolve())
+
+    def storage(self, job: JobSpec) -> Storage:
+        """Return the storage that holds a job's output."""
+        return open_storage(self.output_root(job), durable=job.commit.durability == "full")
+
+    def job(self, name: str) -> JobSpec:
+        """Return a job by name; raises UsageError naming those that exist."""
+        for job in self.jobs:
+            if job.job == name:
+                return job
+        known = ", ".join(job.job for job in self.jobs) or "none"
+        raise UsageError(problem=f"No job {name!r} in {self.root / self.spec.jobs}.", hint=f"Jobs there: {known}.")
+
+
+def open_project(root: Path) -> Project:
+    """Load a project folder, checking every job file.
+
+    Raises:
+        InvalidSpecError: of the first faulty file; `gobblin check` shows those of all files.
+        UsageError: there is no `gobblin.yaml`.
+    """
+    spec = load_project(root)
+    loaded, errors = load_jobs(root, spec, registry.check)
+    if errors:
+        raise errors[0]
+    return Project(root.resolve(), spec, tuple(job.spec for job in loaded))

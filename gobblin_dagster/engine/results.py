@@ -1,0 +1,217 @@
+"""What plan, run and commit return: plain values that the command line and Dagster print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.task_state import PolicyOutcome, TaskFailure
+from gobblin_dagster.core.work_unit import WorkUnit
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPlan:
+    """What a run would do for one dataset."""
+
+    dataset_urn: str
+    commit_id: str
+    """Names the files of the publication to come; 128 random bits."""
+    version_read: int
+    """Version of the state that the plan was made from; the commit refuses any other."""
+    low: AnyWatermark | None
+    """Next position to read; None where the dataset has neither state nor data."""
+    expected_high: AnyWatermark | None
+    work_units: tuple[WorkUnit, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What people should know: late files, vanished files."""
+    problem: str = ""
+    """Why the dataset cannot be planned; it fails alone."""
+    quarantined: bool = False
+    """Whether `problem` is a quarantined commit sequence that waits for a person."""
+    previous_schemas: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is to be read."""
+        return bool(self.work_units)
+
+    @property
+    def files(self) -> int | None:
+        """Input files; None where the source has none."""
+        return _total(unit.files for unit in self.work_units)
+
+    @property
+    def rows(self) -> int | None:
+        """Expected rows; None where the source does not know."""
+        return _total(unit.rows for unit in self.work_units)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Expected bytes; None where the source does not know."""
+        return _total(unit.size_bytes for unit in self.work_units)
+
+
+def _total(parts: object) -> int | None:
+    values = list(parts)  # type: ignore[call-overload]  # a generator of int | None
+    return None if any(value is None for value in values) else sum(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A stored commit sequence that the next run recovers first, or that waits for a person."""
+
+    sequence_id: str
+    dataset_urn: str
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What a run would do: data, printable and comparable; `run` executes exactly this object."""
+
+    job: str
+    run_id: str
+    datasets: tuple[DatasetPlan, ...]
+    packs: tuple[tuple[str, ...], ...] = ()
+    """Work unit ids by pack; a Spark task runs one pack."""
+    leftovers: tuple[Leftover, ...] = ()
+    branches: tuple[str, ...] = ()
+    """Branches that each dataset is published to, the quarantine included where a policy uses it."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would read anything."""
+        return any(dataset.has_work for dataset in self.datasets)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a run would change anything: new data, or a sequence to finish."""
+        return self.has_work or bool(self.leftovers)
+
+    def commit_steps(self) -> tuple[str, ...]:
+        """Return what will be committed per dataset, in order, for people."""
+        publish = ", ".join(self.branches)
+        return (
+            f"store the commit sequence (write-ahead), then rename staged files into place: {publish}",
+            "one transaction: move the watermark, add the snapshot, end the sequence",
+            "write the manifest, delete the staging folder",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetResult:
+    """What became of one dataset in a run."""
+
+    dataset_urn: str
+    outcome: DatasetOutcome
+    low: AnyWatermark | None = None
+    expected_high: AnyWatermark | None = None
+    actual_high: AnyWatermark | None = None
+    """The dataset's watermark after the run."""
+    rows_read: int = 0
+    rows_filtered: int = 0
+    rows_untaken: int = 0
+    rows_by_branch: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """Rows that broke row-level policies, by policy."""
+    rows_quarantined: int = 0
+    files: int = 0
+    bytes_written: int = 0
+    snapshot: int = 0
+    sequence_id: str = ""
+    policies: tuple[PolicyOutcome, ...] = ()
+    failures: tuple[TaskFailure, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCommit:
+    """What the commit is to do for one dataset: publish a sequence, or only report why there is none."""
+
+    result: DatasetResult
+    """What will be true once the sequence is committed, or is true already."""
+    sequence: CommitSequence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """All that is left to do once the Spark job has ended: small, never data.
+
+    It is what op `extract` hands to the publishing IO manager.
+    """
+
+    job: str
+    run_id: str
+    started_at: datetime
+    datasets: tuple[DatasetCommit, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Rows of the source counted anew, against the published files counted anew, of one dataset."""
+
+    dataset_urn: str
+    source_rows: int
+    published_rows: Mapping[str, int]
+    """Rows in the files of the newest snapshot, by branch, the quarantine included."""
+    expected_rows: Mapping[str, int]
+    """Rows that should be there: the source's, less those that the commits recorded as filtered, rejected or untaken."""
+
+    @property
+    def lost(self) -> int:
+        """Rows missing, in the worst branch."""
+        return max([0, *(self.expected_rows[b] - rows for b, rows in self.published_rows.items())])
+
+    @property
+    def duplicated(self) -> int:
+        """Rows too many, in the worst branch."""
+        return max([0, *(rows - self.expected_rows[b] for b, rows in self.published_rows.items())])
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredDataset:
+    """A stored sequence that was finished (or undone, or set aside) before planning."""
+
+    sequence_id: str
+    dataset_urn: str
+    state: str
+    """`committed`, `aborted`, `quarantined`, or `prepared` where the redo failed and will be tried again."""
+    steps_found_done: int = 0
+    steps_redone: int = 0
+    reason: str = ""
+    audit: Audit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The end of one run of one job."""
+
+    job: str
+    run_id: str
+    status: RunStatus
+    started_at: datetime
+    ended_at: datetime
+    datasets: tuple[DatasetResult, ...] = ()
+    recovered: tuple[RecoveredDataset, ...] = ()
+
+    def with_outcome(self, *outcomes: DatasetOutcome) -> tuple[DatasetResult, ...]:
+        """Return the datasets that ended so."""
+        return tuple(dataset for dataset in self.datasets if dataset.outcome in outcomes)
+
+    @property
+    def exit_code(self) -> int:
+        """0 all well, 1 failed, 4 partly committed, 130 interrupted."""
+        return {
+            RunStatus.SUCCEEDED: 0,
+            RunStatus.PARTIAL: 4,
+            RunStatus.FAILED: 1,
+            RunStatus.INTERRUPTED: 130,
+            RunStatus.RUNNING: 1,
+        }[self.status]

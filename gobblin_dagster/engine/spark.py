@@ -1,0 +1,232 @@
+"""The Spark lane: starts Spark quickly and runs packs of work units as one Spark job. The only pyspark in `engine`.
+
+DataFrame API only, so the same code runs on local Spark, a cluster and a Spark Connect server.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyspark
+from pyspark.conf import SparkConf
+from pyspark.core.context import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.serial import from_json, to_json
+from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
+from gobblin_dagster.engine.lane.board import TaskBoard
+from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.pack import run_packs_in_arrow, unrun, write_packs
+from gobblin_dagster.engine.launch import local_cores
+from gobblin_dagster.spec.project import SparkSpec
+from gobblin_dagster.storage import open_storage
+
+MAX_CLOSURE_BYTES = 1 << 20
+"""Plans above this size travel as pack files on staging storage instead of in the task's code."""
+POLL_S = 0.2
+"""Seconds between looks at the board while Spark works."""
+ARCHIVE_SETTLE_S = 10
+"""Seconds that a class-data archive must not have grown before it is used."""
+
+
+class SparkLane:
+    """The one Spark job of a run, on a session that it is given.
+
+    `start` makes a session of its own, which `close` stops; a session given from outside (Dagster's resource, a test)
+    is used as it is and never stopped.
+    """
+
+    def __init__(self, session: SparkSession, cores: int | None = None, *, owns_session: bool = False) -> None:
+        self.cores = cores
+        self._session = session
+        self._owns_session = owns_session
+
+    @classmethod
+    def start(cls, spec: SparkSpec, log_file: Path | None = None) -> SparkLane:
+        """Start Spark, or connect to it.
+
+        Args:
+            spec: which Spark.
+            log_file: what the JVM prints goes there; default: nowhere.
+
+        Raises:
+            EnvironmentFaultError: Java is missing or Spark did not start; names the log.
+        """
+        if spec.remote:
+            return cls(_connect(spec), owns_session=True)
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            return cls(active, local_cores(spec.master))
+        return cls(_start_classic(spec, log_file), local_cores(spec.master), owns_session=True)
+
+    def run(
+        self,
+        lane: LaneContext,
+        packs: Sequence[Sequence[LaneTask]],
+        on_result: Callable[[TaskState], None],
+        stop: threading.Event,
+    ) -> list[TaskState]:
+        """Run all packs as one Spark job and return one TaskState per work unit, in the order given.
+
+        `on_result` is called for each work unit while Spark works. When `stop` is set, running work units end and no
+        other begins. A work unit that Spark lost for good comes back as failed; it does not take others with it.
+        """
+        board = TaskBoard(open_storage(lane.output_root, durable=False), lane.staging_root)
+        texts = [[to_json(task) for task in pack] for pack in packs]
+        inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
+        if not inline:
+            write_packs(lane, texts)
+        job = _SparkJob(self._session, to_json(lane), texts, inline)
+        job.start()
+        stopping = False
+        while job.is_running(POLL_S):
+            for state in board.new_results():
+                on_result(state)
+            if stop.is_set() and not stopping:
+                stopping = True
+                board.request_stop()
+        for state in board.new_results():
+            on_result(state)
+        tasks = [task for pack in packs for task in pack]
+        return job.states(tasks, board)
+
+    def start_early(self) -> None:
+        """Nothing to do: the session is there."""
+
+    def close(self) -> None:
+        """Stop an own session, without waiting for the JVM to end."""
+        if self._owns_session:
+            self._session.stop()
+
+
+class _SparkJob:
+    """One Spark job, collected in a thread so that the driver can watch the board meanwhile."""
+
+    def __init__(self, session: SparkSession, lane_json: str, packs: Sequence[Sequence[str]], inline: bool) -> None:
+        self._session = session
+        self._count = len(packs)
+        self._function = functools.partial(run_packs_in_arrow, lane_json, packs if inline else None)
+        self._rows: list[str] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._collect, name="spark-job", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_running(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return self._thread.is_alive()
+
+    def states(self, tasks: Sequence[LaneTask], board: TaskBoard) -> list[TaskState]:
+        """Return one TaskState per task, from the rows that came back or, if the job failed, from the board."""
+        by_unit = {state.work_unit_id: state for state in (from_json(TaskState, row) for row in self._rows)}
+        return [
+            by_unit.get(task.unit.id) or board.result(task.unit.id) or unrun(task, WorkingState.FAILED, self._lost())
+            for task in tasks
+        ]
+
+    def _collect(self) -> None:
+        try:
+            # range(0, n, 1, n) gives exactly one number per partition; repartition does not.
+            frame = self._session.range(0, self._count, 1, self._count)
+            self._rows = [row[0] for row in frame.mapInArrow(self._function, "state string").collect()]
+        except Exception as error:  # noqa: BLE001 - a failed Spark job fails its unfinished work units only
+            self._error = error
+
+    def _lost(self) -> TaskFailure:
+        first_line = str(self._error).strip().splitlines()[0] if self._error else "no result came back"
+        return TaskFailure("spark", f"Spark lost this work unit: {first_line[:500]}", transient=True)
+
+
+def _connect(spec: SparkSpec) -> SparkSession:
+    builder = SparkSession.builder.remote(str(spec.remote))
+    for key, value in spec.conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
+    # Workers must be this interpreter: without it they pick the system's Python and die.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    java = find_java()
+    is_local = local_cores(spec.master) is not None
+    settings = {
+        "spark.app.name": "gobblin",
+        "spark.master": spec.master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    if is_local:
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
+        }
+    conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
+    log = (log_file or Path(os.devnull)).open("ab")
+    try:
+        # A session of its own: Ctrl-C in a terminal must reach the driver only, which lets running work units end.
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": log, "stdout": log, "start_new_session": True})
+    except Exception as error:
+        raise EnvironmentFaultError(
+            problem=f"Spark did not start: {error}.", hint=f"Its log is {log_file}; `gobblin doctor` checks Java."
+        ) from error
+    finally:
+        log.close()
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def find_java() -> Path:
+    """Return the Java launcher that Spark will use; raises EnvironmentFaultError where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+        raise EnvironmentFaultError(
+            problem=f"No Java {where}.",
+            hint="Spark needs Java 17 or newer: install a headless JRE (Debian: apt install default-jre-headless).",
+        )
+    return Path(found).resolve()
+
+
+def _fast_start_options(java: Path) -> list[str]:
+    """Return JVM options that halve Spark's cold start, at the price of slower code that this lane hardly runs.
+
+    A class-data archive is made when the first JVM ends, in its own time, and used from then on. It is written under a
+    name of its own and put in place by a later start, so that a torn archive is never used.
+    """
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=off:stderr"]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
+    release = java.parent.parent / "release"
+    identity = f"{java}\n{release.read_text() if release.exists() else ''}\n{pyspark.__version__}\n{pyspark.__file__}"
+    archive = folder / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _adopt_finished_archive(archive)
+        if archive.exists():
+            return [*options, f"-XX:SharedArchiveFile={archive}"]
+        return [*options, f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"]
+    except OSError:
+        return options  # a cache that cannot be written costs seconds, nothing else
+
+
+def _adopt_finished_archive(archive: Path) -> None:
+    for candidate in archive.parent.glob(f"{archive.stem}.*.new"):
+        if time.time() - candidate.stat().st_mtime < ARCHIVE_SETTLE_S:
+            continue  # its JVM may still be writing
+        if archive.exists():
+            candidate.unlink(missing_ok=True)
+        else:
+            candidate.rename(archive)
