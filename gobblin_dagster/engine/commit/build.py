@@ -56,7 +56,7 @@ def build_sequence(
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
     root = output_root.rstrip("/")
     staged = [file for unit in decision.publish for file in unit.files]
-    after = _after(job, run_id, dataset_urn, before, decision, now)
+    after = _after(job=job, run_id=run_id, dataset_urn=dataset_urn, before=before, decision=decision, now=now)
     targets = [posixpath.join(root, _checked(file, commit_id)) for file in staged]
     if len(set(targets)) < len(targets):
         twice = next(target for target in targets if targets.count(target) > 1)
@@ -97,6 +97,7 @@ def _checked(file: StagedFile, commit_id: str) -> str:
 
 
 def _after(
+    *,
     job: str,
     run_id: str,
     dataset_urn: str,

@@ -4,18 +4,16 @@
     publish   roll forward: folders, steps, sync of folders; one store transaction; manifest; delete staging
     recover   the same for a sequence that another run left behind, trusting nothing but content
 
-Nothing becomes true before the store transaction, and nothing in here writes a watermark but through it. A file is never
-deleted unless it is provably ours and no snapshot names it. `undo.py` holds the way back.
+Nothing becomes true before the store transaction, and nothing in here moves a watermark but that. `roll.py` holds the
+way forward, `undo.py` the way back.
 """
 
 from __future__ import annotations
 
 import logging
-import posixpath
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
@@ -27,20 +25,20 @@ from gobblin_dagster.core.errors import (
     StagedFileLostError,
     StepRefusedError,
     StorageError,
+    TransientError,
     WatermarkMovedError,
 )
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.manifest import write_manifest
-from gobblin_dagster.engine.commit.roll import StepRunner
+from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +48,15 @@ class Recovery:
     sequence_id: str
     dataset_urn: str
     outcome: SequenceState
-    """Still PREPARED (or ABORTING) where the redo failed and is tried again by the next run."""
+    """Still PREPARED or ABORTING where the redo failed and the next run tries again."""
     steps_done: int = 0
     """Steps found done."""
     steps_redone: int = 0
     """Steps executed now."""
     reason: str = ""
-    report: dict[str, Any] = field(default_factory=dict)
+    """Why it is not committed; empty where it is."""
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """The sequence's own report; empty where it cannot be read."""
 
 
 class Committer:
@@ -69,8 +69,8 @@ class Committer:
         parallelism: threads for datasets, and for the steps of a large dataset.
         listener: told of each step.
 
-    Source: gobblin-runtime `CommitSequence` and `JobContext.commit`, with the exactly-once design. Differs: the watermark
-    moves in one transaction with the end of the sequence, and one dataset's failure never stops another.
+    Source: gobblin-runtime `CommitSequence` and the exactly-once design. Differs: the watermark moves in one
+    transaction with the end of the sequence, runs are fenced by epoch and version, and no dataset stops another.
     """
 
     def __init__(
@@ -94,14 +94,15 @@ class Committer:
 
         Raises:
             StepRefusedError: a path of the sequence is not its own to touch.
-            StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `StateStore.prepare`; nothing was stored.
-            StorageError: staging could not be synced; nothing was stored.
+            StorageError: staging could not be synced.
+            StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `StateStore.prepare`. In all these cases
+                nothing was stored.
         """
         check_paths(sequence)
         try:
-            self._runner.sync(step.source for step in sequence.steps if isinstance(step, RenameFileStep))
+            self._runner.sync_folders(step.source for step in sequence.steps if isinstance(step, RenameFileStep))
         except OSError as error:
-            raise _storage_error("sync staging of", sequence, error) from error
+            raise _storage_error("sync the staging of", sequence, error) from error
         self._store.prepare(encode_sequence(sequence), epoch)
         self._listener.prepared(sequence)
 
@@ -109,20 +110,20 @@ class Committer:
         """Roll a prepared sequence forward and commit it.
 
         Args:
-            sequence: a sequence that is PREPARED in the store.
+            sequence: PREPARED in the store.
             epoch: our epoch of its dataset.
-            verify_sources: False right after `prepare` by the same run, whose writers hashed and synced every file; True
-                after anything else.
+            verify_sources: False right after `prepare` by the same run, whose writers hashed and synced every file;
+                True after anything else.
 
         Raises:
-            StorageError: the storage refused; the sequence stays PREPARED and the next run finishes it.
-            StagedFileLostError: a staged file is lost; the sequence was ABORTED, nothing is published.
+            StorageError: the storage refused; the sequence stays and the next run finishes it.
+            StagedFileLostError: a staged file is lost; the sequence was undone (ABORTED) and nothing is published.
             QuarantinedError: the sequence can be neither finished nor undone safely.
-            CommitConflictError: another run took the dataset over and has not committed this sequence.
+            CommitConflictError: another run took the dataset over and did not commit this sequence.
             CommitStateUnknownError: whether it is committed is not known, not even after looking.
         """
         try:
-            self._publish(sequence, epoch, verify_sources=verify_sources)
+            self._publish(sequence, epoch, verify_content=verify_sources)
         except OSError as error:
             raise _storage_error("publish", sequence, error) from error
 
@@ -130,27 +131,28 @@ class Committer:
         """Prepare and publish datasets in parallel; one dataset's failure never stops another.
 
         Args:
-            items: (sequence, epoch) of each dataset, one per dataset.
+            items: (sequence, epoch), one per dataset.
 
         Returns:
             By dataset.urn: None where it is committed, else the error as of `prepare` and `publish`.
         """
 
         def one(item: tuple[CommitSequence, int]) -> Exception | None:
+            sequence, epoch = item
             try:
-                self.prepare(*item)
-                self.publish(*item, verify_sources=False)
-            except Exception as error:  # noqa: BLE001  # returned to the caller, who reports it for its dataset
+                self.prepare(sequence, epoch)
+                self.publish(sequence, epoch, verify_sources=False)
+            except Exception as error:  # noqa: BLE001  # handed to the caller, who reports it for its dataset
                 return error
             return None
 
-        outcomes = self._parallel(one, items)
+        outcomes = in_parallel(one, items, self._parallelism)
         return {sequence.dataset_urn: outcome for (sequence, _), outcome in zip(items, outcomes, strict=True)}
 
     def recover(self, stored: StoredSequence, epoch: int) -> Recovery:
         """Finish, undo or quarantine a stored sequence; done twice, it changes nothing.
 
-        For one that is COMMITTED or ABORTED it catches up on what comes after the transaction: manifest and staging.
+        For a COMMITTED or ABORTED one it catches up on what comes after the transaction: manifest and staging.
 
         Args:
             stored: as loaded from the store.
@@ -164,16 +166,20 @@ class Committer:
             sequence = decode_sequence(stored)
             check_paths(sequence)
         except (CorruptRecordError, StepRefusedError) as error:
-            return self._quarantine_stored(stored, str(error))
+            self._store.quarantine(stored.id, str(error))
+            return Recovery(stored.id, stored.dataset_urn, SequenceState.QUARANTINED, reason=str(error))
         try:
-            return self._recover(stored, sequence, epoch)
+            done, redone = self._resume(stored.state, sequence, epoch)
+        except (CommitConflictError, CommitStateUnknownError, TransientError):
+            raise
         except (StagedFileLostError, QuarantinedError) as error:
             return self._recovery(sequence, reason=str(error))
-        except OSError as error:
-            return self._count_failure(sequence, str(_storage_error("redo", sequence, error)))
+        except Exception as error:  # noqa: BLE001  # a redo that fails in any other way is counted: none is tried for ever
+            return self._count_failure(sequence, error)
+        return self._recovery(sequence, done, redone, stored.reason)
 
     def recover_all(self, items: Sequence[tuple[StoredSequence, int]]) -> list[Recovery]:
-        """Recover sequences in parallel; an error of one is its reason and leaves the others alone."""
+        """Recover sequences in parallel; what `recover` raises becomes the reason of that one."""
 
         def one(item: tuple[StoredSequence, int]) -> Recovery:
             stored, epoch = item
@@ -182,39 +188,135 @@ class Committer:
             except GobblinDagsterError as error:
                 return Recovery(stored.id, stored.dataset_urn, stored.state, reason=str(error))
 
-        return self._parallel(one, items)
+        return in_parallel(one, items, self._parallelism)
 
-    def _recover(self, stored: StoredSequence, sequence: CommitSequence, epoch: int) -> Recovery:
-        done = redone = 0
-        if stored.state is SequenceState.PREPARED:
-            done, redone = self._publish(sequence, epoch, verify_sources=True)
-        elif stored.state is SequenceState.ABORTING:
-            self._finish_abort(sequence, epoch)
-        elif stored.state is SequenceState.COMMITTED:
-            self._after_commit(sequence)
-        elif stored.state is SequenceState.ABORTED:
-            self._delete_staging(sequence)
-        return self._recovery(sequence, done, redone, stored.reason)
-
-    # -- forward -------------------------------------------------------------------------------------------------------
-    def _publish(self, sequence: CommitSequence, epoch: int, *, verify_sources: bool) -> tuple[int, int]:
-        """Roll forward and commit; return (steps found done, steps executed). OSError passes: the sequence stays."""
+    # -- the two ways --------------------------------------------------------------------------------------------------
+    def _publish(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
+        """Roll forward and commit, or undo; return (steps found done, steps executed)."""
         try:
-            counts = self._runner.roll_forward(sequence, verify_content=verify_sources)
-            if not self._commit(sequence, epoch):
-                self._listener.committed(sequence)
-        except StepRefusedError as error:
-            raise self._quarantine(sequence, str(error)) from error
-        except StagedFileLostError as error:
+            counts = self._roll_and_commit(sequence, epoch, verify_content=verify_content)
+        except CommitConflictError:
+            # Whoever took the dataset over finished our sequence first; that is as good as having done it ourselves.
             if self._state(sequence) is not SequenceState.COMMITTED:
-                self._abort(sequence, epoch, error)
                 raise
             counts = (len(sequence.steps), 0)
+        self._listener.committed(sequence)
         self._after_commit(sequence)
         return counts
 
-    def _commit(self, sequence: CommitSequence, epoch: int) -> bool:
-        raise NotImplementedError
+    def _roll_and_commit(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
+        try:
+            counts = self._runner.roll_forward(sequence, verify_content=verify_content)
+            self._commit(sequence, epoch)
+        except StepRefusedError as error:
+            raise self._quarantine(sequence, str(error)) from error
+        except StagedFileLostError as error:
+            self._abort(sequence, epoch, str(error))
+            raise
+        except WatermarkMovedError as error:
+            # Under a valid epoch this means that the state was changed past the protocol: no retry can ever commit it.
+            if self._state(sequence) is SequenceState.COMMITTED:
+                return len(sequence.steps), 0
+            raise self._quarantine(sequence, str(error)) from error
+        return counts
 
-    def _parallel(self, function: Callable[[T], Any], items: Iterable[T]) -> list[Any]:
-        raise NotImplementedError
+    def _commit(self, sequence: CommitSequence, epoch: int) -> None:
+        """Make the sequence true; after a lost answer look before doing it again."""
+        try:
+            self._store.commit(sequence.id, epoch, sequence.after, sequence.files)
+        except CommitStateUnknownError as unknown:
+            try:
+                state = self._state(sequence)
+            except TransientError as error:
+                raise unknown from error
+            if state is SequenceState.PREPARED:
+                self._store.commit(sequence.id, epoch, sequence.after, sequence.files)
+            elif state is not SequenceState.COMMITTED:
+                raise
+
+    def _after_commit(self, sequence: CommitSequence) -> None:
+        """Write the manifest and delete staging. The commit stands whatever happens here: the next run catches up."""
+        try:
+            if sequence.files:
+                write_manifest(
+                    self._storage,
+                    self._store,
+                    output_root=sequence.output_root,
+                    job=sequence.job,
+                    dataset_urn=sequence.dataset_urn,
+                    snapshot=sequence.after.snapshot,
+                    added=sequence.files,
+                )
+            self._delete_staging(sequence)
+        except (OSError, GobblinDagsterError):
+            log.warning("Dataset %r is committed, tidying up failed", sequence.dataset_urn, exc_info=True)
+
+    def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
+        """Undo a sequence whose staged files are lost; where that cannot be done safely, quarantine it."""
+        if not self._storage.is_move_atomic:
+            # A copy of a run that is only frozen may arrive after the undo: a duplicate for readers of the folder.
+            raise self._quarantine(
+                sequence, f"{reason} Moves of this storage are copies, so it cannot be undone safely"
+            )
+        if not all(isinstance(step, RenameFileStep) for step in sequence.steps):
+            raise self._quarantine(sequence, f"{reason} It has steps that cannot be undone")
+        self._store.start_abort(sequence.id, epoch, reason)
+        self._finish_abort(sequence, epoch)
+
+    def _finish_abort(self, sequence: CommitSequence, epoch: int) -> None:
+        published = {file.path for file in self._store.load_snapshot(sequence.job, sequence.dataset_urn)}
+        try:
+            undo_steps(self._storage, sequence, published)
+        except StepRefusedError as error:
+            raise self._quarantine(sequence, str(error)) from error
+        self._store.finish_abort(sequence.id, epoch)
+        self._delete_staging(sequence)
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+    def _resume(self, state: SequenceState, sequence: CommitSequence, epoch: int) -> tuple[int, int]:
+        if state is SequenceState.PREPARED:
+            return self._publish(sequence, epoch, verify_content=True)
+        if state is SequenceState.ABORTING:
+            self._finish_abort(sequence, epoch)
+        elif state is SequenceState.COMMITTED:
+            self._after_commit(sequence)
+        elif state is SequenceState.ABORTED:
+            self._delete_staging(sequence)
+        return 0, 0
+
+    def _delete_staging(self, sequence: CommitSequence) -> None:
+        for folder in sequence.staging_dirs:
+            self._storage.delete_tree(folder)
+
+    def _state(self, sequence: CommitSequence) -> SequenceState:
+        stored = self._store.load_sequence(sequence.id)
+        if stored is None:
+            raise CorruptRecordError(what=f"Commit sequence {sequence.id}", problem="the store does not hold it")
+        return stored.state
+
+    def _quarantine(self, sequence: CommitSequence, reason: str) -> QuarantinedError:
+        self._store.quarantine(sequence.id, reason)
+        return QuarantinedError(dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, reason=reason)
+
+    def _count_failure(self, sequence: CommitSequence, error: Exception) -> Recovery:
+        reason = str(_storage_error("redo", sequence, error) if isinstance(error, OSError) else error)
+        count = self._store.record_redo_failure(sequence.id, reason)
+        if count >= self._redo_limit:
+            reason = f"{count} redos failed, the last one so: {reason}"
+            self._store.quarantine(sequence.id, reason)
+        return self._recovery(sequence, reason=reason)
+
+    def _recovery(self, sequence: CommitSequence, done: int = 0, redone: int = 0, reason: str = "") -> Recovery:
+        state = self._state(sequence)
+        reason = "" if state is SequenceState.COMMITTED else reason
+        return Recovery(sequence.id, sequence.dataset_urn, state, done, redone, reason, sequence.report)
+
+
+def _storage_error(operation: str, sequence: CommitSequence, error: OSError) -> StorageError:
+    path = error.filename2 or error.filename or sequence.output_root
+    return StorageError(
+        operation=f"{operation} sequence {sequence.id}, at",
+        path=str(path),
+        problem=error.strerror or str(error),
+        dataset_urn=sequence.dataset_urn,
+    )

@@ -61,7 +61,7 @@ class LeaseKeeper:
         try:
             if leases:
                 self._store.release_leases(self._job, leases)
-        except Exception:  # noqa: BLE001  # they expire by themselves, and the run's own outcome must not be hidden
+        except Exception:  # they expire by themselves, and the run's own outcome must not be hidden
             log.warning("The leases of job %r were not given back; they expire by themselves", self._job, exc_info=True)
 
     def acquire(self, urns: Collection[str]) -> LeaseGrant:
@@ -109,5 +109,5 @@ class LeaseKeeper:
         while not self._stop.wait(self._ttl.total_seconds() / 3):
             try:
                 self.renew()
-            except Exception:  # noqa: BLE001  # the store may be back at the next turn; until then the lease just ages
+            except Exception:  # the store may be back at the next turn; until then the lease just ages
                 log.warning("The leases of job %r were not renewed", self._job, exc_info=True)

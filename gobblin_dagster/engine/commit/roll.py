@@ -1,0 +1,106 @@
+"""Rolling forward: folders, steps and syncs of one sequence, spread over threads where there are many."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.listener import CommitListener
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+
+T = TypeVar("T")
+R = TypeVar("R")
+STEPS_PER_CHUNK = 256
+"""Steps that one thread works through at a time; fewer are not worth a thread."""
+
+
+def in_parallel(function: Callable[[T], R], items: Sequence[T], parallelism: int) -> list[R]:
+    """Return the results in order; a single item is done in the calling thread."""
+    workers = min(parallelism, len(items))
+    if workers <= 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, items))
+
+
+def folders_of(paths: Iterable[str]) -> list[str]:
+    """Return the distinct folders of files, sorted."""
+    return sorted({posixpath.dirname(path) for path in paths})
+
+
+class StepRunner:
+    """Executes the steps of sequences; keeps no state between them."""
+
+    def __init__(self, storage: Storage, parallelism: int, listener: CommitListener) -> None:
+        self._storage = storage
+        self._parallelism = parallelism
+        self._listener = listener
+
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Sync each distinct folder of the files once; raises OSError."""
+        in_parallel(self._storage.sync_dir, folders_of(paths), self._parallelism)
+
+    def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
+        """Do all steps and make them durable.
+
+        Args:
+            sequence: prepared, its paths checked.
+            verify_content: compare bytes before trusting a source or a target; False right after the files were staged.
+
+        Returns:
+            (steps found done, steps executed).
+
+        Raises:
+            StepRefusedError, StagedFileLostError, OSError: the gravest of what went wrong, in this order; the other
+                steps went on as far as they could.
+        """
+        targets = [step.target for step in sequence.steps if isinstance(step, RenameFileStep)]
+        in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
+        numbers = itertools.count(1)
+
+        def run(steps: Sequence[CommitStep]) -> tuple[int, list[Exception]]:
+            executed = 0
+            for step in steps:
+                try:
+                    if self._run(step, verify_content=verify_content):
+                        executed += 1
+                        self._listener.step_done(sequence, step, next(numbers))
+                except Exception as error:  # noqa: BLE001  # raised below, once the other threads have ended
+                    return executed, [error]
+            return executed, []
+
+        results = in_parallel(run, list(_chunks(sequence.steps)), self._parallelism)
+        errors = [error for _, found in results for error in found]
+        if errors:
+            raise min(errors, key=_gravity)
+        # The renames must survive a power loss before the watermark may move.
+        self.sync_folders(targets)
+        executed = sum(count for count, _ in results)
+        return len(sequence.steps) - executed, executed
+
+    def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
+        """Do one step unless it is done; tell whether it was executed."""
+        if isinstance(step, RenameFileStep):
+            if verify_content and step.verify(self._storage):
+                return False
+            step.check_source(self._storage, content=verify_content)
+        elif step.verify(self._storage):
+            return False
+        step.execute(self._storage)
+        return True
+
+
+def _chunks(steps: Sequence[CommitStep]) -> Iterator[Sequence[CommitStep]]:
+    for start in range(0, len(steps), STEPS_PER_CHUNK):
+        yield steps[start : start + STEPS_PER_CHUNK]
+
+
+def _gravity(error: Exception) -> int:
+    """Order errors: what needs a person, what ends the sequence, what a later try may mend."""
+    return 0 if isinstance(error, StepRefusedError) else 1 if isinstance(error, StagedFileLostError) else 2

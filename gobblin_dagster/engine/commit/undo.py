@@ -1,0 +1,59 @@
+"""Undoing a sequence that cannot be finished: sources first, then those targets that are provably ours.
+
+Sources go first because a frozen run may wake at any moment and go on moving: once no source is left, nothing can appear
+at a target behind our back. (Targets first was searched exhaustively: it publishes duplicates.)
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable
+
+from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.roll import folders_of
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+
+
+def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection[str]) -> None:
+    """Delete what a sequence staged or moved; done twice, it changes nothing.
+
+    Args:
+        storage: where the files are; its moves must be atomic.
+        sequence: ABORTING in the store, so that nobody may commit it any more.
+        published: paths that snapshots of the dataset name.
+
+    Raises:
+        StepRefusedError: a target exists that is not provably ours; nothing but sources was deleted then.
+        OSError: the storage refused; to be tried again.
+    """
+    steps = [step for step in sequence.steps if isinstance(step, RenameFileStep)]
+    for step in steps:
+        storage.delete(step.source)
+    _sync(storage, (step.source for step in steps))
+    ours = [step for step in steps if _is_ours(storage, sequence, step, published)]
+    for step in ours:
+        storage.delete(step.target)
+    _sync(storage, (step.target for step in steps))
+
+
+def _is_ours(storage: Storage, sequence: CommitSequence, step: RenameFileStep, published: Collection[str]) -> bool:
+    """Tell whether the target is there and ours: it bears our commit id, holds our bytes, and no snapshot names it."""
+    if storage.size(step.target) is None:
+        return False
+    if step.target in published:
+        raise StepRefusedError(step=step.describe(), problem="a snapshot names the target")
+    if sequence.id not in posixpath.basename(step.target):
+        raise StepRefusedError(step=step.describe(), problem=f"the target's name lacks the commit id {sequence.id}")
+    if not step.verify(storage):
+        raise StepRefusedError(step=step.describe(), problem="the target holds other bytes")
+    return True
+
+
+def _sync(storage: Storage, paths: Iterable[str]) -> None:
+    for folder in folders_of(paths):
+        try:
+            storage.sync_dir(folder)
+        except FileNotFoundError:
+            continue  # never made, or gone with staging: nothing in it can come back
