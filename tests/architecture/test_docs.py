@@ -1,0 +1,68 @@
+"""Documents in step with the code: the map of originals, links between documents, the records of decisions."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+RECORDS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+
+def readable(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=readable)
+def test_links_of_a_document_lead_somewhere(document: Path) -> None:
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        path, _, fragment = target.partition("#")
+        file = (document.parent / path) if path else document
+        if target.startswith(("https://", "http://")):
+            continue
+        if not file.exists():
+            dead.append(target)
+        elif fragment:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            if fragment not in map(anchor, headings):
+                dead.append(target)
+    assert dead == []
+
+
+def test_map_of_originals_is_in_step_with_docstrings() -> None:
+    done = subprocess.run([sys.executable, "scripts/gobblin_map.py", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "write it anew: python scripts/gobblin_map.py"
+
+
+def test_tests_named_in_the_map_exist() -> None:
+    text = (ROOT / "docs" / "gobblin-map.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[^`]+)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=readable)
+def test_record_of_a_decision_has_its_four_parts(record: Path) -> None:
+    headings = re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Context", "Decision", "Consequences", "Rejected"]
+
+
+def test_records_of_decisions_are_numbered_without_gaps() -> None:
+    assert [int(record.name[:4]) for record in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+def test_glossary_is_sorted_and_names_each_word_once() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [word.lower() for word in re.findall(r"^\*\*([^*]+)\*\*", text, re.MULTILINE)]
+    assert words == sorted(set(words))
