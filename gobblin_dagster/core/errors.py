@@ -15,6 +15,8 @@
     │   ├── StorageError            a file system refused an operation
     │   ├── StoreVersionError       the state store belongs to a newer version
     │   ├── CorruptRecordError      a stored record does not match its digest or format
+    │   ├── StepRefusedError        a commit step would touch what is not provably ours
+    │   ├── StagedFileLostError     a staged file of a commit sequence is gone or damaged
     │   ├── EnvironmentFaultError   Java, a port or a package is missing
     │   └── WorkerDiedError         a work unit killed its Python worker
     ├── DataQualityError        a task-level policy of type FAIL failed
@@ -254,6 +256,32 @@ class CorruptRecordError(TerminalError):
 
     def message(self) -> str:
         return f"{self.what} cannot be read: {self.problem}."
+
+
+@dataclass(eq=False, kw_only=True)
+class StepRefusedError(TerminalError):
+    """A commit step would leave its roots or touch a file that is not provably ours; leads to quarantine."""
+
+    code: ClassVar[str] = "step-refused"
+    step: str
+    problem: str
+
+    def message(self) -> str:
+        return f"Commit step refused, nothing was touched: {self.step}: {self.problem}."
+
+
+@dataclass(eq=False, kw_only=True)
+class StagedFileLostError(TerminalError):
+    """A staged file is gone or damaged and its target is not there: the sequence cannot be finished, only undone."""
+
+    code: ClassVar[str] = "staged-file-lost"
+    remedy: ClassVar[str] = "The watermark did not move; run again to read the range anew."
+    path: str
+    target: str
+    problem: str
+
+    def message(self) -> str:
+        return f"Staged file {self.path} {self.problem}, and {self.target} is not published."
 
 
 @dataclass(eq=False, kw_only=True)

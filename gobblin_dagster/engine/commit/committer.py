@@ -174,7 +174,7 @@ class Committer:
             raise
         except (StagedFileLostError, QuarantinedError) as error:
             return self._recovery(sequence, reason=str(error))
-        except Exception as error:  # noqa: BLE001  # a redo that fails in any other way is counted: none is tried for ever
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is counted, so that no redo is tried for ever
             return self._count_failure(sequence, error)
         return self._recovery(sequence, done, redone, stored.reason)
 

@@ -13,8 +13,8 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep
 class CommitListener(Protocol):
     """Told of a commit as it goes, from several threads. Must be quick and must not raise.
 
-    Called by `Committer`: `prepared` once the write-ahead is durable, `step_done` after each step that was executed (not
-    for one found done), `committed` right after the commit transaction.
+    Called by `Committer`: `prepared` once the write-ahead is durable, `step_done` after each step that was executed
+    (not for one found done), `committed` right after the commit transaction.
     """
 
     def prepared(self, sequence: CommitSequence) -> None:

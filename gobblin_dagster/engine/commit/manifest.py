@@ -1,9 +1,9 @@
 """Snapshot manifests: one small file per snapshot, for readers that have no state store.
 
-`<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, and the
-number of the snapshot before it. It is put in place after COMMIT, whole, so a reader sees whole commits only: the folder
-listing may lag behind the store for a moment, and never shows half a commit. It derives from the store: recovery and the
-next publication write one that a crash left out.
+`<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, and
+the number of the snapshot before it. It is put in place after COMMIT, whole, so a reader sees whole commits only: it may
+lag behind the store for a moment, and never shows half a commit. It derives from the store: recovery and the next
+publication write one that a crash left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile, canonical_json
@@ -39,40 +39,39 @@ def manifest_path(output_root: str, job: str, dataset_urn: str, snapshot: int) -
 def write_manifest(
     storage: Storage,
     store: StateStore,
+    *,
     output_root: str,
     job: str,
     dataset_urn: str,
     snapshot: int,
-    added: Iterable[PublishedFile] | None = None,
+    added: Sequence[PublishedFile] | None = None,
 ) -> None:
-    """Write the manifest of a committed snapshot, and before it those that are missing below; done twice, it changes nothing.
+    """Write the manifest of a committed snapshot, after those that are missing below it; done twice, it changes nothing.
 
     Args:
         storage: where the output is.
-        store: where missing manifests are derived from.
+        store: where manifests are derived from.
         output_root: absolute.
         job: the job's name.
         dataset_urn: the dataset.
-        snapshot: number of a committed snapshot; 0 (nothing was ever published) writes nothing.
+        snapshot: number of a committed snapshot, from 1.
         added: the files that the snapshot added; None reads them from the store.
 
     Raises:
         OSError: the storage refused; the commit stands all the same.
     """
-    if snapshot < 1:
-        return
-    previous = manifest_path(output_root, job, dataset_urn, snapshot - 1)
+    root = output_root.rstrip("/")
     # Ascending and without a hole: whoever sees number n finds all before it.
-    has_hole = snapshot > 1 and storage.size(previous) is None
-    by_snapshot: dict[int, list[PublishedFile]] = {snapshot: list(added or ())}
-    if has_hole or added is None:
-        by_snapshot = {number: [] for number in range(1, snapshot + 1)} if has_hole else {snapshot: []}
-        for file in store.load_snapshot(job, dataset_urn, snapshot):
-            by_snapshot.setdefault(file.snapshot, []).append(file)
-    for number in sorted(by_snapshot):
-        if has_hole or number == snapshot:
-            content = _encode(output_root, job, dataset_urn, number, by_snapshot[number])
-            storage.put_if_absent(manifest_path(output_root, job, dataset_urn, number), content)
+    is_hole = snapshot > 1 and storage.size(manifest_path(root, job, dataset_urn, snapshot - 1)) is None
+    first = 1 if is_hole else snapshot
+    files = store.load_snapshot(job, dataset_urn, snapshot) if is_hole or added is None else added
+    by_snapshot: dict[int, list[PublishedFile]] = {number: [] for number in range(first, snapshot + 1)}
+    for file in files:
+        if file.snapshot >= first:
+            by_snapshot[file.snapshot].append(file)
+    for number, group in by_snapshot.items():
+        path = manifest_path(root, job, dataset_urn, number)
+        storage.put_if_absent(path, _encode(root, job, dataset_urn, number, group))
 
 
 def fill_manifests(
@@ -89,7 +88,9 @@ def fill_manifests(
         if state.snapshot and storage.size(manifest_path(output_root, job, state.dataset_urn, state.snapshot)) is None
     ]
     for state in missing:
-        write_manifest(storage, store, output_root, job, state.dataset_urn, state.snapshot)
+        write_manifest(
+            storage, store, output_root=output_root, job=job, dataset_urn=state.dataset_urn, snapshot=state.snapshot
+        )
     return [state.dataset_urn for state in missing]
 
 
@@ -126,11 +127,11 @@ def read_manifest(
     return sorted(files, key=lambda file: (file.branch, file.path))
 
 
-def _encode(output_root: str, job: str, dataset_urn: str, snapshot: int, files: Iterable[PublishedFile]) -> bytes:
+def _encode(root: str, job: str, dataset_urn: str, snapshot: int, files: Sequence[PublishedFile]) -> bytes:
     branches: dict[str, list[dict[str, Any]]] = {}
     for file in sorted(files, key=lambda one: (one.branch, one.path)):
         entry = {
-            "path": posixpath.relpath(file.path, output_root),
+            "path": file.path.removeprefix(root + "/"),
             "size_bytes": file.size_bytes,
             "sha256": file.sha256,
             "rows": file.rows,

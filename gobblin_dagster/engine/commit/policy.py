@@ -31,8 +31,8 @@ def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) ->
         policy: `full` or `successful`.
         states: the states of all work units of one dataset.
 
-    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS). Differs: judged per dataset,
-    and COMMIT_ON_PARTIAL_SUCCESS, which loses the gaps between work units, does not exist.
+    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS). Differs: judged per
+    dataset; COMMIT_ON_PARTIAL_SUCCESS, which loses the gaps between work units, does not exist.
     """
     succeeded = tuple(state for state in states if state.state is WorkingState.SUCCESSFUL)
     failed = tuple(

@@ -32,8 +32,8 @@ def _normal(path: str) -> str:
 def check_paths(sequence: CommitSequence) -> None:
     """Refuse a sequence that would touch what is not its own; made before anything is touched, also on recovery.
 
-    Targets lie below the output root and outside its internal folder; staging folders lie inside the internal folder and
-    away from the manifests; sources lie in a staging folder of the sequence.
+    Targets lie below the output root and outside its internal folder; staging folders lie inside the internal folder
+    and away from the manifests; sources lie in a staging folder of the sequence.
 
     Raises:
         StepRefusedError: one of these does not hold.

@@ -103,8 +103,8 @@ _LOADERS: dict[tuple[str, int], tuple[type[CommitStep], StepLoader]] = {}
 def register_commit_step(cls: T) -> T:
     """Make a step type loadable from stored sequences; usable as a class decorator.
 
-    The class needs `type_name`, `version` and a classmethod `from_json(fields)` that reads what `to_json` wrote. Keep old
-    versions registered: a sequence may be stored by the version before an upgrade and finished by the one after it.
+    The class needs `type_name`, `version` and a classmethod `from_json(fields)` that reads what `to_json` wrote. Keep
+    old versions registered: a sequence may be stored before an upgrade and finished after it.
 
     Raises:
         UsageError: another class has that name and version, or there is no `from_json`.
@@ -117,8 +117,9 @@ def register_commit_step(cls: T) -> T:
         )
     known, _ = _LOADERS.setdefault((cls.type_name, cls.version), (cls, loader))
     if known is not cls:
+        owner = f"{known.__module__}.{known.__qualname__}"
         raise UsageError(
-            problem=f"Commit step {cls.type_name!r} version {cls.version} is {known.__module__}.{known.__qualname__} already.",
+            problem=f"Commit step {cls.type_name!r} version {cls.version} is {owner} already.",
             hint="Choose another type_name, or raise the version.",
         )
     return cls

@@ -1,7 +1,7 @@
 """Undoing a sequence that cannot be finished: sources first, then those targets that are provably ours.
 
-Sources go first because a frozen run may wake at any moment and go on moving: once no source is left, nothing can appear
-at a target behind our back. (Targets first was searched exhaustively: it publishes duplicates.)
+Sources go first because a frozen run may wake at any moment and go on moving: once no source is left, nothing can
+appear at a target behind our back. (Targets first was searched exhaustively: it publishes duplicates.)
 """
 
 from __future__ import annotations
