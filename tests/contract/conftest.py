@@ -1,0 +1,91 @@
+"""Stores under contract: each `StoreKind` opens empty stores, and opens the same one again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.state import StateStore, open_store
+from tests.services.postgres import PostgresServer
+
+START = datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.instant = START
+
+    def now(self) -> datetime:
+        return self.instant
+
+    def advance(self, by: timedelta) -> None:
+        self.instant += by
+
+
+class StoreMaker:
+    """Opens one store as often as a test likes, and closes what is left open."""
+
+    def __init__(self, open_one: Callable[[Clock], StateStore]) -> None:
+        self.clock = ManualClock()
+        self._open_one = open_one
+        self._opened: list[StateStore] = []
+
+    def open(self) -> StateStore:
+        self._opened.append(self._open_one(self.clock))
+        return self._opened[-1]
+
+    def close_all(self) -> None:
+        for store in self._opened:
+            store.close()
+
+
+@pytest.fixture(scope="session")
+def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file to copy, because migrating takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("empty-store")
+    open_store("sqlite:///state.db", folder).close()
+    return folder / "state.db"
+
+
+@pytest.fixture(scope="session")
+def empty_postgres(postgres_server: PostgresServer) -> str:
+    """A migrated database to copy."""
+    name = postgres_server.new_database()
+    open_store(postgres_server.url(name), Path()).close()
+    return name
+
+
+def _sqlite(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], StateStore]:
+    shutil.copy(request.getfixturevalue("empty_sqlite"), folder / "state.db")
+    return lambda clock: open_store("sqlite:///state.db", folder, clock)
+
+
+def _postgres(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], StateStore]:
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = server.url(server.new_database(request.getfixturevalue("empty_postgres")))
+    return lambda clock: open_store(url, folder, clock)
+
+
+STORES = [
+    pytest.param(_sqlite, id="sqlite"),
+    pytest.param(_postgres, id="postgres", marks=pytest.mark.postgres),
+]
+
+
+@pytest.fixture(params=STORES)
+def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
+    stores = StoreMaker(request.param(request, tmp_path))
+    yield stores
+    stores.close_all()
+
+
+@pytest.fixture
+def store(maker: StoreMaker) -> StateStore:
+    return maker.open()

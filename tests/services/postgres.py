@@ -1,0 +1,116 @@
+"""A real PostgreSQL on 127.0.0.1 for tests, started by the tests and ended by its own pid."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import create_engine, make_url, text
+
+_START_S = 60
+
+
+def binaries() -> Path | None:
+    """Return the folder of the newest PostgreSQL server on this machine."""
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        found.append(Path(on_path).parent)
+    return max(found, key=lambda path: int("".join(re.findall(r"/(\d+)/bin$", str(path))) or 0), default=None)
+
+
+@dataclass
+class PostgresServer:
+    """A running server; `new_database` gives each test one of its own."""
+
+    port: int
+    password: str
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """Run a statement outside any transaction."""
+        url = make_url(self.url(database)).set(drivername="postgresql+psycopg2")
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+        engine.dispose()
+
+    def new_database(self, template: str = "template0") -> str:
+        """Make a database and return its name."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+
+@contextmanager
+def running_postgres(bin_dir: Path) -> Iterator[PostgresServer]:
+    """Start a server in a folder of its own and end it afterwards."""
+    # PostgreSQL refuses to run as root; the folder must be reachable for the user that it runs as.
+    user = "postgres" if os.geteuid() == 0 else None
+    password = secrets.token_hex(8)
+    home = Path(tempfile.mkdtemp(prefix="gobblin-pg-"))
+    try:
+        (home / "password").write_text(password)
+        if user is not None:
+            shutil.chown(home, user)
+            shutil.chown(home / "password", user)
+        data = home / "data"
+        initdb = [bin_dir / "initdb", "-D", data, "-A", "scram-sha-256", "-U", "postgres", "-E", "UTF8", "--no-sync"]
+        _run_quietly([*map(str, initdb), f"--pwfile={home / 'password'}"], user, home)
+        port = _free_port()
+        # Tests kill processes, never the machine: nothing needs to reach the disk.
+        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={home}", "fsync=off")
+        server = [str(bin_dir / "postgres"), "-D", str(data), "-p", str(port)]
+        for setting in settings:
+            server += ["-c", setting]
+        with (home / "log").open("wb") as log:
+            process = subprocess.Popen(
+                server, cwd=home, user=user, group=user, extra_groups=[] if user else None, stdout=log, stderr=log
+            )
+        try:
+            _wait_until_ready(bin_dir, port, process, home / "log")
+            yield PostgresServer(port, password)
+        finally:
+            process.send_signal(signal.SIGINT)  # "fast" shutdown: sessions are ended
+            process.wait(timeout=_START_S)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _run_quietly(command: list[str], user: str | None, folder: Path) -> None:
+    done = subprocess.run(
+        command, cwd=folder, user=user, group=user, extra_groups=[] if user else None, capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(bin_dir: Path, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    ask = [str(bin_dir / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+    while subprocess.run(ask, check=False).returncode != 0:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"PostgreSQL did not start: {log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.05)
