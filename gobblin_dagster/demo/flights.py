@@ -7,30 +7,30 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
-from enum import IntEnum
+from enum import Enum
 from pathlib import Path
 
 Rows = list[list[str]]
 """Cells of a file, header first."""
 
 
-class Period(IntEnum):
-    """How much time a file holds; the value is the length of its ISO date."""
+class Period(Enum):
+    """How much time a file holds."""
 
-    DAY = len("2013-02-08")
-    MONTH = len("2013-02")
+    DAY = "day"
+    MONTH = "month"
 
 
 def split(lines: Iterable[str], period: Period) -> dict[Path, Rows]:
-    """Sort flights into `<carrier>-<origin>/<date>.csv`, the order of rows kept."""
+    """Sort flights into `<carrier>-<origin>/<first day of the period>.csv`, the order of rows kept."""
     reader = csv.reader(lines)
     header = next(reader)
     at = {name: header.index(name) for name in ("year", "month", "day", "carrier", "origin")}
     files: dict[Path, Rows] = {}
     for row in reader:
-        date = f"{row[at['year']]}-{row[at['month']]:0>2}-{row[at['day']]:0>2}"[:period]
-        path = Path(f"{row[at['carrier']]}-{row[at['origin']]}", f"{date}.csv")
-        files.setdefault(path, [header]).append(row)
+        day = "1" if period is Period.MONTH else row[at["day"]]
+        name = f"{row[at['year']]}-{row[at['month']]:0>2}-{day:0>2}.csv"
+        files.setdefault(Path(f"{row[at['carrier']]}-{row[at['origin']]}", name), [header]).append(row)
     return files
 
 

