@@ -11,6 +11,8 @@ import pytest
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.state import StateStore, open_store
+from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.storage import MemoryStorage
 from tests.services.postgres import PostgresServer
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -73,9 +75,20 @@ def _postgres(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock],
     return lambda clock: open_store(url, folder, clock)
 
 
+def _files(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], StateStore]:
+    return lambda clock: open_store("files:state", folder, clock)
+
+
+def _memory(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], StateStore]:
+    storage = MemoryStorage()
+    return lambda clock: FileStateStore("/state", storage, clock)
+
+
 STORES = [
     pytest.param(_sqlite, id="sqlite"),
     pytest.param(_postgres, id="postgres", marks=pytest.mark.postgres),
+    pytest.param(_files, id="files"),
+    pytest.param(_memory, id="files-in-memory"),
 ]
 
 

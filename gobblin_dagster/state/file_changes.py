@@ -1,0 +1,142 @@
+"""The transactions of the plain-file state store as functions from one head of a dataset to the next.
+
+They check and compute, and touch no file. Returning the very head that was given means: nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+
+from gobblin_dagster.core.commit import UNFINISHED, SequenceState, StoredSequence
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    StaleEpochError,
+    UnfinishedSequenceError,
+    WatermarkMovedError,
+)
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.state.file_records import DatasetHead, SequenceEntry
+
+
+# -- leases ------------------------------------------------------------------------------------------------------------
+def acquire(
+    head: DatasetHead, owner: LeaseOwner, now: datetime, until: datetime, is_dead: Callable[[LeaseOwner], bool]
+) -> DatasetHead:
+    """Take or renew a lease that is free, has expired, belongs to `owner` or to a dead process; else do nothing."""
+    held = head.lease
+    if held is not None and held.owner == owner:
+        return replace(head, lease=replace(held, until=until))
+    if held is not None and held.until > now and not is_dead(held.owner):
+        return head
+    epoch = head.epoch + 1
+    return replace(head, epoch=epoch, lease=Lease(head.dataset_urn, epoch, owner, until))
+
+
+def holds(head: DatasetHead, lease: Lease) -> bool:
+    """Tell whether nobody took the lease over."""
+    return head.lease is not None and (head.lease.epoch, head.lease.owner) == (lease.epoch, lease.owner)
+
+
+def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead:
+    """Prolong a lease that is still held as given."""
+    return replace(head, lease=replace(lease, until=until)) if holds(head, lease) else head
+
+
+def release(head: DatasetHead, lease: Lease) -> DatasetHead:
+    """Give back a lease that is still held as given."""
+    return replace(head, lease=None) if holds(head, lease) else head
+
+
+# -- commit protocol ---------------------------------------------------------------------------------------------------
+def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
+    """Bring a sequence as PREPARED."""
+    _require_epoch(head, epoch)
+    if head.version != sequence.version_read:
+        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
+    if head.entry is not None and head.entry.sequence.state in (*UNFINISHED, SequenceState.QUARANTINED):
+        raise UnfinishedSequenceError(dataset_urn=head.dataset_urn, sequence_id=head.entry.sequence.id)
+    prepared = replace(sequence, state=SequenceState.PREPARED, body="")
+    return replace(head, entry=SequenceEntry(number, prepared))
+
+
+def commit(head: DatasetHead, epoch: int, after: DatasetState) -> DatasetHead:
+    """Swap the state and flip the sequence, one with the other."""
+    sequence = _sequence(head)
+    if sequence.state is SequenceState.COMMITTED:
+        return head
+    _require_state(sequence, {SequenceState.PREPARED})
+    _require_epoch(head, epoch)
+    expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
+    got = (after.job, after.dataset_urn, after.version)
+    if got != expected:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
+        )
+    if head.version != sequence.version_read:
+        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
+    return replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=after)
+
+
+def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:
+    """Flip PREPARED to ABORTING."""
+    _require_epoch(head, epoch)
+    sequence = _sequence(head)
+    _require_state(sequence, {SequenceState.PREPARED, SequenceState.ABORTING})
+    if sequence.state is SequenceState.ABORTING:
+        return head
+    return _with(head, replace(sequence, state=SequenceState.ABORTING, reason=reason))
+
+
+def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead:
+    """Flip ABORTING to ABORTED."""
+    _require_epoch(head, epoch)
+    sequence = _sequence(head)
+    _require_state(sequence, {SequenceState.ABORTING, SequenceState.ABORTED})
+    if sequence.state is SequenceState.ABORTED:
+        return head
+    return _with(head, replace(sequence, state=SequenceState.ABORTED))
+
+
+def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
+    """Flip an unfinished sequence to QUARANTINED."""
+    sequence = _sequence(head)
+    _require_state(sequence, {*UNFINISHED, SequenceState.QUARANTINED})
+    return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
+
+
+def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:
+    """Add one to the failed redos."""
+    sequence = _sequence(head)
+    return _with(head, replace(sequence, redo_failures=sequence.redo_failures + 1, reason=reason))
+
+
+def mark_reported(head: DatasetHead) -> DatasetHead:
+    """Note that the materialization was logged."""
+    sequence = _sequence(head)
+    return head if sequence.reported else _with(head, replace(sequence, reported=True))
+
+
+def _sequence(head: DatasetHead) -> StoredSequence:
+    assert head.entry is not None, "the caller looked up the head of this sequence"  # noqa: S101  # narrows the type
+    return head.entry.sequence
+
+
+def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
+    assert head.entry is not None, "the caller looked up the head of this sequence"  # noqa: S101  # narrows the type
+    return replace(head, entry=replace(head.entry, sequence=sequence))
+
+
+def _require_epoch(head: DatasetHead, epoch: int) -> None:
+    if epoch != head.epoch or head.epoch == 0:
+        raise StaleEpochError(dataset_urn=head.dataset_urn, ours=epoch, current=head.epoch)
+
+
+def _require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
+    if sequence.state not in expected:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
+            problem=f"expected state {' or '.join(sorted(expected))}, got {sequence.state}",
+        )
