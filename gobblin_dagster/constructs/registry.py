@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import entry_points
 from types import FunctionType, MappingProxyType
@@ -159,15 +160,16 @@ class Registry:
             model: type[BaseModel] = self.load(kind, type_name).Options
         except UsageError as error:
             return [(("type",), str(error))]
-        try:
-            value = model.model_validate(dict(options))
-        except ValidationError as error:
-            return [(fault["loc"], _problem(fault, model)) for fault in error.errors(include_url=False)]
         faults: list[Fault] = []
-        for name, field in model.model_fields.items():
-            nested = getattr(value, name)
-            for inner in (mark for mark in field.metadata if isinstance(mark, ConstructKind)):
-                faults += [((name, *where), why) for where, why in self.check(inner, nested.type, nested.options)]
+        try:
+            model.model_validate(dict(options))
+        except ValidationError as error:
+            faults = [(fault["loc"], _problem(fault, model)) for fault in error.errors(include_url=False)]
+        for name, inner in _nested(model):
+            # Looked at as it was written, so that its faults are told together with all others.
+            with suppress(ValidationError, KeyError):
+                spec = ConstructSpec.model_validate(options[name])
+                faults += [((name, *where), why) for where, why in self.check(inner, spec.type, spec.options)]
         return faults
 
     def schema(self, kind: ConstructKind) -> dict[str, Any]:
@@ -198,11 +200,13 @@ class Registry:
 
     def _embed(self, model: type[BaseModel], body: dict[str, Any], definitions: dict[str, Any]) -> None:
         """Replace the open schema of fields that hold a construct by the schema of its kind."""
-        for name, field in model.model_fields.items():
-            for inner in (mark for mark in field.metadata if isinstance(mark, ConstructKind)):
-                nested = self.schema(inner)
-                definitions.update(nested["$defs"])
-                body["properties"][name] = {"oneOf": nested["oneOf"], "description": field.description or ""}
+        for name, inner in _nested(model):
+            nested = self.schema(inner)
+            definitions.update(nested["$defs"])
+            body["properties"][name] = {
+                "oneOf": nested["oneOf"],
+                "description": model.model_fields[name].description or "",
+            }
 
     def _target(self, kind: ConstructKind, type_name: str) -> str:
         if ":" in type_name:
@@ -229,6 +233,14 @@ class Registry:
                     hint=f"Kinds: {', '.join(ConstructKind)}.",
                 )
             self.register(ConstructKind(kind), type_name, point.value)
+
+
+def _nested(model: type[BaseModel]) -> Iterator[tuple[str, ConstructKind]]:
+    """Yield the fields that hold another construct."""
+    for name, field in model.model_fields.items():
+        for mark in field.metadata:
+            if isinstance(mark, ConstructKind):
+                yield name, mark
 
 
 def dotted(where: tuple[str | int, ...]) -> str:

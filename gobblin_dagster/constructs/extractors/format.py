@@ -1,15 +1,19 @@
 """FileFormat: how one file of the `files` source becomes record batches; the extractor puts files one behind the other.
 
-A format knows nothing of work units, watermarks or datasets: it opens a file, says its schema and yields batches.
+A format knows nothing of work units, watermarks or datasets: it opens a file, says its schema and yields batches. Text
+files that end in `.gz`, `.bz2` or `.zst` are unpacked on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+
+_COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +22,28 @@ class InputFile:
 
     path: str
     """Absolute, or a URL that fsspec knows."""
-    label: str
-    """The path as people know it, relative to the project where it lies inside."""
+
+    def size(self) -> int:
+        """Return its size in bytes; raises OSError."""
+        if "://" not in self.path:
+            return Path(self.path).stat().st_size
+        import fsspec  # noqa: PLC0415  # only for URLs: local reading must start fast
+
+        files, path = fsspec.core.url_to_fs(self.path)
+        return int(files.size(path))
+
+    def open_raw(self) -> pa.NativeFile:
+        """Open the bytes as they lie there; raises OSError."""
+        if "://" not in self.path:
+            return pa.OSFile(self.path)
+        import fsspec  # noqa: PLC0415  # only for URLs: local reading must start fast
+
+        return pa.PythonFile(fsspec.open(self.path, "rb").open(), mode="r")
+
+    def unpacked(self, raw: pa.NativeFile) -> pa.NativeFile:
+        """Return the stream of `raw` unpacked, by the file's ending."""
+        compression = _COMPRESSIONS.get(self.path.rpartition(".")[2].lower())
+        return pa.CompressedInputStream(raw, compression) if compression else raw
 
 
 class FormatError(Exception):
@@ -37,8 +61,10 @@ class FileReader(Protocol):
 
     schema: pa.Schema
     """Schema of every batch."""
-    bytes_read: int
-    """Bytes of the file taken so far, compressed where it is compressed."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the file taken so far, packed where it is packed."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order of the file; raises FormatError, OSError or ArrowInvalid."""
@@ -58,3 +84,22 @@ class FileFormat(Protocol):
 
     def count_rows(self, file: InputFile) -> int:
         """Count the file's rows without keeping them; raises as `open`."""
+
+
+def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> None:
+    """Raise FormatError naming the columns that a file lacks."""
+    names = list(found)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise FormatError(f"expected the column(s) {', '.join(missing)} ({why}), the file has {', '.join(names)}.")
+
+
+def refuse_new_columns(known: Iterable[str], found: Iterable[str]) -> None:
+    """Raise FormatError where a later file of a work unit brings columns that its first file does not have."""
+    names = set(known)
+    new = [name for name in found if name not in names]
+    if new:
+        raise FormatError(
+            f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to read "
+            "in `include`, or set `files_per_work_unit: 1` so that every date has its own columns."
+        )

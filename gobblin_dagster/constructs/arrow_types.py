@@ -1,0 +1,43 @@
+"""Names of column types in job files, and the Arrow types that they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import AfterValidator
+
+_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "local_timestamp": pa.timestamp("us"),
+    "binary": pa.binary(),
+}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Return the Arrow type of a name such as `int64`, `timestamp` (an instant) or `decimal(12, 2)`; raises ValueError."""
+    if name in _TYPES:
+        return _TYPES[name]
+    if (match := _DECIMAL.fullmatch(name)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    raise ValueError(f"unknown column type {name!r}; known: {', '.join(_TYPES)}, decimal(1-38, scale)")
+
+
+def _known(name: str) -> str:
+    arrow_type(name)
+    return name
+
+
+TypeName = Annotated[str, AfterValidator(_known)]
+"""The name of a column type, in an options model."""

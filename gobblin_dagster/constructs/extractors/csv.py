@@ -1,0 +1,256 @@
+"""CsvFormat: delimited text, streamed block by block by pyarrow.
+
+Every column is text unless its type is declared, so that a schema never depends on what the data of a block looks like.
+Quoted values may hold line ends: measured, that costs nothing. Reading is single-threaded, as pyarrow's streaming reader
+always is, which keeps row numbers exact; a task has one core.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, Self
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
+from gobblin_dagster.constructs.extractors.files import first_line
+from gobblin_dagster.constructs.extractors.format import (
+    FileReader,
+    FormatError,
+    InputFile,
+    refuse_new_columns,
+    require_columns,
+)
+from gobblin_dagster.core.constructs import ConstructContext
+
+Char = Annotated[str, StringConstraints(min_length=1, max_length=1)]
+_FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): (.*)")
+
+
+class CsvOptions(BaseModel):
+    """Options of the format `csv`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    delimiter: Char = ","
+    """Between two values."""
+    quote: Char | None = '"'
+    """Around values that hold delimiters or line ends; doubled inside of them. null: quotes mean nothing."""
+    escape: Char | None = None
+    """Before a character that is to be taken as it is; default: none."""
+    header: bool = True
+    """Whether the first row names the columns."""
+    column_names: tuple[str, ...] = ()
+    """Names of the columns, in order, where there is no header."""
+    encoding: str = "utf-8"
+    """Encoding of the text, by its Python name."""
+    null_values: tuple[str, ...] = ("",)
+    """Unquoted texts that stand for no value."""
+    columns: Mapping[str, TypeName] = Field(default_factory=dict)
+    """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; columns not named here are read too, as text."""
+    include: tuple[str, ...] = ()
+    """Columns to read, in this order; default: all. Fewer are faster."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, name: str) -> str:
+        try:
+            "".encode(name)
+        except LookupError:
+            raise ValueError(f"there is no encoding {name!r}; expected a name like utf-8 or latin-1") from None
+        return name
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.header == bool(self.column_names):
+            raise ValueError("expected either a header or `column_names` (with `header: false`)")
+        if self.include and (unread := [name for name in self.columns if name not in self.include]):
+            raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
+        return self
+
+
+class CsvFormat:
+    """Reads delimited text.
+
+    Source: gobblin-core `CsvToJsonConverter` on `TextFileBasedSource`. Differs: a row with too few or too many values is
+    an error with its number, never filled up or cut.
+    """
+
+    Options = CsvOptions
+
+    def __init__(self, options: CsvOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._block_bytes = context.block_bytes
+
+    def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
+        return CsvReader(file, self._options, self._block_bytes, self._wanted(schema))
+
+    def count_rows(self, file: InputFile) -> int:
+        reader = CsvReader(file, self._options, self._block_bytes, lambda header: pa.schema([(header[0], pa.string())]))
+        try:
+            return sum(batch.num_rows for batch in reader.batches())
+        finally:
+            reader.close()
+
+    def _wanted(self, schema: pa.Schema | None) -> Callable[[list[str]], pa.Schema]:
+        """Return a function from a file's header to the schema to read from it."""
+        options = self._options
+
+        def wanted(header: list[str]) -> pa.Schema:
+            require_columns(options.columns, header, "declared in `columns`")
+            require_columns(options.include, header, "named in `include`")
+            if schema is not None:
+                require_columns(schema.names, header, "as in the first file of its work unit")
+                if not options.include:
+                    refuse_new_columns(schema.names, header)
+                return schema
+            types = {name: arrow_type(kind) for name, kind in options.columns.items()}
+            return pa.schema([(name, types.get(name, pa.string())) for name in options.include or header])
+
+        return wanted
+
+
+class CsvReader:
+    """Reads one CSV file."""
+
+    def __init__(
+        self, file: InputFile, options: CsvOptions, block_bytes: int, wanted: Callable[[list[str]], pa.Schema]
+    ) -> None:
+        self._file, self._options, self._block_bytes = file, options, block_bytes
+        self._bad_row: Any = None
+        self._raw = file.open_raw()
+        try:
+            self._header, self._has_rows = self._read_header()
+            self.schema = wanted(self._header)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    @property
+    def bytes_read(self) -> int:
+        return int(self._raw.tell())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if not self._has_rows:
+            return
+        with self._explained():
+            yield from self._arrow_reader(self._raw, self.schema)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _read_header(self) -> tuple[list[str], bool]:
+        """Return the column names and whether any row follows; leaves the file at its beginning."""
+        options = self._options
+        # The signature that some programs put before UTF-8 is no part of the first name.
+        encoding = "utf-8-sig" if options.encoding.lower() in ("utf-8", "utf8") else options.encoding
+        text = io.TextIOWrapper(self._file.unpacked(self._raw), encoding=encoding, newline="")
+        names = list(options.column_names)
+        try:
+            if not names:
+                names = next((row for row in self._rows(text) if row), [])
+            has_rows = any(line.strip("\r\n") for line in iter(lambda: text.readline(4096), ""))
+        except (csv.Error, UnicodeError) as error:
+            raise FormatError(f"its beginning is no CSV in {options.encoding}: {first_line(error)}.") from error
+        text.detach()
+        if not names or (not options.header and not has_rows):
+            raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
+        self._raw.seek(0)
+        return names, has_rows
+
+    def _rows(self, text: io.TextIOWrapper) -> Iterator[list[str]]:
+        options = self._options
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE
+        return csv.reader(
+            text, delimiter=options.delimiter, quotechar=options.quote, escapechar=options.escape, quoting=quoting
+        )
+
+    def _arrow_reader(self, raw: pa.NativeFile, schema: pa.Schema) -> Any:
+        options = self._options
+        return arrow_csv.open_csv(
+            self._file.unpacked(raw),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False,
+                block_size=self._block_bytes,
+                column_names=list(options.column_names) or None,
+                encoding="utf8" if options.encoding.lower() in ("utf-8", "utf8") else options.encoding,
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=options.delimiter,
+                quote_char=options.quote or False,
+                escape_char=options.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=self._note_bad_row,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=schema,
+                include_columns=schema.names,
+                null_values=list(options.null_values),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def _note_bad_row(self, row: Any) -> str:
+        self._bad_row = row
+        return "error"
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what pyarrow says into an error with the row's number."""
+        try:
+            yield
+        except (pa.ArrowInvalid, UnicodeError) as error:
+            if (bad := self._bad_row) is not None:
+                problem = f"expected {bad.expected_columns} values, got {bad.actual_columns}: {bad.text[:80]!r}"
+                raise FormatError(problem, row=bad.number - int(self._options.header)) from error
+            message = first_line(error)
+            if "straddling" in message or "out of sync" in message:
+                message = (
+                    f"a row is longer than a block of {self._block_bytes} bytes; mend an unbalanced quote, or raise "
+                    "`execution.block_bytes`."
+                )
+            if match := _FAULTY_COLUMN.match(message):
+                column = self._header[int(match[1])]
+                raise FormatError(f"column {column!r}: {match[2]}", row=self._first_misfit(column)) from error
+            raise FormatError(message) from error
+
+    def _first_misfit(self, column: str) -> int | None:
+        """Read one column again as bytes and return the number of the first row that does not fit its type."""
+        kind, rows = self.schema.field(column).type, 0
+        raw = self._file.open_raw()
+        try:
+            for batch in self._arrow_reader(raw, pa.schema([(column, pa.binary())])):
+                values = batch.column(0)
+                if not _fits(values, kind):
+                    return rows + _bisect(values, kind) + 1
+                rows += len(values)
+        finally:
+            raw.close()
+        return None
+
+
+def _fits(values: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        values.cast(pa.string()).cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _bisect(values: pa.Array, kind: pa.DataType) -> int:
+    """Return the index of the first value that does not fit, given that one does not."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if not _fits(values[low:middle], kind) else (middle, high)
+    return low

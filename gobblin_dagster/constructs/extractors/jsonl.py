@@ -1,0 +1,149 @@
+"""JsonLinesFormat: one JSON object a line, read in blocks of whole lines.
+
+The schema is declared, or settled once from the first block of a work unit's first file: texts that look like times stay
+texts, so that it depends on the data as little as can be. Later rows must fit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import json as arrow_json
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
+from gobblin_dagster.constructs.extractors.files import first_line
+from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
+from gobblin_dagster.core.constructs import ConstructContext
+
+
+class JsonLinesOptions(BaseModel):
+    """Options of the format `jsonl`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    columns: Mapping[str, TypeName] = Field(default_factory=dict)
+    """Types by field name; then only these fields are read, and a row without one of them has no value there. Default: the
+    fields and types of the first block of each work unit, which all rows must keep to."""
+
+
+class JsonLinesFormat:
+    """Reads JSON lines.
+
+    Source: gobblin-core `JsonStringToJsonIntermediateConverter` on `TextFileBasedSource`. Differs: typed columns.
+    """
+
+    Options = JsonLinesOptions
+
+    def __init__(self, options: JsonLinesOptions, context: ConstructContext) -> None:
+        self._declared = pa.schema([(name, arrow_type(kind)) for name, kind in options.columns.items()])
+        self._block_bytes = context.block_bytes
+
+    def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
+        return JsonLinesReader(file, self._declared, self._block_bytes, schema)
+
+    def count_rows(self, file: InputFile) -> int:
+        raw = file.open_raw()
+        try:
+            return sum(len(lines) for lines in _blocks(file.unpacked(raw), self._block_bytes))
+        finally:
+            raw.close()
+
+
+class JsonLinesReader:
+    """Reads one file of JSON lines."""
+
+    def __init__(self, file: InputFile, declared: pa.Schema, block_bytes: int, schema: pa.Schema | None) -> None:
+        self._unexpected = "ignore" if declared.names else "error"
+        self._raw = file.open_raw()
+        try:
+            self._blocks = _blocks(file.unpacked(self._raw), block_bytes)
+            self._first = next(self._blocks, [])
+            self.schema: pa.Schema = declared if declared.names else schema or self._settled_schema()
+        except BaseException:
+            self._raw.close()
+            raise
+
+    @property
+    def bytes_read(self) -> int:
+        return int(self._raw.tell())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        rows, lines = 0, self._first
+        while lines:
+            table = self._parse(lines, self.schema, rows)
+            if table.num_rows != len(lines):
+                raise FormatError(
+                    f"expected one object a line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1
+                )
+            yield from table.to_batches()
+            rows += len(lines)
+            lines = next(self._blocks, [])
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _settled_schema(self) -> pa.Schema:
+        if not self._first:
+            raise FormatError("holds no line to take the columns from; declare `columns`, or remove the file.")
+        found = self._parse(self._first, None, 0).schema
+        return pa.schema([(field.name, _settled(field.type)) for field in found])
+
+    def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
+        try:
+            return self._read(lines, schema)
+        except pa.ArrowInvalid as error:
+            number = self._first_misfit(lines, schema)
+            hint = "" if self._unexpected == "ignore" else " Declare `columns` where rows differ."
+            raise FormatError(f"{_plain(error)}: {lines[number][:80]!r}.{hint}", rows_before + number + 1) from error
+
+    def _read(self, lines: list[bytes], schema: pa.Schema | None) -> pa.Table:
+        block = pa.BufferReader(b"\n".join(lines))
+        return arrow_json.read_json(
+            block,
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else self._unexpected
+            ),
+        )
+
+    def _first_misfit(self, lines: list[bytes], schema: pa.Schema | None) -> int:
+        """Return the index of the first line that cannot be read together with those before it."""
+        low, high = 0, len(lines)
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._read(lines[:middle], schema)
+            except pa.ArrowInvalid:
+                high = middle
+            else:
+                low = middle
+        return low
+
+
+def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
+    """Yield lists of whole lines that are not blank, of about one block together."""
+    rest = b""
+    while data := stream.read(block_bytes):
+        *lines, rest = (rest + data).split(b"\n")
+        whole = [line for line in lines if line.strip()]
+        if whole:
+            yield whole
+    if rest.strip():
+        yield [rest]
+
+
+def _settled(kind: pa.DataType) -> pa.DataType:
+    """Return the type to keep to, given the type that one block suggests."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _settled(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_settled(kind.value_type))
+    return pa.string() if pa.types.is_null(kind) or pa.types.is_timestamp(kind) else kind
+
+
+def _plain(error: pa.ArrowInvalid) -> str:
+    """Return what pyarrow says, without its row number, which counts from the block's beginning."""
+    return first_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0].rstrip(".")

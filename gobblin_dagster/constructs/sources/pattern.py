@@ -1,0 +1,196 @@
+"""PathPattern: the `path` of the `files` source, e.g. `data/{dataset}/{date:%Y-%m-%d}.csv`, compiled level by level.
+
+A level is what stands between two `/`. Matching level by level lets the listing leave folders aside that cannot match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}|(\*+)|([{}])")
+_DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
+_KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, *"
+
+
+class Token(NamedTuple):
+    """A piece of the pattern inside one level."""
+
+    kind: str
+    """`text`, `any` (`*`), `dataset`, `tree` (`{dataset:**}`) or `date`."""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the pattern: a folder name, or the file name at the last."""
+
+    strict: re.Pattern[str]
+    loose: re.Pattern[str] | None
+    """As `strict`, but taking anything for a date; None where the level has no part of the date."""
+    is_tree: bool = False
+    """Whether it takes one folder name or more, as part of the urn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A compiled path pattern.
+
+    Source: `date.partitioned.source.partition.pattern` of gobblin-core. Differs: names the dataset too; the smallest
+    directive gives the granularity.
+    """
+
+    text: str
+    levels: tuple[tuple[Token, ...], ...]
+    """All levels, those of `root` too."""
+    date_format: str
+    """The strptime format, with `/` where the date spans levels."""
+    granularity: timedelta
+    timezone: ZoneInfo
+
+    @classmethod
+    def parse(cls, text: str, timezone: str = "UTC") -> PathPattern:
+        """Compile a pattern; raises ValueError saying what is wrong with it."""
+        tokens = list(_tokens(text))
+        dates = [token.value for token in tokens if token.kind == "date"]
+        if len(dates) != 1:
+            raise ValueError(
+                f"expected exactly one {{date:...}} in {text!r}, got {len(dates)}; files are ordered by the date in "
+                "their path, e.g. data/{dataset}/{date:%Y-%m-%d}.csv"
+            )
+        if sum(token.kind in ("dataset", "tree") for token in tokens) > 1:
+            raise ValueError(f"expected at most one {{dataset}} in {text!r}")
+        levels = tuple(_levels(tokens))
+        if any(len(level) > 1 and any(token.kind == "tree" for token in level) for level in levels):
+            raise ValueError("{dataset:**} must stand alone between two '/'")
+        if not levels[-1] or levels[-1][0].kind == "tree":
+            raise ValueError(f"the last part of {text!r} must be a pattern of file names")
+        return cls(text, levels, dates[0], _granularity(dates[0]), ZoneInfo(timezone))
+
+    @property
+    def has_dataset(self) -> bool:
+        """Whether the urn is part of the path."""
+        return any(token.kind in ("dataset", "tree") for level in self.levels for token in level)
+
+    def bind(self, dataset_urn: str) -> PathPattern:
+        """Return the pattern of one dataset's files, its urn put in as plain text."""
+        bound: list[tuple[Token, ...]] = []
+        for level in self.levels:
+            if level and level[0].kind == "tree":
+                bound += [(Token("text", part),) for part in dataset_urn.split("/")]
+            else:
+                bound.append(tuple(Token("text", dataset_urn) if t.kind == "dataset" else t for t in level))
+        return PathPattern(self.text, tuple(bound), self.date_format, self.granularity, self.timezone)
+
+    def root(self) -> str:
+        """Return the leading levels that are plain text: the folder where listing begins."""
+        names = ["".join(token.value for token in level) for level in self.levels[: self._root_depth()]]
+        return "/" if names == [""] else "/".join(names)
+
+    def below_root(self) -> tuple[Level, ...]:
+        """Return the levels below `root`, compiled."""
+        return tuple(_compiled(level) for level in self.levels[self._root_depth() :])
+
+    def _root_depth(self) -> int:
+        plain = (all(token.kind == "text" for token in level) for level in self.levels[:-1])
+        return next((depth for depth, is_plain in enumerate(plain) if not is_plain), len(self.levels) - 1)
+
+    def start_of(self, date_text: str) -> datetime:
+        """Return the instant at which a date begins; raises ValueError where the text is no such date."""
+        return datetime.strptime(date_text, self.date_format).replace(tzinfo=self.timezone).astimezone(UTC)
+
+    def end_of(self, start: datetime) -> datetime:
+        """Return the instant at which the date that begins at `start` is over."""
+        if self.granularity < timedelta(days=1):
+            return start + self.granularity
+        # A local day has 23 or 25 hours where clocks change: add to the wall clock, not to the instant.
+        return (start.astimezone(self.timezone) + self.granularity).astimezone(UTC)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    position = 0
+    for match in _PLACEHOLDER.finditer(text):
+        if match.start() > position:
+            yield Token("text", text[position : match.start()])
+        position = match.end()
+        inner, stars, brace = match.groups()
+        if brace:
+            raise ValueError(f"unbalanced {brace!r} in {text!r}")
+        if stars:
+            if len(stars) > 1:
+                raise ValueError("'**' is only known as {dataset:**}; use one '*' for each level of folders")
+            yield Token("any")
+        elif inner == "dataset":
+            yield Token("dataset")
+        elif inner == "dataset:**":
+            yield Token("tree")
+        elif inner.startswith("date:"):
+            yield Token("date", inner.removeprefix("date:"))
+        elif inner == "date":
+            raise ValueError("{date} needs its format, e.g. {date:%Y-%m-%d}")
+        else:
+            raise ValueError(f"unknown placeholder {{{inner}}}; {_KNOWN}")
+    if position < len(text):
+        yield Token("text", text[position:])
+
+
+def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
+    """Cut tokens at `/`, inside a date's format too."""
+    level: list[Token] = []
+    for token in tokens:
+        first, *others = token.value.split("/")
+        if first or token.kind in ("any", "dataset", "tree"):
+            level.append(Token(token.kind, first))
+        for part in others:
+            yield tuple(level)
+            level = [Token(token.kind, part)] if part else []
+    yield tuple(level)
+
+
+def _compiled(level: tuple[Token, ...]) -> Level:
+    strict, loose = "", ""
+    for token in level:
+        if token.kind == "date":
+            strict += f"(?P<date>{_date_regex(token.value)})"
+            loose += "(?P<date>.+?)"
+            continue
+        if token.kind == "text":
+            piece = re.escape(token.value)
+        elif token.kind == "any":
+            # As in every shell, a leading `*` leaves hidden files alone.
+            piece = ".*" if strict else r"(?!\.).*"
+        else:
+            piece = "(?P<dataset>.+)"
+        strict, loose = strict + piece, loose + piece
+    has_date = any(token.kind == "date" for token in level)
+    is_tree = bool(level) and level[0].kind == "tree"
+    return Level(re.compile(strict, re.DOTALL), re.compile(loose, re.DOTALL) if has_date else None, is_tree)
+
+
+def _date_regex(date_format: str) -> str:
+    return "".join(
+        _DIRECTIVES[part[1]] if len(part) == 2 and part[0] == "%" and part[1] in _DIRECTIVES else re.escape(part)
+        for part in re.findall(r"%.|[^%]+", date_format)
+    )
+
+
+def _granularity(date_format: str) -> timedelta:
+    """Return the length of the smallest directive; raises ValueError where the format does not make a date."""
+    found = re.findall(r"%(.?)", date_format)
+    unknown = sorted({f"%{name}" for name in found if name not in _DIRECTIVES})
+    if unknown:
+        raise ValueError(f"{{date:{date_format}}} has {', '.join(unknown)}; known: %{', %'.join(sorted(_DIRECTIVES))}")
+    if len(found) != len(set(found)):
+        raise ValueError(f"{{date:{date_format}}} names a directive twice")
+    names = set(found)
+    if not (names & {"Y", "y"} and (names >= {"m", "d"} or "j" in names)):
+        raise ValueError(f"{{date:{date_format}}} must give year, month and day, e.g. %Y-%m-%d")
+    if "M" in names:
+        if "H" not in names:
+            raise ValueError(f"{{date:{date_format}}} has minutes (%M) without hours (%H)")
+        return timedelta(minutes=1)
+    return timedelta(hours=1) if "H" in names else timedelta(days=1)
