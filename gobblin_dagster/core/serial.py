@@ -6,7 +6,6 @@ Every stored document carries `format`, e.g. `DatasetState/1`, so that a reader 
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
@@ -36,9 +35,14 @@ AnyRanges: TypeAlias = Annotated[
 ]
 
 
-@cache
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
 def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(cls)
+    adapter = _ADAPTERS.get(cls)
+    if adapter is None:
+        adapter = _ADAPTERS[cls] = TypeAdapter(cls)
+    return adapter
 
 
 def _format(cls: type[Any]) -> str:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -312,7 +313,7 @@ class CommittedRanges:
             if low < end and start < high:
                 raise RangeOverlapError(dataset_urn=dataset_urn, interval=str(interval), committed=str(self))
         merged: list[tuple[Any, Any]] = []
-        for start, end in sorted([*known, (low, high)]):  # type: ignore[type-var]  # one component has one type
+        for start, end in sorted([*known, (low, high)]):
             if merged and merged[-1][1] == start:
                 merged[-1] = (merged[-1][0], end)
             else:
@@ -336,7 +337,7 @@ class CommittedRanges:
     def gaps(self, component: str = "") -> tuple[tuple[Position, Position], ...]:
         """Return the ranges between committed ones that are not committed, of one component."""
         parts = self.ranges.get(component, ())
-        return tuple((one[1], two[0]) for one, two in zip(parts, parts[1:], strict=False))
+        return tuple((one[1], two[0]) for one, two in pairwise(parts))
 
     def contains(self, position: Position, component: str = "") -> bool:
         """Tell whether a position was committed."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow.dataset as ds
-
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.engine.results import Audit
@@ -42,6 +40,9 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
 
 def count_published(files: Sequence[PublishedFile]) -> int:
     """Count the rows in published files by opening them."""
+    # Here and not above: it imports pandas where that is installed, most of a second that an idle run need not pay.
+    import pyarrow.dataset as ds  # noqa: PLC0415
+
     by_format: dict[str, list[str]] = {}
     for file in files:
         by_format.setdefault(_FORMATS[file.path.split(".", 1)[1].split(".")[0]], []).append(file.path)

@@ -9,6 +9,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Protocol
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
@@ -18,8 +19,7 @@ from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
-from gobblin_dagster.core.serial import to_json
-from gobblin_dagster.core.task_state import TaskFailure, TaskState
+from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -33,7 +33,6 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import (
     CommitPlan,
     DatasetCommit,
-    DatasetPlan,
     DatasetResult,
     JobPlan,
     RecoveredDataset,
@@ -145,8 +144,10 @@ class JobRun:
         self._leases.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._leases.__exit__(*error)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leases.__exit__(kind, error, trace)
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
         """Finish or undo stored sequences of selected datasets; one that fails does not stop the others."""

@@ -167,6 +167,9 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.adaptive.enabled": "false",
+        # The lane evaluates no SQL in the JVM: compiling generated Java would only cost start-up time.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     if is_local:
         settings |= {
@@ -178,7 +181,9 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     log = (log_file or Path(os.devnull)).open("ab")
     try:
         # A session of its own: Ctrl-C in a terminal must reach the driver only, which lets running work units end.
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": log, "stdout": log, "start_new_session": True})
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+            conf, popen_kwargs={"stderr": log, "stdout": log, "start_new_session": True}
+        )
     except Exception as error:
         raise EnvironmentFaultError(
             problem=f"Spark did not start: {error}.", hint=f"Its log is {log_file}; `gobblin doctor` checks Java."

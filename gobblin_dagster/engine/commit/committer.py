@@ -195,7 +195,7 @@ class Committer:
         """Roll forward and commit, or undo; return (steps found done, steps executed)."""
         try:
             counts = self._roll_and_commit(sequence, epoch, verify_content=verify_content)
-        except CommitConflictError:
+        except (CommitConflictError, CorruptRecordError):
             # Whoever took the dataset over finished our sequence first; that is as good as having done it ourselves.
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise

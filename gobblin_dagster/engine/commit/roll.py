@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import posixpath
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -16,8 +16,11 @@ from gobblin_dagster.engine.commit.steps import RenameFileStep
 
 T = TypeVar("T")
 R = TypeVar("R")
-STEPS_PER_CHUNK = 256
-"""Steps that one thread works through at a time; fewer are not worth a thread."""
+STEPS_PER_CHUNK = 128
+"""Steps that one thread works through at a time."""
+SLOW_STEP_S = 0.0005
+"""Seconds per step above which threads pay. A local rename takes a hundredth of it: threads would only queue for the
+interpreter's lock; copies, far file systems and comparing content take more."""
 
 
 def in_parallel(function: Callable[[T], R], items: Sequence[T], parallelism: int) -> list[R]:
@@ -31,7 +34,7 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T], parallelism: int
 
 def folders_of(paths: Iterable[str]) -> list[str]:
     """Return the distinct folders of files, sorted."""
-    return sorted({posixpath.dirname(path) for path in paths})
+    return sorted({path.rpartition("/")[0] for path in paths})
 
 
 class StepRunner:
@@ -62,6 +65,7 @@ class StepRunner:
         """
         targets = [step.target for step in sequence.steps if isinstance(step, RenameFileStep)]
         in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
+        chunks = list(_chunks(sequence.steps))
         numbers = itertools.count(1)
 
         def run(steps: Sequence[CommitStep]) -> tuple[int, list[Exception]]:
@@ -75,7 +79,10 @@ class StepRunner:
                     return executed, [error]
             return executed, []
 
-        results = in_parallel(run, list(_chunks(sequence.steps)), self._parallelism)
+        started = time.perf_counter()
+        results = [run(chunk) for chunk in chunks[:1]]
+        is_slow = time.perf_counter() - started > SLOW_STEP_S * STEPS_PER_CHUNK
+        results += in_parallel(run, chunks[1:], self._parallelism if is_slow else 1)
         errors = [error for _, found in results for error in found]
         if errors:
             raise min(errors, key=_gravity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from functools import cache
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
@@ -44,12 +45,23 @@ def check_paths(sequence: CommitSequence) -> None:
     for folder in sequence.staging_dirs:
         if not is_below(folder, internal) or folder == manifests or is_below(folder, manifests):
             raise StepRefusedError(step=f"delete {folder}", problem=f"a staging folder must lie inside {internal}")
+
+    # Thousands of files share a few folders, which are judged once.
+    @cache
+    def may_receive(folder: str) -> bool:
+        inside = folder == root or is_below(folder, root)
+        return inside and folder != internal and not is_below(folder, internal)
+
+    @cache
+    def may_give(folder: str) -> bool:
+        return any(folder == staging or is_below(folder, staging) for staging in sequence.staging_dirs)
+
     for step in sequence.steps:
         if not isinstance(step, RenameFileStep):
             continue  # a registered step answers for its own paths
-        if not is_below(step.target, root) or step.target == internal or step.target.startswith(internal + "/"):
-            raise StepRefusedError(
-                step=step.describe(), problem=f"the target must lie below {root}, outside {internal}"
-            )
-        if not any(is_below(step.source, folder) for folder in sequence.staging_dirs):
+        folder, _, name = step.target.rpartition("/")
+        if not may_receive(folder) or name in {"", ".", "..", INTERNAL_DIR}:
+            raise StepRefusedError(step=step.describe(), problem=f"the target must lie below {root}, outside {internal}")
+        folder, _, name = step.source.rpartition("/")
+        if not may_give(folder) or name in {"", ".", ".."}:
             raise StepRefusedError(step=step.describe(), problem="the source lies in no staging folder of the sequence")

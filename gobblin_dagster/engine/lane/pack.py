@@ -11,7 +11,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -26,8 +26,13 @@ from gobblin_dagster.engine.lane.task import run_work_unit
 from gobblin_dagster.storage import open_storage
 
 
-def run_pack(lane: LaneContext, tasks: Iterator[LaneTask]) -> Iterator[TaskState]:
-    """Run the work units of a pack one after the other; yields one TaskState each, in order."""
+def run_pack(
+    lane: LaneContext, tasks: Iterator[LaneTask], is_stopped: Callable[[], bool] | None = None
+) -> Iterator[TaskState]:
+    """Run the work units of a pack one after the other; yields one TaskState each, in order.
+
+    Units that have not begun when the board (or `is_stopped`) asks to stop come back as cancelled.
+    """
     spec = lane.spec
     storage = open_storage(lane.output_root, durable=spec.commit.durability == "full")
     # The board steers a running job and is worthless after it: it need not survive power loss.
@@ -36,7 +41,7 @@ def run_pack(lane: LaneContext, tasks: Iterator[LaneTask]) -> Iterator[TaskState
         finished = board.result(task.unit.id)
         if finished is not None:
             yield finished
-        elif board.is_stop_requested():
+        elif board.is_stop_requested() or (is_stopped is not None and is_stopped()):
             yield board.finish(unrun(task, WorkingState.CANCELLED, None))
         elif board.start(task.unit.id):
             yield board.finish(run_work_unit(lane, spec, task, storage))
@@ -86,7 +91,7 @@ def run_one(lane: LaneContext, task: LaneTask) -> TaskState:
 
 def _run_isolated(lane: LaneContext, task: LaneTask) -> TaskState:
     """Run a suspect in a process of its own."""
-    child = subprocess.run(  # noqa: S603 - our own module, arguments are fixed
+    child = subprocess.run(
         [sys.executable, "-m", "gobblin_dagster.engine.lane.isolated"],
         input=json.dumps({"lane": to_json(lane), "task": to_json(task)}).encode(),
         stdout=subprocess.PIPE,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
 from gobblin_dagster.core.errors import DataQualityError
-from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.spec.job import ConstructSpec, OnViolation, RowPolicySpec
 
 if TYPE_CHECKING:

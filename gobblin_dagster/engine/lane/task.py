@@ -9,6 +9,7 @@ import secrets
 import time
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
@@ -184,14 +185,11 @@ def _count_untaken(chunk: Chunk, flags: list[bool | pa.BooleanArray], present: l
             masks.append(flag)
     if not masks:
         return chunk.batch.num_rows
-    return int(chunk.batch.num_rows - pa.compute.sum(_any(masks)).as_py())
-
-
-def _any(masks: list[pa.BooleanArray]) -> pa.BooleanArray:
-    taken = pa.compute.fill_null(masks[0], False)
+    taken = pc.fill_null(masks[0], False)
     for mask in masks[1:]:
-        taken = pa.compute.or_(taken, pa.compute.fill_null(mask, False))
-    return taken
+        taken = pc.or_(taken, pc.fill_null(mask, False))
+    untaken: int = chunk.batch.num_rows - taken.true_count
+    return untaken
 
 
 def schema_text(schema: pa.Schema) -> str:

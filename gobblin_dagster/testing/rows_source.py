@@ -1,0 +1,120 @@
+"""A source that makes its rows up, with knobs for failure; for tests of jobs and of constructs around a source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
+from gobblin_dagster.core.errors import ExtractError
+from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+SCHEMA = pa.schema([("id", pa.int64()), ("dataset", pa.string()), ("value", pa.string())])
+
+
+class RowsDataset(BaseModel):
+    """One dataset of a RowsSource."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    rows: int = Field(ge=0)
+    """Rows that exist: ids 0, 1, ... rows - 1; the watermark is the next id."""
+    unit_rows: int = Field(default=1_000_000, ge=1)
+    """Rows of one work unit."""
+    fail_at: int | None = None
+    """Id at which reading raises ExtractError."""
+    kill_at: int | None = None
+    """Id at which reading ends the process, as a native crash or the out-of-memory killer would."""
+    problem: str = ""
+    """Makes planning fail for this dataset."""
+
+
+class RowsSource:
+    """Makes rows `(id, dataset, value)`; `value` is null for every tenth id."""
+
+    class Options(BaseModel):
+        """What exists."""
+
+        model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+        datasets: dict[str, RowsDataset]
+        """Datasets by urn."""
+        batch_rows: int = Field(default=100, ge=1)
+        """Rows of a batch."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        """Offer what is not committed: gaps first, each alone, then what is new."""
+        for urn, dataset in self._options.datasets.items():
+            if not context.is_selected(urn):
+                continue
+            if dataset.problem:
+                yield DatasetOffer(urn, None, None, problem=dataset.problem)
+                continue
+            state = context.states.get(urn)
+            committed = state.committed if state else CommittedRanges(LongWatermark, {})
+            high = committed.high
+            ranges = [*committed.gaps(), (high.value if isinstance(high, LongWatermark) else 0, dataset.rows)]
+            units = [unit for low, end in ranges for unit in _cut(urn, dataset, int(str(low)), int(str(end)))]
+            low = committed.watermark or LongWatermark(0)
+            yield DatasetOffer(urn, low, units[-1].expected_high if units else low, units)
+
+    def extractor(self, unit: WorkUnit) -> RowsExtractor:
+        """Open a work unit."""
+        return RowsExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int:
+        """Count the ids in committed ranges."""
+        return sum(int(str(high)) - int(str(low)) for low, high in ranges.ranges.get("", ()))
+
+
+def _cut(urn: str, dataset: RowsDataset, low: int, high: int) -> Iterator[WorkUnit]:
+    bounds = [*range(low, high, dataset.unit_rows), high]
+    for start, end in pairwise(bounds):
+        yield WorkUnit(f"{urn}-{start}", urn, LongWatermark(start), LongWatermark(end), rows=end - start)
+
+
+class RowsExtractor:
+    """Reads one work unit of a RowsSource."""
+
+    schema = SCHEMA
+
+    def __init__(self, unit: WorkUnit, dataset: RowsDataset, batch_rows: int) -> None:
+        self.bytes_read = 0
+        self._unit = unit
+        self._dataset = dataset
+        self._batch_rows = batch_rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the unit's rows."""
+        low, high = int(str(self._unit.low)), int(str(self._unit.expected_high))
+        for start in range(low, high, self._batch_rows):
+            ids = range(start, min(start + self._batch_rows, high))
+            self._fail(ids)
+            urn = self._unit.dataset_urn
+            columns = [
+                pa.array(ids, pa.int64()),
+                pa.array([urn] * len(ids), pa.string()),
+                pa.array([None if i % 10 == 0 else f"v{i}" for i in ids], pa.string()),
+            ]
+            self.bytes_read += 8 * len(ids)
+            rows = pa.array([i - low + 1 for i in ids], pa.int64())
+            yield Chunk(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), f"{urn}.rows", rows)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _fail(self, ids: range) -> None:
+        if self._dataset.kill_at is not None and self._dataset.kill_at in ids:
+            os._exit(9)
+        if self._dataset.fail_at is not None and self._dataset.fail_at in ids:
+            urn = self._unit.dataset_urn
+            raise ExtractError(dataset_urn=urn, file=f"{urn}.rows", row=self._dataset.fail_at, problem="is told to fail.")

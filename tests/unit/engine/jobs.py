@@ -1,0 +1,56 @@
+"""Small jobs over made-up rows, for tests of the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.plan import Selection
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import DatasetResult, RunResult
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.lane import InlineLane
+
+TWO_BRANCHES = {"branches": [{"name": "all"}, {"name": "masked", "converters": [{"type": "drop", "columns": ["value"]}]}]}
+
+
+def job_spec(datasets: dict[str, dict[str, Any]], **parts: Any) -> JobSpec:
+    """Return a job that reads made-up datasets into two branches."""
+    body: dict[str, Any] = {
+        "job": "numbers",
+        "source": {"type": "gobblin_dagster.testing.rows_source:RowsSource", "datasets": datasets},
+        "extract": {"namespace": "test", "table": "numbers"},
+        "fork": TWO_BRANCHES,
+        "output": {"path": "lake"},
+    }
+    return JobSpec.model_validate(body | parts)
+
+
+def project(root: Path, *jobs: JobSpec) -> Project:
+    """Return a project in a folder, without files."""
+    return Project(root, ProjectSpec(project="tests"), jobs)
+
+
+def run(root: Path, job: JobSpec, selection: Selection | None = None, observer: Observer | None = None) -> RunResult:
+    """Run a job without Spark."""
+    return run_job(project(root, job), job, lane=InlineLane(), selection=selection, observer=observer)
+
+
+def published(root: Path, job: JobSpec, urn: str, branch: str = "all") -> list[int]:
+    """Return the sorted ids of a dataset's newest snapshot, read from its files."""
+    import pyarrow.parquet as pq
+
+    store = project(root, job).open_store()
+    try:
+        files = [file for file in store.load_snapshot(job.job, urn) if file.branch == branch]
+        return sorted(value for file in files for value in pq.read_table(file.path)["id"].to_pylist())
+    finally:
+        store.close()
+
+
+def by_urn(result: RunResult) -> dict[str, DatasetResult]:
+    """Return a run's datasets by urn."""
+    return {dataset.dataset_urn: dataset for dataset in result.datasets}

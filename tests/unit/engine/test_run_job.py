@@ -1,0 +1,191 @@
+"""Runs of whole jobs without Spark: what is published, what fails alone, what a second run does."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.plan import Selection
+from gobblin_dagster.testing.lane import InlineLane
+
+from .jobs import by_urn, job_spec, project, published, run
+
+
+def test_run_new_datasets_publishes_all_branches_and_moves_watermarks(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 250}, "b/c": {"rows": 3}})
+    result = run(tmp_path, job)
+    assert (result.status, result.exit_code) == (RunStatus.SUCCEEDED, 0)
+    assert published(tmp_path, job, "a") == list(range(250))
+    assert published(tmp_path, job, "b/c", "masked") == [0, 1, 2]
+    dataset = by_urn(result)["a"]
+    assert dataset.actual_high == LongWatermark(250)
+    assert dataset.rows_by_branch == {"all": 250, "masked": 250}
+
+
+def test_run_again_with_nothing_new_is_idle_and_starts_no_lane(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 5}})
+    run(tmp_path, job)
+    lane = InlineLane()
+    result = run_job(project(tmp_path, job), job, lane=lane)
+    assert by_urn(result)["a"].outcome is DatasetOutcome.IDLE
+    assert (result.exit_code, lane.is_started) == (0, False)
+
+
+def test_run_with_new_rows_reads_only_those(tmp_path: Path) -> None:
+    run(tmp_path, job_spec({"a": {"rows": 5}}))
+    job = job_spec({"a": {"rows": 8}})
+    assert by_urn(run(tmp_path, job))["a"].rows_read == 3
+    assert published(tmp_path, job, "a") == list(range(8))
+
+
+def test_run_one_bad_dataset_leaves_the_others_published(tmp_path: Path) -> None:
+    job = job_spec({"bad": {"rows": 50, "fail_at": 20}, "good": {"rows": 50}})
+    result = run(tmp_path, job)
+    assert (result.status, result.exit_code) == (RunStatus.PARTIAL, 4)
+    assert by_urn(result)["bad"].failures[0].message == "Dataset 'bad', file bad.rows, row 20: is told to fail."
+    assert published(tmp_path, job, "good") == list(range(50))
+    assert published(tmp_path, job, "bad") == []
+
+
+def test_run_all_datasets_bad_exits_1(tmp_path: Path) -> None:
+    result = run(tmp_path, job_spec({"bad": {"rows": 50, "fail_at": 20}, "worse": {"rows": 1, "problem": "no door"}}))
+    assert (result.status, result.exit_code) == (RunStatus.FAILED, 1)
+    assert by_urn(result)["worse"].failures[0].message == "no door"
+
+
+def test_policy_full_failed_unit_publishes_nothing_of_its_dataset(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 30, "unit_rows": 10, "fail_at": 15}})
+    result = run(tmp_path, job)
+    assert by_urn(result)["a"].outcome is DatasetOutcome.FAILED
+    assert published(tmp_path, job, "a") == []
+    assert not list(tmp_path.glob("lake/**/*.parquet"))
+
+
+def test_policy_successful_failed_unit_leaves_a_gap_that_is_read_alone(tmp_path: Path) -> None:
+    commit = {"policy": "successful"}
+    bad = job_spec({"a": {"rows": 30, "unit_rows": 10, "fail_at": 15}}, commit=commit)
+    result = run(tmp_path, bad)
+    dataset = by_urn(result)["a"]
+    assert (dataset.outcome, result.exit_code) == (DatasetOutcome.COMMITTED, 4)
+    assert dataset.actual_high == LongWatermark(10)
+    assert published(tmp_path, bad, "a") == [*range(10), *range(20, 30)]
+    mended = job_spec({"a": {"rows": 35, "unit_rows": 10}}, commit=commit)
+    assert by_urn(run(tmp_path, mended))["a"].rows_read == 15
+    assert published(tmp_path, mended, "a") == list(range(35))
+
+
+def test_branch_failure_fails_its_unit_and_publishes_no_branch(tmp_path: Path) -> None:
+    fork = {
+        "branches": [
+            {"name": "all"},
+            {"name": "typed", "converters": [{"type": "sql", "select": "cast(value as integer) as number"}]},
+        ]
+    }
+    job = job_spec({"a": {"rows": 30}}, fork=fork)
+    dataset = by_urn(run(tmp_path, job))["a"]
+    assert dataset.outcome is DatasetOutcome.FAILED
+    assert [failure.branch for failure in dataset.failures] == ["typed"]
+    assert published(tmp_path, job, "a") == []
+
+
+def test_rejected_rows_are_quarantined_with_reason_and_position(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    policies = [{"name": "has_value", "type": "not_null", "columns": ["value"], "on_violation": "quarantine"}]
+    job = job_spec({"a": {"rows": 25}}, row_policies=policies)
+    dataset = by_urn(run(tmp_path, job))["a"]
+    assert (dataset.rejected, dataset.rows_quarantined) == ({"has_value": 3}, 3)
+    assert len(published(tmp_path, job, "a")) == 22
+    (file,) = tmp_path.glob("lake/test/numbers/quarantine/a/*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    assert [(row["policy"], row["source_file"], row["source_row"]) for row in rows] == [
+        ("has_value", "a.rows", 1),
+        ("has_value", "a.rows", 11),
+        ("has_value", "a.rows", 21),
+    ]
+
+
+def test_row_policy_fail_fails_the_work_unit(tmp_path: Path) -> None:
+    policies = [{"name": "has_value", "type": "not_null", "columns": ["value"], "on_violation": "fail"}]
+    dataset = by_urn(run(tmp_path, job_spec({"a": {"rows": 25}}, row_policies=policies)))["a"]
+    assert dataset.failures[0].code == "data-quality"
+    assert "a.rows row 1" in dataset.failures[0].message
+
+
+def test_enforced_task_policy_failure_publishes_nothing(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 25}}, task_policies=[{"type": "row_count_range", "min": 26}])
+    dataset = by_urn(run(tmp_path, job))["a"]
+    assert dataset.outcome is DatasetOutcome.FAILED
+    assert {failure.branch for failure in dataset.failures} == {"all", "masked"}
+
+
+def test_optional_task_policy_failure_is_recorded_and_published(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 25}}, task_policies=[{"type": "row_count_range", "min": 26, "enforce": False}])
+    dataset = by_urn(run(tmp_path, job))["a"]
+    assert dataset.outcome is DatasetOutcome.COMMITTED
+    assert [policy.result for policy in dataset.policies] == ["failed", "failed"]
+
+
+def test_selection_runs_only_what_matches(tmp_path: Path) -> None:
+    job = job_spec({"a-1": {"rows": 2}, "a-2": {"rows": 2}, "b-1": {"rows": 2}})
+    result = run(tmp_path, job, Selection(select=("a-*",), exclude=("*-2",)))
+    assert list(by_urn(result)) == ["a-1"]
+
+
+def test_selection_of_nothing_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No dataset of job 'numbers' is selected by --select x"):
+        run(tmp_path, job_spec({"a": {"rows": 2}}), Selection(select=("x",)))
+
+
+def test_plan_changes_nothing_and_shows_what_a_run_would_read(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 25, "unit_rows": 10}})
+    plan = plan_job(project(tmp_path, job), job)
+    (dataset,) = plan.datasets
+    assert (dataset.low, dataset.expected_high, dataset.rows) == (LongWatermark(0), LongWatermark(25), 25)
+    assert [unit.id for unit in dataset.work_units] == ["wu-00001", "wu-00002", "wu-00003"]
+    assert not (tmp_path / "lake").exists()
+
+
+def test_stop_commits_what_is_whole_and_leaves_the_rest(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}, "c": {"rows": 10}})
+    stop = threading.Event()
+
+    class StopAfterFirst(Observer):
+        def task_done(self, state: TaskState, done: int, total: int) -> None:
+            stop.set()
+
+    result = run_job(project(tmp_path, job), job, lane=InlineLane(), observer=StopAfterFirst(), stop=stop)
+    assert (result.status, result.exit_code) == (RunStatus.INTERRUPTED, 130)
+    outcomes = [dataset.outcome for dataset in result.datasets]
+    assert sorted(outcomes) == ["cancelled", "cancelled", "committed"]
+    assert by_urn(run(tmp_path, job))["c"].outcome in (DatasetOutcome.COMMITTED, DatasetOutcome.IDLE)
+    assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "abc")
+
+
+def test_dataset_held_by_another_run_is_busy_and_the_others_go_on(tmp_path: Path) -> None:
+    from datetime import timedelta
+
+    job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}})
+    store = project(tmp_path, job).open_store()
+    store.acquire_leases(job.job, ["a"], LeaseOwner.current("other-run"), timedelta(seconds=60))
+    store.close()
+    result = run(tmp_path, job)
+    assert by_urn(result)["a"].outcome is DatasetOutcome.BUSY
+    assert "held by run other-run" in by_urn(result)["a"].failures[0].message
+    assert (published(tmp_path, job, "a"), published(tmp_path, job, "b")) == ([], list(range(10)))
+    assert result.exit_code == 4
+
+
+def test_staging_is_gone_after_a_run(tmp_path: Path) -> None:
+    run(tmp_path, job_spec({"a": {"rows": 10}, "bad": {"rows": 10, "fail_at": 1}}))
+    staging = tmp_path / "lake" / "_gobblin" / "staging"
+    assert not staging.exists() or not list(staging.iterdir())
