@@ -1,0 +1,167 @@
+"""Strict casts of one column to a declared type."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import field_validator, model_validator
+
+from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+_PLAIN: dict[str, pa.DataType] = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "binary": pa.binary(),
+}
+TYPE_NAMES = (*_PLAIN, "timestamp", "decimal(precision,scale)")
+"""Every type that a column may be declared to have."""
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_HAS_OFFSET = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
+ISO = "iso"
+
+
+class ColumnType(SpecModel):
+    """The declared type of a column, and how text becomes it."""
+
+    type: str
+    """`int8` to `int64`, `float32`, `float64`, `string`, `bool` (true, false, 1, 0), `date`, `timestamp` (microseconds),
+    `decimal(precision,scale)` (precision to 38) or `binary`."""
+    nulls: tuple[str, ...] | None = None
+    """Texts that mean null. Default: the empty text; for `string` and `binary` none."""
+    format: str = ISO
+    """Form of dates and timestamps: `iso` or a strptime format, e.g. `%d.%m.%Y %H:%M` (`%z` for an offset, `%f` for
+    fractions)."""
+    timezone: str | None = "UTC"
+    """Zone of the resulting timestamp, and of texts without an offset. Null: no zone; texts with an offset are refused."""
+
+    @field_validator("type")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name in _PLAIN or name == "timestamp":
+            return name
+        match = _DECIMAL.fullmatch(name)
+        if match is None or not 1 <= int(match[1]) <= 38 or int(match[2]) > int(match[1]):
+            raise ValueError(f"expected one of {', '.join(TYPE_NAMES)}; got {name!r}")
+        return name
+
+    @field_validator("timezone")
+    @classmethod
+    def _zone(cls, zone: str | None) -> str | None:
+        if zone is not None:
+            try:
+                ZoneInfo(zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise ValueError(f"expected an IANA zone, e.g. Europe/Berlin; got {zone!r}") from None
+        return zone
+
+    @model_validator(mode="after")
+    def _format_fits(self) -> Self:
+        if self.format != ISO and self.type not in ("date", "timestamp"):
+            raise ValueError(f"a format is for date and timestamp; the type is {self.type}")
+        return self
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type."""
+        if self.type == "timestamp":
+            return pa.timestamp("us", self.timezone)
+        match = _DECIMAL.fullmatch(self.type)
+        return _PLAIN[self.type] if match is None else pa.decimal128(int(match[1]), int(match[2]))
+
+
+class Cast:
+    """Casts arrays to one declared type.
+
+    Raises (`run`): ArrowInvalid, ArrowNotImplementedError or ConvertError where a value does not fit.
+    """
+
+    def __init__(self, declared: ColumnType, construct: str, context: ConstructContext) -> None:
+        self._declared = declared
+        self._target = declared.arrow
+        self._is_time = declared.type in ("date", "timestamp")
+        default = () if declared.type in ("string", "binary") else ("",)
+        self._nulls = default if declared.nulls is None else declared.nulls
+        # DuckDB's strptime refuses the 31st of February, which Arrow's turns into March.
+        pattern = declared.format.replace("'", "''")
+        self._parse = (
+            None if declared.format == ISO else SqlSelect(f"strptime(text, '{pattern}') AS time", construct, context)
+        )
+
+    def problem(self, source: pa.DataType) -> str | None:
+        """Tell why no value of a source type can be cast, before any row is read."""
+        if self._parse is not None:
+            self._parse.schema(pa.schema([("text", pa.string())]))
+        fits = _is_text(source) or pa.types.is_temporal(source) or pa.types.is_null(source)
+        if self._is_time and not fits:
+            return f"is {source}; a {self._declared.type} comes from text or time (compute it with a `sql` converter)"
+        return None
+
+    def run(self, values: pa.Array) -> pa.Array:
+        """Return the values in the declared type, nulls for null and for the texts that mean null."""
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if _is_text(values.type):
+            values = self._without_nulls(values.cast(pa.string()))
+            if self._is_time:
+                values = self._time(values)
+        if self._declared.type == "timestamp":
+            return _in_zone(values, self._declared.timezone)
+        if pa.types.is_decimal(self._target) and pa.types.is_integer(values.type):
+            values = values.cast(pa.string())  # Arrow asks for 19 digits whatever the values are
+        return values.cast(self._target)
+
+    def _without_nulls(self, texts: pa.Array) -> pa.Array:
+        if not self._nulls:
+            return texts
+        is_null = pc.is_in(texts, value_set=pa.array(self._nulls, pa.string()))
+        return pc.if_else(is_null, pa.scalar(None, pa.string()), texts) if is_null.true_count else texts
+
+    def _time(self, texts: pa.Array) -> pa.Array:
+        if self._parse is not None:
+            return self._parse.run(pa.RecordBatch.from_arrays([texts], names=["text"])).column(0)
+        if self._declared.type == "date":
+            return texts.cast(pa.date32())
+        zone = self._declared.timezone
+        return texts.cast(pa.timestamp("us")) if zone is None else _iso(texts, zone)
+
+
+def _iso(texts: pa.Array, zone: str) -> pa.Array:
+    """Read ISO 8601 with or without offsets; a text without one is in `zone`."""
+    target = pa.timestamp("us", zone)
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:
+        has_offset = pc.match_substring_regex(texts, _HAS_OFFSET)
+    nothing = pa.scalar(None, pa.string())
+    aware = pc.if_else(has_offset, texts, nothing).cast(target)
+    naive = pc.if_else(has_offset, nothing, texts).cast(pa.timestamp("us"))
+    return pc.coalesce(aware, pc.assume_timezone(naive, zone))
+
+
+def _in_zone(times: pa.Array, zone: str | None) -> pa.Array:
+    """Return timestamps in a zone: the same instants, or for timestamps without a zone the same clock time."""
+    is_aware = pa.types.is_timestamp(times.type) and times.type.tz is not None
+    if zone is None:
+        return (pc.local_timestamp(times) if is_aware else times).cast(pa.timestamp("us"))
+    if is_aware:
+        return times.cast(pa.timestamp("us", zone))
+    return pc.assume_timezone(times.cast(pa.timestamp("us")), zone)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,0 +1,1 @@
+"""Fork operators: they say which branch takes which rows."""

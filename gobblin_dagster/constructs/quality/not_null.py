@@ -1,0 +1,37 @@
+"""NotNullRowPolicy: a row passes where the named columns hold values."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from gobblin_dagster.constructs.names import require_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+
+class NotNullRowPolicy:
+    """Passes the rows where no named column is null. An empty text and NaN are values.
+
+    Source: gobblin-core `AvroHeaderGuidPolicy` and the like (a field present and not null), for any column.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: not_null`."""
+
+        columns: tuple[str, ...] = Field(min_length=1)
+        """Names of the columns that must hold a value; each must be there."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._columns = options.columns
+        self._context = context
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        require_columns(self._columns, batch.schema, "row policy 'not_null'", self._context)
+        return functools.reduce(pc.and_, (pc.is_valid(batch.column(name)) for name in self._columns))
+
+    def reason(self) -> str:
+        return f"null in {' or '.join(self._columns)}"

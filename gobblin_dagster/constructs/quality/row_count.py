@@ -1,0 +1,86 @@
+"""Task-level policies on the number of rows."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from gobblin_dagster.core.constructs import BranchView, ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+
+class RowCountPolicy:
+    """Holds where every row is accounted for, exactly.
+
+    Three sums must agree: rows that the branch took = filtered + rejected + written; rows written = rows in its files;
+    rows read = rows that the source announced, where it announced any.
+
+    Source: gobblin-core `RowCountPolicy`. Differs: the original compares announced and written rows, which a filter, a
+    fork or a source without counts makes fail.
+    """
+
+    class Options(SpecModel):
+        """`type: row_count` has no options."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        """Take no options."""
+
+    def evaluate(self, view: BranchView) -> tuple[bool, str]:
+        counts = view.counts
+        accounted = counts.rows_filtered + counts.rows_rejected + counts.rows_written
+        parts = f"{counts.rows_filtered} filtered + {counts.rows_rejected} rejected + {counts.rows_written} written"
+        if accounted != counts.rows_in:
+            return False, f"expected {counts.rows_in} rows taken by the branch; got {parts} = {accounted}"
+        in_files = sum(file.rows for file in view.files)
+        if in_files != counts.rows_written:
+            return False, f"expected {counts.rows_written} rows in {len(view.files)} files; got {in_files}"
+        if view.rows_expected is not None and view.rows_expected != view.rows_read:
+            return False, f"expected {view.rows_expected} rows from the source; got {view.rows_read}"
+        return True, f"expected {counts.rows_in} rows; got {parts}"
+
+
+class RowCountRangePolicy:
+    """Holds where the rows written lie in a range.
+
+    With `tolerance` the range is relative to what the source announced; where it announced nothing, the policy fails:
+    a check that cannot be made must not pass.
+
+    Source: gobblin-core `RowCountRangePolicy` (`qualitychecker.row.count.range`). Differs: also absolute bounds.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: row_count_range`; at least one must be given, all given ones must hold."""
+
+        min: int | None = Field(default=None, ge=0)
+        """Fewest rows, inclusive."""
+        max: int | None = Field(default=None, ge=0)
+        """Most rows, inclusive."""
+        tolerance: float | None = Field(default=None, ge=0, le=1)
+        """Greatest allowed difference from the announced rows, as a ratio of them (0.05: 5%)."""
+
+        @model_validator(mode="after")
+        def _is_range(self) -> Self:
+            if self.min is None and self.max is None and self.tolerance is None:
+                raise ValueError("expected min, max or tolerance")
+            if self.min is not None and self.max is not None and self.min > self.max:
+                raise ValueError(f"min {self.min} is above max {self.max}")
+            return self
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+
+    def evaluate(self, view: BranchView) -> tuple[bool, str]:
+        low, high, tolerance = self._options.min, self._options.max, self._options.tolerance
+        written, announced = view.counts.rows_written, view.rows_expected
+        holds = (low is None or written >= low) and (high is None or written <= high)
+        bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
+        if tolerance is not None:
+            if announced is None:
+                return (
+                    False,
+                    f"expected rows within {tolerance:g} of the source's count, which the source does not know",
+                )
+            holds = holds and abs(written - announced) <= tolerance * announced
+            bounds.append(f"{announced} ± {tolerance * 100:g}%")
+        return holds, f"expected {' and '.join(bounds)} rows; got {written}"

@@ -1,0 +1,33 @@
+"""SqlRowPolicy: a row passes where a SQL expression is true."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.sql import SqlMasks
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+
+class SqlRowPolicy:
+    """Passes the rows where `rule` is true; false and null are violations.
+
+    Source: none; the original needs a class for each rule.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: sql`."""
+
+        rule: str = Field(min_length=1)
+        """Boolean expression that holds for good rows, e.g. `dep_time IS NOT NULL`."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._rule = " ".join(options.rule.split())
+        self._masks = SqlMasks([options.rule], "row policy 'sql'", context)
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        return self._masks.masks(batch)[0]
+
+    def reason(self) -> str:
+        return f"not true: {self._rule}"

@@ -1,0 +1,80 @@
+"""Task-level policies on the schema of a branch's output."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.names import columns_text
+from gobblin_dagster.core.constructs import BranchView, ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """Return a schema as `name: type` lines, without metadata: what is stored and compared."""
+    return "\n".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
+
+
+class SchemaCompatibilityPolicy:
+    """Holds while readers of what was published before can read what would be published now.
+
+    The first publication always holds. A column that is gone or has another type fails. A new column holds only with
+    `evolve`. The order of columns does not matter.
+
+    Source: gobblin-core `SchemaCompatibilityPolicy`. Differs: the original compares two texts for equality.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: schema_compatible`."""
+
+        evolve: bool = True
+        """Whether new columns are allowed."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._evolve = options.evolve
+
+    def evaluate(self, view: BranchView) -> tuple[bool, str]:
+        if view.previous_schema is None:
+            return True, f"first schema of the branch, {len(view.schema)} columns"
+        now = _types(schema_text(view.schema))
+        before = _types(view.previous_schema)
+        gone = [f"{name} ({kind}) is gone" for name, kind in before.items() if name not in now]
+        changed = [
+            f"{name} was {before[name]}, is {now[name]}" for name in before if name in now and before[name] != now[name]
+        ]
+        new = [f"{name} ({kind}) is new" for name, kind in now.items() if name not in before]
+        differences = "; ".join([*gone, *changed, *new])
+        expected = f"expected the {len(before)} columns published before" + (", or more" if self._evolve else "")
+        holds = not gone and not changed and (self._evolve or not new)
+        return holds, f"{expected}; got {differences or 'the same'}"
+
+
+def _types(text: str) -> dict[str, str]:
+    """Read `schema_text`: the type by column name."""
+    parts = (line.partition(": ") for line in text.splitlines())
+    return {name: kind for name, _, kind in parts}
+
+
+class RequiredColumnsPolicy:
+    """Holds where the output has all named columns.
+
+    Whether they hold values is for the row-level policy `not_null`, which sees rows.
+
+    Source: the `MandatoryFieldExistencePolicy` of the fork operator's documentation.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: required_columns`."""
+
+        columns: tuple[str, ...] = Field(min_length=1)
+        """Names of columns that the output must have."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._columns = options.columns
+
+    def evaluate(self, view: BranchView) -> tuple[bool, str]:
+        missing = [name for name in self._columns if name not in view.schema.names]
+        expected = f"expected columns {', '.join(self._columns)}"
+        if missing:
+            return False, f"{expected}; missing {', '.join(missing)}; got {columns_text(view.schema)}"
+        return True, f"{expected}; got all"

@@ -1,0 +1,207 @@
+"""FileWriter: what all writers of files share - partition folders, bounded open files, roll-over, staging, clean-up.
+
+A file's rows are gathered up to a row group, then encoded at once. Rows gathered for all open files together are bounded,
+too: the fullest file is flushed first. What is buffered never depends on the size of the input.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
+from gobblin_dagster.constructs.writers.partitions import Partitioner, TimePartition
+from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.spec.job import SpecModel
+
+
+class FileOptions(SpecModel):
+    """Options that all writers of files share."""
+
+    partition_by: tuple[str | TimePartition, ...] = ()
+    """Folder levels in Hive style, outermost first: column names, or `{column, granularity, name, timezone}`."""
+    keep_partition_columns: bool = False
+    """Whether columns named in `partition_by` also stay in the files; readers take them from the folders."""
+    max_open_files: int = Field(default=64, ge=1, le=4096)
+    """Files of one branch open at a time; beyond, the least recently used is closed and a new one begun when needed."""
+    max_file_bytes: int = Field(default=512 << 20, ge=1 << 10)
+    """Bytes after which a file is closed and the next begun; exceeded by at most one row group."""
+    max_file_rows: int | None = Field(default=None, ge=1)
+    """Rows after which a file is closed; default: no limit. Exceeded by at most one batch."""
+    row_group_rows: int = Field(default=1 << 17, ge=1)
+    """Rows gathered before they are encoded (for Parquet, the rows of a row group)."""
+    row_group_bytes: int = Field(default=16 << 20, ge=1 << 10)
+    """Bytes gathered before they are encoded, as they lie in memory."""
+    buffer_bytes: int = Field(default=64 << 20, ge=1 << 10)
+    """Bytes gathered for all open files of one branch together."""
+
+
+class Encoder(Protocol):
+    """Writes batches of one schema in one format; made per file."""
+
+    def write(self, table: pa.Table) -> None:
+        """Encode rows; raises ArrowInvalid or ArrowNotImplementedError for values that the format cannot hold."""
+
+    def close(self) -> None:
+        """Write what ends the file, into the stream; leaves the stream open."""
+
+
+class _OpenFile:
+    """A partition's current file: rows gathered, and the output once there is one."""
+
+    def __init__(self) -> None:
+        self.gathered: list[pa.RecordBatch] = []
+        self.gathered_rows = 0
+        self.gathered_bytes = 0
+        self.rows = 0
+        self.output: StagedOutput | None = None
+        self.encoder: Encoder | None = None
+
+    def take(self, schema: pa.Schema) -> pa.Table:
+        """Return the gathered rows and forget them."""
+        table = pa.Table.from_batches(self.gathered, schema=schema)
+        self.rows += self.gathered_rows
+        self.gathered, self.gathered_rows, self.gathered_bytes = [], 0, 0
+        return table
+
+
+class FileWriter(ABC):
+    """Writes one branch of one work unit as files of one format; subclasses say how rows become bytes.
+
+    Shape: takes batches of `WriterContext.schema`; files hold them in order, without columns that became folders.
+
+    Raises (all methods but `abort`): ConvertError for values or columns that the format or the folders cannot hold,
+    StorageError where the storage refuses (no space, no permission).
+
+    Source: gobblin-core `FsDataWriter` and `PartitionedDataWriter`. Differs: open files are bounded.
+    """
+
+    def __init__(
+        self,
+        options: FileOptions,
+        context: ConstructContext,
+        writer_context: WriterContext,
+        format_name: str,
+        codec: Codec = "none",
+    ) -> None:
+        self._options = options
+        self._construct = f"writer {format_name!r}"
+        self._extension = format_name + {"none": "", "gzip": ".gz", "zstd": ".zst"}[codec]
+        self._codec: Codec = codec
+        self._context = context
+        self._where = writer_context
+        try:
+            self._partitioner = Partitioner(
+                options.partition_by, writer_context.schema, keep_columns=options.keep_partition_columns
+            )
+        except ValueError as error:
+            raise convert_error(f"{error}.", self._construct, context) from error
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._gathered_bytes = 0
+        self._staged: list[StagedFile] = []
+        self._count = 0
+
+    @abstractmethod
+    def encoder(self, stream: pa.NativeFile, schema: pa.Schema) -> Encoder:
+        """Begin a file."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        try:
+            parts = list(self._partitioner.split(batch))
+        except pa.ArrowInvalid as error:
+            raise convert_error(f"partition_by: {error}", self._construct, self._context) from error
+        for folder, part in parts:
+            self._gather(folder, part)
+        while self._gathered_bytes > self._options.buffer_bytes:
+            folder = max(self._open, key=lambda name: self._open[name].gathered_bytes)
+            self._flush(folder, self._open[folder])
+
+    def finish(self) -> Sequence[StagedFile]:
+        for folder in list(self._open):
+            self._close(folder)
+        return tuple(sorted(self._staged, key=lambda file: file.target))
+
+    def abort(self) -> None:
+        for file in self._open.values():
+            if file.output is not None:
+                file.output.discard()
+            if file.encoder is not None:
+                # The file is deleted; an encoder left open would write its footer when Python forgets it.
+                with suppress(Exception):
+                    file.encoder.close()
+        self._open.clear()
+        for staged in self._staged:
+            # Staging is cleared as a whole later; what cannot be deleted now is deleted then.
+            with suppress(OSError):
+                self._where.storage.delete(staged.path)
+        self._staged.clear()
+
+    def _gather(self, folder: str, part: pa.RecordBatch) -> None:
+        file = self._open.get(folder)
+        if file is None:
+            while len(self._open) >= self._options.max_open_files:
+                self._close(next(iter(self._open)))
+            file = self._open[folder] = _OpenFile()
+        self._open.move_to_end(folder)
+        size = part.nbytes
+        file.gathered.append(part)
+        file.gathered_rows += part.num_rows
+        file.gathered_bytes += size
+        self._gathered_bytes += size
+        limit = self._options.max_file_rows
+        is_full = limit is not None and file.rows + file.gathered_rows >= limit
+        if (
+            is_full
+            or file.gathered_rows >= self._options.row_group_rows
+            or file.gathered_bytes >= self._options.row_group_bytes
+        ):
+            self._flush(folder, file)
+            if is_full or (file.output is not None and file.output.size_bytes >= self._options.max_file_bytes):
+                self._close(folder)
+
+    def _flush(self, folder: str, file: _OpenFile) -> None:
+        """Encode the gathered rows; opens the file where it is the first time."""
+        self._gathered_bytes -= file.gathered_bytes
+        table = file.take(self._partitioner.schema)
+        if file.output is None:
+            name = f"{self._where.file_stem}-{self._count:04d}.{self._extension}"
+            self._count += 1
+            file.output = StagedOutput(self._where, f"{self._where.target_dir}/{folder}{name}", self._codec)
+        try:
+            with file.output.guarded("write"):
+                if file.encoder is None:
+                    file.encoder = self.encoder(file.output.stream, self._partitioner.schema)
+                file.encoder.write(table)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            problem = f"the format cannot hold the rows: {error}"
+            raise convert_error(problem, self._construct, self._context) from error
+
+    def _close(self, folder: str) -> None:
+        file = self._open[folder]
+        if file.gathered_rows:
+            self._flush(folder, file)
+        if file.output is not None and file.encoder is not None:
+            with file.output.guarded("write"):
+                file.encoder.close()
+            digest = file.output.finish()
+            self._staged.append(
+                StagedFile(
+                    branch=self._where.branch,
+                    path=file.output.path,
+                    target=file.output.target,
+                    size_bytes=digest.size_bytes,
+                    sha256=digest.sha256,
+                    rows=file.rows,
+                )
+            )
+        del self._open[folder]

@@ -1,0 +1,47 @@
+"""JsonLinesWriter: one JSON object per line."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
+from gobblin_dagster.constructs.writers.json_text import JsonRows
+from gobblin_dagster.constructs.writers.output import Codec
+from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+
+
+class JsonLinesWriter(FileWriter):
+    """Writes one JSON object per line, in UTF-8; how values are written is told at `JsonRows`.
+
+    Source: gobblin-core `SimpleDataWriterBuilder` behind `JsonToStringConverter`.
+    """
+
+    class Options(FileOptions):
+        """Options of `type: jsonl`."""
+
+        compression: Codec = "none"
+        """Codec of the whole file; shows in the file's name."""
+
+    def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
+        super().__init__(options, context, writer_context, "jsonl", options.compression)
+        self._json = JsonRows("writer 'jsonl'", context)
+
+    def encoder(self, stream: pa.NativeFile, schema: pa.Schema) -> Encoder:
+        return _JsonEncoder(stream, self._json)
+
+
+class _JsonEncoder:
+    def __init__(self, stream: pa.NativeFile, json: JsonRows) -> None:
+        self._stream = stream
+        self._json = json
+
+    def write(self, table: pa.Table) -> None:
+        for batch in table.to_batches():
+            texts = self._json.texts(batch)
+            lines = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+            self._stream.write(pc.binary_join(lines, "\n")[0].as_buffer())
+            self._stream.write(b"\n")
+
+    def close(self) -> None:
+        """Write nothing: lines end with their own line break."""
