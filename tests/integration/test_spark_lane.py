@@ -1,0 +1,92 @@
+"""Jobs on a real local Spark: one session for all tests, each test its own folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.engine import spark as spark_module
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.spark import SparkLane
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import by_urn, job_spec, project, published
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLane]:
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    lane = SparkLane.start(project(log.parent).spec.spark, log)
+    yield lane
+    lane.close()
+
+
+def _run(root: Path, job: JobSpec, lane: SparkLane, **more: Any) -> RunResult:
+    return run_job(project(root, job), job, lane=lane, **more)
+
+
+def test_spark_many_datasets_in_one_job_are_published_whole(tmp_path: Path, lane: SparkLane) -> None:
+    job = job_spec({f"d{i:03}": {"rows": i} for i in range(1, 60)})
+    result = _run(tmp_path, job, lane)
+    assert result.status is RunStatus.SUCCEEDED
+    assert all(published(tmp_path, job, f"d{i:03}") == list(range(i)) for i in (1, 30, 59))
+
+
+def test_spark_failed_unit_leaves_the_others_whole(tmp_path: Path, lane: SparkLane) -> None:
+    job = job_spec({"bad": {"rows": 500, "fail_at": 100}, "good": {"rows": 500}})
+    result = _run(tmp_path, job, lane)
+    assert result.exit_code == 4
+    assert published(tmp_path, job, "good") == list(range(500))
+
+
+def test_spark_unit_that_kills_its_worker_ends_as_its_own_failure(tmp_path: Path, lane: SparkLane) -> None:
+    datasets = {f"d{i}": {"rows": 50} for i in range(12)}
+    job = job_spec({**datasets, "poison": {"rows": 50, "kill_at": 25}})
+    result = _run(tmp_path, job, lane)
+    failed = result.with_outcome(DatasetOutcome.FAILED)
+    assert [dataset.dataset_urn for dataset in failed] == ["poison"]
+    assert failed[0].failures[0].code == "worker-died"
+    assert "exit code 9" in failed[0].failures[0].message
+    assert all(published(tmp_path, job, urn) == list(range(50)) for urn in datasets)
+
+
+def test_spark_large_plan_travels_as_pack_files(
+    tmp_path: Path, lane: SparkLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_module, "MAX_CLOSURE_BYTES", 0)
+    job = job_spec({"a": {"rows": 40, "unit_rows": 10}})
+    assert _run(tmp_path, job, lane).exit_code == 0
+    assert published(tmp_path, job, "a") == list(range(40))
+
+
+def test_spark_results_are_observed_while_the_job_works(tmp_path: Path, lane: SparkLane) -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    class Watch(Observer):
+        def task_done(self, state: TaskState, done: int, total: int) -> None:
+            seen.append((state.dataset_urn, done, total))
+
+    _run(tmp_path, job_spec({"a": {"rows": 4}, "b": {"rows": 4}}), lane, observer=Watch())
+    assert [(done, total) for _, done, total in seen] == [(1, 2), (2, 2)]
+
+
+def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, lane: SparkLane) -> None:
+    stop = threading.Event()
+    stop.set()
+    job = job_spec({f"d{i}": {"rows": 5} for i in range(5)})
+    result = _run(tmp_path, job, lane, stop=stop)
+    assert result.exit_code == 130
+    for dataset in result.datasets:
+        committed = dataset.outcome is DatasetOutcome.COMMITTED
+        assert published(tmp_path, job, dataset.dataset_urn) == (list(range(5)) if committed else [])
+    assert _run(tmp_path, job, lane).exit_code == 0
+    assert by_urn(_run(tmp_path, job, lane))["d4"].outcome is DatasetOutcome.IDLE
