@@ -20,8 +20,9 @@ from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec, SpecModel
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 
-ConstructCheck: TypeAlias = Callable[[str, str, Mapping[str, Any]], list[tuple[tuple[str | int, ...], str]]]
-"""Called with kind, type and options of a construct; returns (place inside the construct, problem) of each fault."""
+ConstructCheck: TypeAlias = Callable[[Any, str, Mapping[str, Any]], list[tuple[tuple[str | int, ...], str]]]
+"""Called with kind (text; Any, so that a function over an enum of text fits), type and options of a construct; returns
+(place inside the construct, problem) of each fault."""
 
 _Model = TypeVar("_Model", bound=SpecModel)
 

@@ -1,0 +1,59 @@
+"""`gobblin check`: every fault of every file, without reading any data."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
+from gobblin_dagster.cli.output import print_json
+from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.core.errors import InvalidSpecError, UsageError
+from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
+from gobblin_dagster.spec.project import PROJECT_FILE
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(epilog=examples("gobblin check", "gobblin -C demo check --output json"))
+def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+    """Check gobblin.yaml and all job files.
+
+    Shows every fault of every file with its line; reads no data. Exits with 2 where there is a fault.
+    """
+    root = project_root(ctx)
+    sys.path.insert(0, str(root))  # constructs of the user's own lie in the project folder
+    jobs: list[LoadedJob] = []
+    errors: list[InvalidSpecError] = []
+    try:
+        jobs, errors = load_jobs(root, load_project(root), registry.check)
+    except InvalidSpecError as error:
+        errors = [error]  # without a project it is not known where the jobs are
+    if not jobs and not errors:
+        raise UsageError(
+            problem="There is no job file (*.yaml) in the jobs folder.", hint=f"See {root / PROJECT_FILE}."
+        )
+    if output is Output.JSON:
+        _print_json(jobs, errors)
+    else:
+        for job in jobs:
+            typer.echo(f"ok    {shown_path(job.path)}: job {job.spec.job}")
+        for fault in errors:
+            typer.secho("FAULT ", fg=typer.colors.RED, nl=False)
+            typer.echo(fault.message())
+    if errors:
+        raise typer.Exit(2)
+
+
+def _print_json(jobs: list[LoadedJob], errors: list[InvalidSpecError]) -> None:
+    good = [{"file": shown_path(job.path), "job": job.spec.job, "faults": []} for job in jobs]
+    bad = [
+        {
+            "file": error.file,
+            "job": None,
+            "faults": [{"line": f.line, "path": f.path, "problem": f.problem} for f in error.faults],
+        }
+        for error in errors
+    ]
+    print_json(valid=not errors, files=good + bad)

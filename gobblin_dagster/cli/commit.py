@@ -1,0 +1,136 @@
+"""`gobblin commit`: the commit sequences in the state store, and finishing those that a run left behind."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
+from gobblin_dagster.cli.display import recovery_line
+from gobblin_dagster.cli.jobs import for_each_job
+from gobblin_dagster.cli.output import MAX_ROWS, console, count, dataset_name, instant, print_json, table
+from gobblin_dagster.cli.views import recovered_view, sequence_view
+from gobblin_dagster.core.commit import UNFINISHED, SequenceState
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.job import JobRun
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import RecoveredDataset
+from gobblin_dagster.spec.job import JobSpec
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="See commit sequences, and finish unfinished ones.")
+
+_WAITING = {*UNFINISHED, SequenceState.QUARANTINED}
+
+
+@app.command("list", epilog=examples("gobblin commit list", "gobblin commit list --all --limit 100 --output json"))
+def list_sequences(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Finished ones too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List commit sequences that are unfinished or wait for a person."""
+    store = open_here(ctx).open_store()
+    try:
+        stored = store.load_sequences(states=set(SequenceState) if everything else _WAITING, limit=limit)
+    finally:
+        store.close()
+    if output is Output.JSON:
+        print_json(sequences=[sequence_view(sequence) for sequence in stored])
+        return
+    out = console(sys.stdout)
+    if not stored:
+        out.print(
+            "No commit sequence." if everything else "No unfinished commit sequence; `--all` shows finished ones."
+        )
+        return
+    columns = {"sequence": "left", "job": "left", "dataset": "left", "state": "left", "stored": "left"}
+    rows = ((s.id, s.job, dataset_name(s.dataset_urn), s.state.value, instant(s.created_at)) for s in stored)
+    out.print(table(columns, rows))
+
+
+@app.command(epilog=examples("gobblin commit show 7c0ffee07c0ffee07c0ffee07c0ffee0"))
+def show(
+    ctx: typer.Context,
+    sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show the steps of one commit sequence."""
+    store = open_here(ctx).open_store()
+    try:
+        stored = store.load_sequence(sequence_id)
+    finally:
+        store.close()
+    if stored is None:
+        raise UsageError(
+            problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint="`gobblin commit list --all` lists them."
+        )
+    sequence = decode_sequence(stored)
+    if output is Output.JSON:
+        print_json(**sequence_view(stored, sequence))
+        return
+    out = console(sys.stdout)
+    facts = {
+        "sequence": stored.id,
+        "job": stored.job,
+        "dataset": dataset_name(stored.dataset_urn),
+        "state": stored.state.value,
+        "stored": f"{instant(stored.created_at)} by run {stored.run_id}",
+        "failed redos": f"{stored.redo_failures:,}",
+        "reason": stored.reason or "-",
+        "watermark after": str(sequence.after.watermark or "-"),
+    }
+    out.print(table({"": "left", " ": "left"}, facts.items()))
+    out.print(f"{count(len(sequence.steps), 'step')}, then one transaction that moves the watermark:", style="bold")
+    for number, step in enumerate(sequence.steps[: 2 * MAX_ROWS], 1):
+        out.print(f"  {number}. {step.describe()}")
+    if len(sequence.steps) > 2 * MAX_ROWS:
+        out.print(f"  ... {len(sequence.steps) - 2 * MAX_ROWS:,} more; `--output json` has all")
+
+
+@app.command(epilog=examples("gobblin commit recover --dry-run", "gobblin commit recover flights"))
+def recover(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which sequences would be worked on.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading anything new."""
+    project = open_here(ctx)
+    chosen = jobs_of(project, jobs)
+    out = console(sys.stdout)
+    if dry_run:
+        store = project.open_store()
+        try:
+            waiting = [stored for job in chosen for stored in store.load_sequences(job.job)]
+        finally:
+            store.close()
+        if output is Output.JSON:
+            print_json(dry_run=True, sequences=[sequence_view(stored) for stored in waiting])
+            return
+        out.print(f"{count(len(waiting), 'sequence')} to recover.")
+        for stored in waiting:
+            out.print(f"  {stored.id} of {dataset_name(stored.dataset_urn)} ({stored.job}): {stored.state.value}")
+        return
+    recovered, code = for_each_job(chosen, lambda job: _recover(project, job))
+    datasets = [dataset for job in recovered for dataset in job]
+    if output is Output.JSON:
+        print_json(recovered=[recovered_view(dataset) for dataset in datasets])
+    else:
+        for dataset in datasets:
+            out.print(recovery_line(dataset))
+        out.print(f"{count(len(datasets), 'sequence')} worked on.")
+    unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
+    raise typer.Exit(code or int(unfinished))
+
+
+def _recover(project: Project, job: JobSpec) -> tuple[RecoveredDataset, ...]:
+    store = project.open_store()
+    try:
+        with JobRun(project, job, store, lane=None) as run:
+            return run.recover()
+    finally:
+        store.close()

@@ -1,0 +1,81 @@
+"""What all commands share: the global options, the project they point to, and common options."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gobblin_dagster.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gobblin_dagster.engine.project import Project
+    from gobblin_dagster.spec.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """Options that stand before the command."""
+
+    project: Path | None = None
+
+
+class Output(StrEnum):
+    """How a command prints its result."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="`json` prints one document on stdout.")]
+JobsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[JOB]...", help="Names of jobs; default: all.", show_default=False)
+]
+SelectOption = Annotated[
+    list[str] | None,
+    typer.Option("--select", "-s", metavar="GLOB", help="Only datasets that match; may be repeated."),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", "-x", metavar="GLOB", help="Leave out datasets that match; may be repeated."),
+]
+
+
+def examples(*lines: str) -> str:
+    """Return an epilog that click prints line by line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def project_root(ctx: typer.Context) -> Path:
+    """Return the project folder that a command is about; raises UsageError where there is none."""
+    from gobblin_dagster.spec.load import find_project  # noqa: PLC0415 - `--help` needs no pydantic
+
+    given = ctx.find_object(Globals)
+    start = given.project if given and given.project else Path()
+    if not start.is_dir():
+        raise UsageError(problem=f"No such folder: {start}.", hint="Make a project with `gobblin init NAME`.")
+    return find_project(start)
+
+
+def open_here(ctx: typer.Context) -> Project:
+    """Open the project; its folder may hold constructs of the user's own."""
+    from gobblin_dagster.engine.project import open_project  # noqa: PLC0415 - `init` and `--help` need no engine
+
+    root = project_root(ctx)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return open_project(root)
+
+
+def jobs_of(project: Project, names: list[str] | None) -> list[JobSpec]:
+    """Return the named jobs, or all; raises UsageError where there is none."""
+    if not names and not project.jobs:
+        raise UsageError(
+            problem=f"There is no job file (*.yaml) in {project.root / project.spec.jobs}.",
+            hint="Write one, or set `jobs:` in gobblin.yaml; `gobblin init demo` makes an example.",
+        )
+    return [project.job(name) for name in dict.fromkeys(names)] if names else list(project.jobs)

@@ -1,0 +1,145 @@
+"""`gobblin doctor`: what the machine and the project need, each with a remedy."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import typer
+
+from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
+from gobblin_dagster.cli.java import find_java
+from gobblin_dagster.cli.output import print_json
+from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
+from gobblin_dagster.engine.project import Project
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+MIN_PYTHON = (3, 11)
+MAX_CLOCK_SKEW_S = 5.0
+"""Difference between the machine's clock and that of the file system; leases on shared folders rely on both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    is_good: bool
+    detail: str
+
+
+@app.command(epilog=examples("gobblin doctor", "gobblin -C demo doctor --output json"))
+def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+    """Check Java, Spark, folders, state store and clock.
+
+    Exits with 1 where something is missing.
+    """
+    findings = [_finding(name, check) for name, check in _checks(ctx)]
+    is_good = all(finding.is_good for finding in findings)
+    if output is Output.JSON:
+        print_json(ok=is_good, checks=[{"name": f.name, "ok": f.is_good, "detail": f.detail} for f in findings])
+    else:
+        for finding in findings:
+            color = typer.colors.GREEN if finding.is_good else typer.colors.RED
+            typer.secho("ok    " if finding.is_good else "FAULT ", fg=color, nl=False)
+            typer.echo(f"{finding.name:<12} {finding.detail}")
+        typer.echo("All is well." if is_good else "Mend what is marked FAULT, then run `gobblin doctor` again.")
+    if not is_good:
+        raise typer.Exit(1)
+
+
+def _finding(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except (GobblinDagsterError, OSError) as error:
+        return Finding(name, False, str(error))
+
+
+def _checks(ctx: typer.Context) -> Iterator[tuple[str, Callable[[], str]]]:
+    yield "Python", _python
+    yield "Java", _java
+    yield "PySpark", lambda: _package("pyspark")
+    yield "Dagster", lambda: _package("dagster")
+    try:
+        project_root(ctx)
+    except UsageError as error:
+        if ctx.find_root().params.get("project") is not None:
+            yield "project", _raiser(error)
+        return  # outside of a project only the machine is looked at
+    try:
+        project = open_here(ctx)
+    except GobblinDagsterError as error:
+        yield "project", _raiser(error)
+        return
+    yield "project", lambda: f"{project.root}: {', '.join(job.job for job in project.jobs) or 'no jobs'}"
+    yield "state store", lambda: _store(project)
+    yield "clock", lambda: _clock(project.root)
+    for job in project.jobs:
+        yield f"output {job.job}", _output_check(project.output_root(job))
+
+
+def _raiser(error: GobblinDagsterError) -> Callable[[], str]:
+    def check() -> str:
+        raise error
+
+    return check
+
+
+def _python() -> str:
+    if sys.version_info < MIN_PYTHON:
+        raise UsageError(problem=f"Python is {platform.python_version()}.", hint="Use Python 3.11 or newer.")
+    return f"{platform.python_version()} at {sys.executable}"
+
+
+def _java() -> str:
+    java = find_java()
+    return f"{java.version} at {java.path}"
+
+
+def _package(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        raise UsageError(problem=f"{name} is not installed.", hint="Install gobblin-dagster again.") from None
+
+
+def _store(project: Project) -> str:
+    store = project.open_store()
+    try:
+        return f"{store.url}: {len(store.list_jobs())} job(s) known"
+    finally:
+        store.close()
+
+
+def _clock(folder: Path) -> str:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".gobblin-doctor-") as file:
+        skew = abs(Path(file.name).stat().st_mtime - time.time())
+    if skew > MAX_CLOCK_SKEW_S:
+        raise UsageError(
+            problem=f"This machine's clock and that of {folder} differ by {skew:.0f} s.",
+            hint="Synchronize the clocks (NTP): runs on several machines would misjudge each other's leases.",
+        )
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}; project folder is writable"
+
+
+def _output_check(root: str) -> Callable[[], str]:
+    def check() -> str:
+        if "://" in root:
+            return f"{root} (not looked at)"
+        # The nearest folder that exists stands for the output: nothing is made before the first run.
+        folder = next(path for path in (Path(root), *Path(root).parents) if path.exists())
+        try:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=".gobblin-doctor-"):
+                return f"{root} is writable"
+        except OSError as error:
+            hint = "Give this user write access, or change `output.path`."
+            raise UsageError(problem=f"Cannot write to {folder}: {error.strerror}.", hint=hint) from error
+
+    return check

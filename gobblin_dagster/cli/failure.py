@@ -1,0 +1,64 @@
+"""Errors at the edge: `error[<code>]: <message>` on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+
+_UsageError = typer.BadParameter.__base__ or typer.BadParameter
+"""Wrong options and arguments; typer does not name this class itself."""
+
+
+def fail(error: BaseException) -> int:
+    """Report an error on stderr and return the exit code of the process."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        typer.secho("interrupted", err=True, fg=typer.colors.YELLOW)
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if isinstance(error, BrokenPipeError):
+        # Whoever read our output has left (`| head`); nothing more can be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    if isinstance(error, _UsageError):
+        return _report_usage(error)
+    report(error)
+    return USAGE if isinstance(error, SpecError) else FAILED
+
+
+def report(error: BaseException) -> None:
+    """Print an error on stderr, with its stack trace where GOBBLIN_DEBUG=1."""
+    if os.environ.get("GOBBLIN_DEBUG") == "1":
+        traceback.print_exception(error)
+    code, text = describe(error)
+    typer.secho(f"error[{code}]: ", err=True, fg=typer.colors.RED, nl=False)
+    typer.echo(text, err=True)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """Return code and message of any error."""
+    if isinstance(error, GobblinDagsterError):
+        return error.code, str(error)
+    name = type(error).__name__
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else ""
+        return "system", f"{error.strerror or error}{where} ({name})."
+    return "internal", f"{name}: {error}. This is a bug; set GOBBLIN_DEBUG=1 to see where it happened."
+
+
+def _report_usage(error: BaseException) -> int:
+    context = getattr(error, "ctx", None)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    typer.secho("error[usage]: ", err=True, fg=typer.colors.RED, nl=False)
+    hint = f" See `{context.command_path} --help`." if context is not None else ""
+    typer.echo(f"{message}{hint}", err=True)
+    return USAGE

@@ -1,0 +1,50 @@
+"""Finding Java the way Spark does: JAVA_HOME first, then PATH."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from gobblin_dagster.core.errors import EnvironmentFaultError
+
+MIN_JAVA = 17
+_REMEDY = (
+    f"Install Java {MIN_JAVA} or newer (Debian, Ubuntu: `apt-get install openjdk-{MIN_JAVA}-jre-headless`) "
+    "or set JAVA_HOME to one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was found and started."""
+
+    path: str
+    version: str
+    major: int
+
+
+def find_java() -> Java:
+    """Return the Java that Spark would use.
+
+    Raises:
+        EnvironmentFaultError: there is none, it does not start, or it is older than `MIN_JAVA`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    path = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if path is None:
+        raise EnvironmentFaultError(problem="Java was not found on PATH.", hint=_REMEDY)
+    try:
+        # The path is the user's own Java, as Spark itself would start it.
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        where = f"{path} (from JAVA_HOME)" if home else path
+        raise EnvironmentFaultError(problem=f"Java at {where} does not start: {error}.", hint=_REMEDY) from error
+    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', done.stderr + done.stdout)
+    if found is None or int(found[2]) < MIN_JAVA:
+        what = f"is version {found[1]}" if found else "does not tell its version"
+        raise EnvironmentFaultError(problem=f"Java at {path} {what}; Spark needs {MIN_JAVA} or newer.", hint=_REMEDY)
+    return Java(path, found[1], int(found[2]))

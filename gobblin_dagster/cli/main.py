@@ -1,0 +1,101 @@
+"""Entry point: finds the command, maps errors to exit codes, never shows a stack trace unless GOBBLIN_DEBUG=1.
+
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 plan has changes (`plan --detailed-exitcode`), 4 partly
+committed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gobblin_dagster import __version__
+from gobblin_dagster.cli.context import Globals
+from gobblin_dagster.cli.failure import fail
+
+COMMANDS = {
+    "init": "Make a project folder that runs at once.",
+    "check": "Check gobblin.yaml and all job files.",
+    "schema": "Print the JSON schema of job files, for editors.",
+    "plan": "Show what a run would do; changes nothing.",
+    "run": "Read what is new, check it, and publish it.",
+    "state": "See watermarks and totals of datasets.",
+    "commit": "See commit sequences, and finish unfinished ones.",
+    "doctor": "Check Java, Spark, folders, state store and clock.",
+    "dev": "Open the project in Dagster's UI.",
+    "version": "Show versions of everything that matters.",
+}
+"""Help of each command, by name; its module in this package has the same name and is imported when it is called."""
+
+
+class _LazyCommands(TyperGroup):
+    """Lists the commands without importing them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands.update({name: TyperCommand(name, help=text) for name, text in COMMANDS.items()})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Return the real command for the one that is called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(str(name)), rest
+
+
+def load_command(name: str) -> Any:
+    """Import a command by name."""
+    command = typer.main.get_command(importlib.import_module(f"gobblin_dagster.cli.{name}").app)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=_LazyCommands,
+    rich_markup_mode=None,  # plain help: starts faster, and reads the same in a pipe
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with: gobblin init demo && cd demo && gobblin run",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gobblin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _globals(
+    ctx: typer.Context,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "-C",
+            "--project",
+            metavar="DIR",
+            envvar="GOBBLIN_PROJECT",
+            help="Project folder; default: the current one or one above.",
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Apache Gobblin's ingestion: declared in files, run on Spark, seen in Dagster."""
+    ctx.obj = Globals(project)
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; `arguments` default to those of the process."""
+    try:
+        code = app(args=arguments, prog_name="gobblin", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001 - the last stop: every error becomes a message and an exit code
+        return fail(error)
+    return code if isinstance(code, int) else 0

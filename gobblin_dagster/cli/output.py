@@ -1,0 +1,85 @@
+"""Printing: consoles that adapt to terminal or pipe, tables, JSON documents, and numbers for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+SCHEMA_VERSION = 1
+"""Of all `--output json` documents; grows when a key changes its meaning or goes."""
+MAX_ROWS = 20
+"""Datasets that tables and bars show one by one."""
+PIPE_WIDTH = 120
+WHOLE_JOB = "(whole job)"
+"""Shown for the empty dataset.urn of a job without datasets."""
+
+
+def console(stream: TextIO, *, quiet: bool = False) -> Console:
+    """Return a console on a stream: colours on a terminal, plain text of a fixed width in a pipe."""
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=quiet)
+
+
+def print_json(**document: Any) -> None:
+    """Print one JSON document with its schema version on stdout."""
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, ensure_ascii=False, default=_plain)
+    sys.stdout.write(text + "\n")
+
+
+def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Return a table without lines; `columns` maps headings to `left` or `right`, cells are text or styled text."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for heading, side in columns.items():
+        is_number = side == "right"
+        made.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    return made
+
+
+def rows_of(number: int | None) -> str:
+    """Show a count; `-` where it is not known."""
+    return "-" if number is None else f"{number:,}"
+
+
+def bytes_of(number: int | None) -> str:
+    """Show a size in powers of 1024; `-` where it is not known."""
+    if number is None:
+        return "-"
+    size = float(number)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TB"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Show a count with its noun: `1 file`, `2 files`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def dataset_name(urn: str) -> str:
+    """Show a dataset.urn."""
+    return urn or WHOLE_JOB
+
+
+def instant(value: datetime | None) -> str:
+    """Show an instant in UTC, to the second."""
+    return value.strftime("%Y-%m-%d %H:%M:%SZ") if value else "-"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return str(value)

@@ -1,0 +1,65 @@
+"""`gobblin plan`: what a run would do. Reads metadata only, starts no Spark."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.context import (
+    ExcludeOption,
+    JobsArgument,
+    Output,
+    OutputOption,
+    SelectOption,
+    examples,
+    jobs_of,
+    open_here,
+)
+from gobblin_dagster.cli.jobs import for_each_job
+from gobblin_dagster.cli.output import console, print_json
+from gobblin_dagster.cli.plan_text import print_plan
+from gobblin_dagster.cli.views import plan_view
+from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.plan import Selection
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+HAS_CHANGES = 3
+
+
+@app.command(
+    epilog=examples(
+        "gobblin plan",
+        "gobblin plan flights --select 'AA-*' --exclude AA-LGA",
+        "gobblin plan --detailed-exitcode || echo there is work",
+    )
+)
+def plan(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+    output: OutputOption = Output.TEXT,
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit with 3 where a run would change anything.")
+    ] = False,
+) -> None:
+    """Show what a run would do; changes nothing."""
+    project = open_here(ctx)
+    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    plans, code = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection))
+    has_changes = any(plan.has_changes for plan in plans)
+    if output is Output.JSON:
+        print_json(has_changes=has_changes, jobs=[plan_view(plan) for plan in plans])
+    else:
+        out = console(sys.stdout)
+        for one in plans:
+            print_plan(out, one)
+        if plans:
+            out.print(
+                "Next: `gobblin run`" if has_changes else "Nothing to do; `gobblin state list` shows the watermarks."
+            )
+    if code or (detailed_exitcode and has_changes):
+        raise typer.Exit(code or HAS_CHANGES)

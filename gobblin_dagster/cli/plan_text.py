@@ -1,0 +1,80 @@
+"""A plan as people read it: what is new per dataset, and what will be committed."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, rows_of, table
+from gobblin_dagster.engine.results import DatasetPlan, JobPlan
+
+_COLUMNS = {
+    "dataset": "left",
+    "low": "left",
+    "expected high": "left",
+    "files": "right",
+    "rows": "right",
+    "bytes": "right",
+}
+
+
+def print_plan(console: Console, plan: JobPlan) -> None:
+    """Print a plan: at most `MAX_ROWS` datasets one by one, then a total."""
+    active = [dataset for dataset in plan.datasets if dataset.has_work]
+    idle = [dataset for dataset in plan.datasets if not dataset.has_work and not dataset.problem]
+    console.print(
+        Text(f"Plan of job {plan.job}: ", style="bold"),
+        f"{count(len(active), 'dataset')} with new data, {len(idle):,} up to date",
+        sep="",
+    )
+    for leftover in plan.leftovers[:MAX_ROWS]:
+        reason = f": {leftover.reason}" if leftover.reason else ""
+        console.print(
+            f"  {leftover.state} commit sequence {leftover.sequence_id} of {dataset_name(leftover.dataset_urn)}{reason}",
+            style="yellow",
+        )
+    if active:
+        rows = [_row(dataset) for dataset in active[:MAX_ROWS]]
+        if len(active) > MAX_ROWS:
+            rows.append((f"... {len(active) - MAX_ROWS:,} more", "", "", "", "", ""))
+        if len(active) > 1:
+            rows.append(_total(active))
+        console.print(table(_COLUMNS, rows))
+        console.print("Commit, for each dataset on its own:", style="dim")
+        for number, step in enumerate(plan.commit_steps(), 1):
+            console.print(f"  {number}. {step}", style="dim")
+    _print_remarks(console, plan)
+
+
+def _print_remarks(console: Console, plan: JobPlan) -> None:
+    remarks = [(d, note, "yellow") for d in plan.datasets for note in d.notes]
+    remarks += [(d, d.problem, "red") for d in plan.datasets if d.problem]
+    for dataset, text, style in remarks[:MAX_ROWS]:
+        console.print(f"  {dataset_name(dataset.dataset_urn)}: {text}", style=style)
+    if len(remarks) > MAX_ROWS:
+        console.print(f"  ... {len(remarks) - MAX_ROWS:,} more remarks; `gobblin plan --output json` has all")
+
+
+def _row(dataset: DatasetPlan) -> tuple[str | Text, ...]:
+    return (
+        dataset_name(dataset.dataset_urn),
+        str(dataset.low),
+        f"-> {dataset.expected_high}",
+        rows_of(dataset.files),
+        rows_of(dataset.rows),
+        bytes_of(dataset.size_bytes),
+    )
+
+
+def _total(datasets: list[DatasetPlan]) -> tuple[str | Text, ...]:
+    cells = (
+        rows_of(_sum([dataset.files for dataset in datasets])),
+        rows_of(_sum([dataset.rows for dataset in datasets])),
+        bytes_of(_sum([dataset.size_bytes for dataset in datasets])),
+    )
+    return (Text("total", style="bold"), "", "", *cells)
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

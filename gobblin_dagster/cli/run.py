@@ -1,0 +1,123 @@
+"""`gobblin run`: recovery, plan, run, commit. Thin: the engine works, the display prints."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.context import (
+    ExcludeOption,
+    JobsArgument,
+    Output,
+    OutputOption,
+    SelectOption,
+    examples,
+    jobs_of,
+    open_here,
+)
+from gobblin_dagster.cli.display import RunDisplay
+from gobblin_dagster.cli.interrupt import stop_on_interrupt
+from gobblin_dagster.cli.jobs import for_each_job
+from gobblin_dagster.cli.output import console, print_json
+from gobblin_dagster.cli.plan_text import print_plan
+from gobblin_dagster.cli.progress import ProgressMode, progress_view
+from gobblin_dagster.cli.views import plan_view, run_view
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
+from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.launch import LazySparkLane
+from gobblin_dagster.engine.plan import Selection
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.spec.job import JobSpec
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+PARTIAL = 4
+INTERRUPTED = 130
+SPARK_LOG = ".gobblin/spark.log"
+"""Below the project folder."""
+
+
+@app.command(
+    epilog=examples(
+        "gobblin run",
+        "gobblin run flights --select 'AA-*'",
+        "gobblin run --output json --progress json 2> progress.jsonl",
+        "gobblin run --crash-at commit:2    kills itself while publishing; run again to see the recovery",
+    )
+)
+def run(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+    output: OutputOption = Output.TEXT,
+    progress: Annotated[
+        ProgressMode, typer.Option(help="Bars, plain lines, JSON lines or nothing; `auto` looks for a terminal.")
+    ] = ProgressMode.AUTO,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    crash: Annotated[
+        str | None,
+        typer.Option("--crash-at", metavar="commit:N", help="Kill this process after N commit steps, to see recovery."),
+    ] = None,
+) -> None:
+    """Read what is new, check it, and publish it.
+
+    What an earlier run left unfinished is finished first. Ctrl-C lets running work units end and commits what is
+    whole; a second Ctrl-C stops at once.
+    """
+    listener = _crash_listener(crash)
+    project = open_here(ctx)
+    chosen = jobs_of(project, jobs)
+    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    out = console(sys.stdout) if output is Output.TEXT else console(sys.stderr, quiet=progress is ProgressMode.JSON)
+    if dry_run:
+        plans, code = for_each_job(chosen, lambda job: plan_job(project, job, selection))
+        for plan in plans:
+            print_plan(out, plan)
+        if output is Output.JSON:
+            print_json(dry_run=True, jobs=[plan_view(plan) for plan in plans])
+        raise typer.Exit(code)
+    lane = LazySparkLane(project.spec.spark, project.root / SPARK_LOG)
+    try:
+        with stop_on_interrupt(out) as stop:
+
+            def run_one(job: JobSpec) -> RunResult:
+                with RunDisplay(out, progress_view(progress, out)) as display:
+                    return run_job(
+                        project,
+                        job,
+                        lane=lane,
+                        selection=selection,
+                        observer=display,
+                        listener=listener,
+                        stop=stop,
+                    )
+
+            results, code = for_each_job((job for job in chosen if not stop.is_set()), run_one)
+    finally:
+        lane.close()
+    code = exit_code(results, code)
+    if output is Output.JSON:
+        print_json(exit_code=code, jobs=[run_view(result) for result in results])
+    raise typer.Exit(code)
+
+
+def exit_code(results: list[RunResult], raised: int) -> int:
+    """Return the exit code of a command over several jobs: partly committed where some jobs ended well."""
+    codes = {result.exit_code for result in results} | ({raised} if raised else set())
+    if INTERRUPTED in codes:
+        return INTERRUPTED
+    return PARTIAL if len(codes) > 1 else next(iter(codes), 0)
+
+
+def _crash_listener(crash: str | None) -> CommitListener | None:
+    if crash is None:
+        return None
+    found = re.fullmatch(r"commit:([1-9][0-9]{0,5})", crash)
+    if found is None:
+        raise UsageError(problem=f"--crash-at takes commit:N with N from 1, got {crash[:40]!r}.")
+    return crash_at(int(found[1]))
