@@ -7,6 +7,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,11 +91,11 @@ class LocalStorage:
             return LocalSink(path, self.durable)
 
     def size(self, path: str) -> int | None:
-        file = Path(path)
         try:
-            return file.stat().st_size if file.is_file() else None
+            found = os.stat(path)  # noqa: PTH116  # once per committed file: pathlib takes six times as long
         except FileNotFoundError:
             return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def sha256(self, path: str) -> str:
         with Path(path).open("rb") as file:
