@@ -11,11 +11,13 @@ from gobblin_dagster.core.errors import ConvertError
 
 MAX_NAMES = 40
 """Column names in a message."""
+HIDDEN_PREFIX = "__gobblin_"
+"""Begins the names of columns that constructs add for their own use; users do not see them."""
 
 
 def columns_text(schema: pa.Schema) -> str:
     """List at most forty column names."""
-    names = list(schema.names)
+    names = [name for name in schema.names if not name.startswith(HIDDEN_PREFIX)]
     more = f", … ({len(names)} in all)" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more
 

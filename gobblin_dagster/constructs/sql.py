@@ -175,22 +175,24 @@ def _stable_type(got: pa.DataType, before: pa.DataType | None) -> pa.DataType:
 class SqlSelect:
     """A select list over batches of any schema.
 
-    Raises (all methods): ConvertError with the expression, the columns and DuckDB's text.
+    Raises (all methods): ConvertError with the expression (`shown`, by default the select list itself), the columns and
+    DuckDB's text.
     """
 
-    def __init__(self, select_list: str, construct: str, context: ConstructContext) -> None:
+    def __init__(self, select_list: str, construct: str, context: ConstructContext, shown: str | None = None) -> None:
         self._select_list = select_list
+        self._shown = select_list if shown is None else shown
         self._construct = construct
         self._context = context
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of results for batches of `schema`; evaluates no row."""
-        with self._blame(self._select_list, schema):
+        with self._blame(self._shown, schema):
             return _session().prepare(self._select_list, schema).schema
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the result for a batch, of `self.schema(batch.schema)` exactly."""
-        with self._blame(self._select_list, batch.schema):
+        with self._blame(self._shown, batch.schema):
             return _session().prepare(self._select_list, batch.schema).run(batch)
 
     @contextmanager
@@ -212,7 +214,8 @@ class SqlMasks(SqlSelect):
     """
 
     def __init__(self, expressions: Sequence[str], construct: str, context: ConstructContext) -> None:
-        super().__init__(", ".join(_mask(text, at) for at, text in enumerate(expressions)), construct, context)
+        select_list = ", ".join(_mask(text, at) for at, text in enumerate(expressions))
+        super().__init__(select_list, construct, context, shown="; ".join(expressions))
         self._expressions = tuple(expressions)
         self._checked: pa.Schema | None = None
 
@@ -240,7 +243,7 @@ class SqlMasks(SqlSelect):
             raise
         if result.num_rows != batch.num_rows:
             raise self.error(
-                f"{_short(self._select_list)!r}: expected one answer for each of {batch.num_rows} rows, got "
+                f"{_short(self._shown)!r}: expected one answer for each of {batch.num_rows} rows, got "
                 f"{result.num_rows}; conditions must not aggregate"
             )
         return [column.fill_null(False) for column in result.columns]

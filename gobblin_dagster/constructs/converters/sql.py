@@ -10,12 +10,16 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.converters.blame import on_rows
+from gobblin_dagster.constructs.names import HIDDEN_PREFIX
 from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel
 
-_ROW = "__gobblin_row"
+_ROW = f"{HIDDEN_PREFIX}row"
 """Numbers the rows of a batch through DuckDB and back, to prove that each came back, once and in its place."""
+
+_ROW_BY_ROW = "each row must be computed from that row alone"
 
 
 class SqlConverter:
@@ -49,7 +53,11 @@ class SqlConverter:
         self._where = None if options.where is None else SqlMasks([options.where], "converter 'sql' (where)", context)
         name = "converter 'sql' (select)"
         # The row number stands first: `DISTINCT` after it is no SQL, and an aggregate beside it is refused.
-        self._select = None if options.select is None else SqlSelect(f'"{_ROW}", {options.select}', name, context)
+        self._select = (
+            None
+            if options.select is None
+            else SqlSelect(f'"{_ROW}", {options.select}', name, context, shown=options.select)
+        )
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         if self._where is not None:
@@ -69,7 +77,12 @@ class SqlConverter:
 
     def _visible(self, select: SqlSelect, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the select list without row numbers (`*` repeats them)."""
-        numbered = select.schema(schema.append(pa.field(_ROW, pa.int64())))
+        try:
+            numbered = select.schema(schema.append(pa.field(_ROW, pa.int64())))
+        except ConvertError as error:
+            if "GROUP BY clause" in error.problem:
+                raise select.error(f"it aggregates; {_ROW_BY_ROW}") from error
+            raise
         visible = pa.schema([field for field in numbered if not field.name.startswith(_ROW)])
         twice = sorted({name for name in visible.names if visible.names.count(name) > 1})
         if twice or not len(visible):
@@ -83,8 +96,7 @@ class SqlConverter:
         result = select.run(batch.append_column(_ROW, order))
         if not result.column(0).equals(order):
             raise select.error(
-                f"it returned {result.num_rows} rows for {batch.num_rows}, or in another order; an expression must "
-                "compute each row from that row alone"
+                f"it returned {result.num_rows} rows for {batch.num_rows}, or in another order; {_ROW_BY_ROW}"
             )
         kept = [at for at, field in enumerate(result.schema) if not field.name.startswith(_ROW)]
         return pa.RecordBatch.from_arrays([result.column(at) for at in kept], schema=schema)
