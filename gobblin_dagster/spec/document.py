@@ -70,23 +70,31 @@ class Document:
         for place, values in self.values.items():
             if place[: len(loc)] == loc or loc[: len(place)] == place:
                 for reference, value in values:
-                    text = _hidden(_hidden(text, repr(value)[1:-1], reference), value, reference)
+                    text = _hidden(text, value, reference)
         return text
 
 
 def _hidden(text: str, secret: str, reference: str) -> str:
-    """Replace a secret wherever it, or a beginning of it that a message cut short, stands in a text."""
-    head = secret[:_SHORTEST_SECRET]
-    if len(head) < _SHORTEST_SECRET:
-        return text
-    at = text.find(head)
-    while at >= 0:
-        length = len(head)
-        while length < len(secret) and text.startswith(secret[: length + 1], at):
-            length += 1
-        text = text[:at] + reference + text[at + length :]
-        at = text.find(head, at + len(reference))
-    return text
+    """Replace a secret, plain or as `repr` writes it, wherever it or a beginning of it that was cut short stands."""
+    forms = [form for form in {secret, repr(secret)[1:-1]} if len(form) >= _SHORTEST_SECRET]
+    parts, at = [], 0
+    while at < len(text):
+        length = max((_common(text, at, form) for form in forms), default=0)
+        if length >= _SHORTEST_SECRET:
+            parts.append(reference)
+            at += length
+        else:
+            parts.append(text[at])
+            at += 1
+    return "".join(parts)
+
+
+def _common(text: str, at: int, form: str) -> int:
+    """Return how many characters of `form` stand in the text from `at` on."""
+    length = 0
+    while length < len(form) and text.startswith(form[length], at + length):
+        length += 1
+    return length
 
 
 def read_document(content: bytes, environ: Mapping[str, str]) -> Document:

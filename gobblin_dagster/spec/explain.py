@@ -48,9 +48,17 @@ _BOUNDS = {
 def explain(error: ValidationError, model: type[BaseModel], shown: Shown = lambda _: None) -> Iterator[tuple[Loc, str]]:
     """Yield (place, problem) of each fault that pydantic found in a document for `model`."""
     for details in error.errors(include_url=False):
+        if _is_consequence(details):
+            continue
         loc: Loc = tuple(details["loc"])
         got = shown(loc) or show(details.get("input"))
         yield loc, _problem(details, loc, model, got, is_reference=shown(loc) is not None)
+
+
+def _is_consequence(details: ErrorDetails) -> bool:
+    """Tell whether a list is called too short only because its faulty items were left out; those have their faults."""
+    given = details.get("input")
+    return details["type"] == "too_short" and isinstance(given, list) and len(given) >= details["ctx"]["min_length"]
 
 
 def show(value: Any) -> str:
