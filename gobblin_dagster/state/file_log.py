@@ -17,7 +17,8 @@ from gobblin_dagster.core.storage import Storage
 KEPT_VERSIONS = 64
 """Newest versions that are never deleted: the history for people, and the distance that a slow writer may fall behind."""
 _NAME = re.compile(r"\d{20}\.json")
-_TRIES = 10
+_TRIES = 50
+"""Lost races in a row before giving up; each means that another writer got on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,13 @@ class VersionLog:
             return False
         self._forget(versions)
         return True
+
+    def write(self, content: bytes) -> None:
+        """Put content as the newest version whatever stands there: the last to write wins."""
+        for _ in range(_TRIES):
+            if self.append(self.read_newest()[0] + 1, content):
+                return
+        raise TransientError(problem=f"{self.folder} changes faster than it can be written.")
 
     def _versions(self) -> list[int]:
         return [int(name[:20]) for name in self.storage.list_names(self.folder) if _NAME.fullmatch(name)]

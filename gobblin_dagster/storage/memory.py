@@ -78,11 +78,10 @@ class MemoryStorage:
         return self._files.pop(path)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Give an existing file its content; for `MemorySink`."""
+        """Give a file its content; for `MemorySink`. One that was deleted meanwhile stays deleted."""
         with self._lock:
-            if path not in self._files:
-                raise _fail(errno.ENOENT, path)
-            self._files[path] = content
+            if path in self._files:
+                self._files[path] = content
 
     def open_new(self, path: str) -> MemorySink:
         with self._lock:

@@ -81,6 +81,14 @@ def test_sink_aborted_leaves_nothing(storage: Storage, root: str) -> None:
     assert storage.list_names(root) == []
 
 
+def test_sink_finished_after_its_folder_was_deleted_brings_nothing_back(storage: Storage, root: str) -> None:
+    sink = storage.open_new(f"{root}/run/a.bin")
+    sink.write(b"late")
+    storage.delete_tree(f"{root}/run")
+    assert sink.finish().size_bytes == 4
+    assert storage.list_names(root) == []
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 def test_reads_of_missing_file_say_so(storage: Storage, root: str) -> None:
     for path in (f"{root}/none.bin", f"{root}/no/such/folder"):
@@ -94,9 +102,12 @@ def test_reads_of_missing_file_say_so(storage: Storage, root: str) -> None:
         storage.delete_tree(path)
 
 
-def test_folder_has_no_size(storage: Storage, root: str) -> None:
+def test_folder_has_neither_size_nor_content(storage: Storage, root: str) -> None:
     storage.make_dirs(f"{root}/folder")
     assert storage.size(f"{root}/folder") is None
+    for read in (storage.read, storage.sha256):
+        with pytest.raises(IsADirectoryError):
+            read(f"{root}/folder")
 
 
 def test_listings_are_sorted_and_hide_unfinished_files(storage: Storage, root: str) -> None:

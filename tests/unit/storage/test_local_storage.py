@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import pickle
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,9 @@ def test_put_if_absent_syncs_content_before_name(tmp_path: Path, synced: list[st
     assert name == str(tmp_path)
 
 
-def test_fast_storage_syncs_nothing(tmp_path: Path, synced: list[str]) -> None:
-    storage = LocalStorage(durable=False)
+@pytest.mark.parametrize("rename", [rename_new, refuse_to_cross], ids=["one mount", "two mounts"])
+def test_fast_storage_syncs_nothing(tmp_path: Path, synced: list[str], rename: Callable[[str, str], None]) -> None:
+    storage = LocalStorage(durable=False, rename=rename)
     storage.move(write(storage, tmp_path / "a/b"), f"{tmp_path}/c")
     storage.put_if_absent(f"{tmp_path}/d/1", b"{}")
     storage.sync_dir(str(tmp_path))
@@ -169,6 +171,11 @@ def test_rename_new_links_where_the_flag_is_not_known(
     source = write(LocalStorage(), tmp_path / "a")
     rename_new(source, f"{tmp_path}/b")
     assert names(tmp_path) == ["b"]
+
+
+def test_renameat2_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name, use_errno: object())
+    assert _rename._find_renameat2() is None
 
 
 def test_rename_new_links_without_a_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
