@@ -8,11 +8,20 @@ from typing import Annotated
 import typer
 
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
-from gobblin_dagster.cli.display import recovery_line
+from gobblin_dagster.cli.display import print_recovered, recovery_summary
 from gobblin_dagster.cli.jobs import for_each_job
-from gobblin_dagster.cli.output import MAX_ROWS, console, count, dataset_name, instant, print_json, table
+from gobblin_dagster.cli.output import (
+    MAX_ROWS,
+    console,
+    count,
+    dataset_name,
+    instant,
+    print_facts,
+    print_json,
+    print_table,
+)
 from gobblin_dagster.cli.views import recovered_view, sequence_view
-from gobblin_dagster.core.commit import UNFINISHED, SequenceState
+from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.job import JobRun
@@ -49,7 +58,7 @@ def list_sequences(
         return
     columns = {"sequence": "left", "job": "left", "dataset": "left", "state": "left", "stored": "left"}
     rows = ((s.id, s.job, dataset_name(s.dataset_urn), s.state.value, instant(s.created_at)) for s in stored)
-    out.print(table(columns, rows))
+    print_table(out, columns, rows)
 
 
 @app.command(epilog=examples("gobblin commit show 7c0ffee07c0ffee07c0ffee07c0ffee0"))
@@ -82,11 +91,12 @@ def show(
         "failed redos": f"{stored.redo_failures:,}",
         "reason": stored.reason or "-",
         "watermark after": str(sequence.after.watermark or "-"),
+        "output": sequence.output_root,
     }
-    out.print(table({"": "left", " ": "left"}, facts.items()))
+    print_facts(out, facts)
     out.print(f"{count(len(sequence.steps), 'step')}, then one transaction that moves the watermark:", style="bold")
     for number, step in enumerate(sequence.steps[: 2 * MAX_ROWS], 1):
-        out.print(f"  {number}. {step.describe()}")
+        out.print(f"  {number}. {_shortened(step.describe(), sequence)}")
     if len(sequence.steps) > 2 * MAX_ROWS:
         out.print(f"  ... {len(sequence.steps) - 2 * MAX_ROWS:,} more; `--output json` has all")
 
@@ -121,10 +131,17 @@ def recover(
         print_json(recovered=[recovered_view(dataset) for dataset in datasets])
     else:
         for dataset in datasets:
-            out.print(recovery_line(dataset))
-        out.print(f"{count(len(datasets), 'sequence')} worked on.")
+            print_recovered(out, dataset)
+        out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
     unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
     raise typer.Exit(code or int(unfinished))
+
+
+def _shortened(text: str, sequence: CommitSequence) -> str:
+    """Show paths from the staging or output folder on; the whole ones are in `--output json`."""
+    for folder in sequence.staging_dirs:
+        text = text.replace(folder.rstrip("/") + "/", "(staging)/")
+    return text.replace(sequence.output_root + "/", "")
 
 
 def _recover(project: Project, job: JobSpec) -> tuple[RecoveredDataset, ...]:

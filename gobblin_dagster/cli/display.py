@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, rows_of, table
+from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, print_table, rows_of
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.progress import ProgressView
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
@@ -37,6 +37,7 @@ class RunDisplay(Observer):
         self._progress = progress
         self._steps: Counter[str] = Counter()
         self._plan: JobPlan | None = None
+        self._recovered: list[RecoveredDataset] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> RunDisplay:
@@ -46,10 +47,14 @@ class RunDisplay(Observer):
         self._progress.stop()
 
     def recovered(self, dataset: RecoveredDataset) -> None:
-        self._console.print(recovery_line(dataset), style="green" if dataset.state == "committed" else "yellow")
+        self._recovered.append(dataset)
+        if len(self._recovered) <= MAX_ROWS:
+            print_recovered(self._console, dataset)
 
     def planned(self, plan: JobPlan) -> None:
         self._plan = plan
+        if self._recovered:
+            self._console.print(recovery_summary(self._recovered), style="bold")
         if plan.has_work or any(dataset.problem or dataset.notes for dataset in plan.datasets):
             print_plan(self._console, plan)
 
@@ -84,7 +89,7 @@ class RunDisplay(Observer):
         if len(moved) > MAX_ROWS:
             rows.append((f"  ... {len(moved) - MAX_ROWS:,} more", "", "", "", "", ""))
         headings = {"  dataset": "left", "outcome": "left", "watermark": "left"}
-        self._console.print(table(headings | dict.fromkeys(("read", "files", "steps"), "right"), rows))
+        print_table(self._console, headings | dict.fromkeys(("read", "files", "steps"), "right"), rows)
 
     def _row(self, dataset: DatasetResult) -> tuple[str | Text, ...]:
         return (
@@ -95,6 +100,23 @@ class RunDisplay(Observer):
             rows_of(dataset.files),
             rows_of(self._steps[dataset.dataset_urn]),
         )
+
+
+def print_recovered(console: Console, dataset: RecoveredDataset) -> None:
+    """Print what became of one sequence of an earlier run."""
+    console.print(recovery_line(dataset), style="green" if dataset.state == "committed" else "yellow")
+
+
+def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
+    """Say what became of all sequences of earlier runs."""
+    states = Counter(str(dataset.state) for dataset in datasets)
+    audits = [dataset.audit for dataset in datasets if dataset.audit]
+    lost, duplicated = sum(audit.lost for audit in audits), sum(audit.duplicated for audit in audits)
+    proof = (
+        f"; {lost:,} lost, {duplicated:,} duplicated in {count(len(audits), 'dataset')} counted anew" if audits else ""
+    )
+    ends = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
+    return f"Recovered what an earlier run left: {count(len(datasets), 'commit sequence')} ({ends}){proof}"
 
 
 def recovery_line(dataset: RecoveredDataset) -> str:

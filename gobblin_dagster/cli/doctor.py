@@ -49,7 +49,7 @@ def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
         for finding in findings:
             color = typer.colors.GREEN if finding.is_good else typer.colors.RED
             typer.secho("ok    " if finding.is_good else "FAULT ", fg=color, nl=False)
-            typer.echo(f"{finding.name:<12} {finding.detail}")
+            typer.echo(f"{finding.name:<14} {finding.detail}")
         typer.echo("All is well." if is_good else "Mend what is marked FAULT, then run `gobblin doctor` again.")
     if not is_good:
         raise typer.Exit(1)

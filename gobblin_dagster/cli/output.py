@@ -23,9 +23,10 @@ WHOLE_JOB = "(whole job)"
 
 
 def console(stream: TextIO, *, quiet: bool = False) -> Console:
-    """Return a console on a stream: colours on a terminal, plain text of a fixed width in a pipe."""
-    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=quiet)
+    """Return a console on a stream: colours on a terminal; plain, unwrapped text in a pipe."""
+    is_pipe = not stream.isatty()
+    width = PIPE_WIDTH if is_pipe and "COLUMNS" not in os.environ else None
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=quiet, soft_wrap=is_pipe)
 
 
 def print_json(**document: Any) -> None:
@@ -34,15 +35,28 @@ def print_json(**document: Any) -> None:
     sys.stdout.write(text + "\n")
 
 
-def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table without lines; `columns` maps headings to `left` or `right`, cells are text or styled text."""
+def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table without lines; `columns` maps headings to `left` or `right`, cells are text or styled text."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     for heading, side in columns.items():
         is_number = side == "right"
         made.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    return made
+    if console.is_terminal:
+        console.print(made)
+        return
+    with console.capture() as capture:
+        console.print(made)
+    for line in capture.get().splitlines():
+        console.print(line.rstrip())  # no blanks at the ends of lines in files and pipes
+
+
+def print_facts(console: Console, facts: Mapping[str, str]) -> None:
+    """Print names and values, one pair a line."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        console.print(Text(f"{name:<{width}}  ", style="dim"), Text(value), sep="")
 
 
 def rows_of(number: int | None) -> str:

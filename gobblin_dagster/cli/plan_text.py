@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, rows_of, table
+from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, print_table, rows_of
+from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.engine.results import DatasetPlan, JobPlan
 
 _COLUMNS = {
@@ -27,23 +28,30 @@ def print_plan(console: Console, plan: JobPlan) -> None:
         f"{count(len(active), 'dataset')} with new data, {len(idle):,} up to date",
         sep="",
     )
-    for leftover in plan.leftovers[:MAX_ROWS]:
-        reason = f": {leftover.reason}" if leftover.reason else ""
-        console.print(
-            f"  {leftover.state} commit sequence {leftover.sequence_id} of {dataset_name(leftover.dataset_urn)}{reason}",
-            style="yellow",
-        )
+    _print_leftovers(console, plan)
     if active:
         rows = [_row(dataset) for dataset in active[:MAX_ROWS]]
         if len(active) > MAX_ROWS:
             rows.append((f"... {len(active) - MAX_ROWS:,} more", "", "", "", "", ""))
         if len(active) > 1:
             rows.append(_total(active))
-        console.print(table(_COLUMNS, rows))
+        print_table(console, _COLUMNS, rows)
         console.print("Commit, for each dataset on its own:", style="dim")
         for number, step in enumerate(plan.commit_steps(), 1):
             console.print(f"  {number}. {step}", style="dim")
     _print_remarks(console, plan)
+
+
+def _print_leftovers(console: Console, plan: JobPlan) -> None:
+    for leftover in plan.leftovers[:MAX_ROWS]:
+        name = dataset_name(leftover.dataset_urn)
+        if leftover.state == SequenceState.QUARANTINED:
+            text = f"waits for you: commit sequence {leftover.sequence_id} of {name}: {leftover.reason}"
+        else:
+            text = f"first: finish commit sequence {leftover.sequence_id} of {name}; what it holds is not read again"
+        console.print(f"  {text}", style="yellow")
+    if len(plan.leftovers) > MAX_ROWS:
+        console.print(f"  ... {len(plan.leftovers) - MAX_ROWS:,} more; `gobblin commit list` has all", style="yellow")
 
 
 def _print_remarks(console: Console, plan: JobPlan) -> None:

@@ -16,7 +16,17 @@ from gobblin_dagster.cli.context import (
     examples,
     open_here,
 )
-from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_json, rows_of, table
+from gobblin_dagster.cli.output import (
+    bytes_of,
+    console,
+    count,
+    dataset_name,
+    instant,
+    print_facts,
+    print_json,
+    print_table,
+    rows_of,
+)
 from gobblin_dagster.cli.views import state_view
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
@@ -50,7 +60,7 @@ def list_states(
         out.print(f"Job {job}: {count(len(states), 'dataset')} published", style="bold")
         if states:
             columns = _COLUMNS | {"size": "right", "published": "left"}
-            out.print(table(columns, (_row(state) for state in states)))
+            print_table(out, columns, (_row(state) for state in states))
 
 
 @app.command(epilog=examples("gobblin state show AA-EWR", "gobblin state show AA-EWR --job flights --output json"))
@@ -96,7 +106,7 @@ def show(
         "quarantined": f"{state.totals.rows_quarantined:,}",
         "snapshot": f"{state.snapshot}: {count(len(files), 'file')}, {bytes_of(sum(f.size_bytes for f in files))}",
     }
-    console(sys.stdout).print(table({"": "left", " ": "left"}, facts.items()))
+    print_facts(console(sys.stdout), facts)
 
 
 def _load(project: Project, jobs: list[str] | None) -> dict[str, dict[str, DatasetState]]:
