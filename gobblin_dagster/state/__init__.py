@@ -15,8 +15,7 @@ __all__ = ["LeaseGrant", "StateStore", "open_store"]
 
 _SYSTEM_CLOCK = SystemClock()
 _FILES = "files"
-_SQLITE = "sqlite"
-_POSTGRESQL = ("postgres", "postgresql", "postgresql+psycopg2")
+_SQL = ("sqlite", "postgres", "postgresql", "postgresql+psycopg2")
 
 
 def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateStore:
@@ -36,17 +35,11 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
     """
     scheme, _, rest = url.partition(":")
     # Each kind is imported only where it is asked for: SQLAlchemy alone costs 0.4 s.
-    if scheme == _SQLITE:
+    if scheme in _SQL:
+        from gobblin_dagster.state.sql_engine import parse_url  # noqa: PLC0415
         from gobblin_dagster.state.sql_store import SqlStateStore  # noqa: PLC0415
 
-        file, mark, options = rest.removeprefix("///").partition("?")
-        if not rest.startswith("///") or not file:
-            raise UsageError(problem=f"The state store {url!r} names no file.", hint="Write it as sqlite:///state.db.")
-        return SqlStateStore(f"sqlite:///{base_dir.absolute() / file}{mark}{options}", clock)
-    if scheme in _POSTGRESQL:
-        from gobblin_dagster.state.sql_store import SqlStateStore  # noqa: PLC0415
-
-        return SqlStateStore(url, clock)
+        return SqlStateStore(parse_url(url, base_dir), clock)
     if scheme == _FILES:
         from gobblin_dagster.state.file_store import FileStateStore  # noqa: PLC0415
         from gobblin_dagster.storage import open_storage, storage_path  # noqa: PLC0415

@@ -26,6 +26,9 @@ LOCK_WAIT_S = 30
 IDLE_IN_TRANSACTION_S = 60
 CONNECT_WAIT_S = 10
 
+_HERE = Path()
+_HINT = "Write it as sqlite:///folder/state.db or postgresql://user:password@host:port/database."
+
 WRITE = "gobblin_write"
 """Execution option of connections that will write."""
 
@@ -37,19 +40,23 @@ _POSTGRESQL_SESSION = (
 )
 
 
-def parse_url(text: str) -> URL:
-    """Return a store's URL with its driver; raises UsageError where it is none, or names no file."""
+def parse_url(text: str | URL, base_dir: Path = _HERE) -> URL:
+    """Return a store's URL with its driver and an absolute file.
+
+    Raises:
+        UsageError: it is no URL, or names no file.
+    """
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         # The text is not repeated: it may hold a password.
-        raise UsageError(problem=f"The state store's URL ({text.partition(':')[0]}:...) cannot be read.") from None
+        raise UsageError(problem="The state store's URL cannot be read.", hint=_HINT) from None
     if url.drivername in ("postgres", "postgresql"):
-        url = url.set(drivername="postgresql+psycopg2")
-    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise UsageError(
-            problem="The state store's URL names no file.", hint="Write it as `sqlite:///folder/state.db`."
-        )
+        return url.set(drivername="postgresql+psycopg2")
+    if url.get_backend_name() == "sqlite":
+        if url.database in (None, "", ":memory:"):
+            raise UsageError(problem="The state store's URL names no file.", hint=_HINT)
+        return url.set(database=str(base_dir.absolute() / str(url.database)))
     return url
 
 

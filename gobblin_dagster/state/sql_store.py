@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, union
+from sqlalchemy import URL, Connection, Engine, delete, func, insert, select, union
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serial
@@ -32,7 +32,7 @@ class SqlStateStore:
     Times are the database's own in PostgreSQL and `clock`'s in SQLite.
 
     Args:
-        engine_url: `sqlite:///<absolute file>` or `postgresql://user:password@host:port/database`.
+        engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
         clock: Used where the database has no clock of its own.
 
     Raises:
@@ -45,7 +45,7 @@ class SqlStateStore:
     Source: gobblin-metastore `MysqlStateStore`. Differs: versions and epochs are checked in every transaction.
     """
 
-    def __init__(self, engine_url: str, clock: Clock) -> None:
+    def __init__(self, engine_url: str | URL, clock: Clock) -> None:
         parsed = parse_url(engine_url)
         self._url = shown_url(parsed)
         self._clock = clock
