@@ -19,7 +19,6 @@ _TYPES: dict[str, pa.DataType] = {
     "float64": pa.float64(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
-    "local_timestamp": pa.timestamp("us"),
     "binary": pa.binary(),
 }
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")

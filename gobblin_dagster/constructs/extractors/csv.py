@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from gobblin_dagster.constructs.extractors.format import (
     FileReader,
     FormatError,
     InputFile,
+    OpenText,
     refuse_new_columns,
     require_columns,
 )
@@ -92,11 +93,11 @@ class CsvFormat:
         return CsvReader(file, self._options, self._block_bytes, self._wanted(schema))
 
     def count_rows(self, file: InputFile) -> int:
-        reader = CsvReader(file, self._options, self._block_bytes, lambda header: pa.schema([(header[0], pa.string())]))
-        try:
+        first_column = CsvReader(
+            file, self._options, self._block_bytes, lambda header: pa.schema([(header[0], pa.binary())])
+        )
+        with closing(first_column) as reader:
             return sum(batch.num_rows for batch in reader.batches())
-        finally:
-            reader.close()
 
     def _wanted(self, schema: pa.Schema | None) -> Callable[[list[str]], pa.Schema]:
         """Return a function from a file's header to the schema to read from it."""
@@ -124,47 +125,43 @@ class CsvReader:
     ) -> None:
         self._file, self._options, self._block_bytes = file, options, block_bytes
         self._bad_row: Any = None
-        self._raw = file.open_raw()
-        try:
-            self._header, self._has_rows = self._read_header()
-            self.schema = wanted(self._header)
-        except BaseException:
-            self._raw.close()
-            raise
+        with closing(file.open_text()) as text:
+            self._header, self._has_rows = self._read_header(text.stream)
+        self.schema = wanted(self._header)
+        self._text = file.open_text()
 
     @property
     def bytes_read(self) -> int:
-        return int(self._raw.tell())
+        return self._text.bytes_read
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._has_rows:
             return
         with self._explained():
-            yield from self._arrow_reader(self._raw, self.schema)
+            yield from self._arrow_reader(self._text, self.schema)
 
     def close(self) -> None:
-        self._raw.close()
+        self._text.close()
 
-    def _read_header(self) -> tuple[list[str], bool]:
-        """Return the column names and whether any row follows; leaves the file at its beginning."""
+    def _read_header(self, stream: pa.NativeFile) -> tuple[list[str], bool]:
+        """Return the column names and whether any row follows."""
         options = self._options
         # The signature that some programs put before UTF-8 is no part of the first name.
         encoding = "utf-8-sig" if options.encoding.lower() in ("utf-8", "utf8") else options.encoding
-        text = io.TextIOWrapper(self._file.unpacked(self._raw), encoding=encoding, newline="")
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
         names = list(options.column_names)
         try:
             if not names:
                 names = next((row for row in self._rows(text) if row), [])
+                "".join(names).encode()
             has_rows = any(line.strip("\r\n") for line in iter(lambda: text.readline(4096), ""))
         except (csv.Error, UnicodeError) as error:
-            raise FormatError(f"its beginning is no CSV in {options.encoding}: {first_line(error)}.") from error
-        text.detach()
+            raise FormatError(f"its header is no CSV in {options.encoding}: {first_line(error)}.") from error
         if not names or (not options.header and not has_rows):
             raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
-        self._raw.seek(0)
         return names, has_rows
 
     def _rows(self, text: io.TextIOWrapper) -> Iterator[list[str]]:
@@ -174,10 +171,10 @@ class CsvReader:
             text, delimiter=options.delimiter, quotechar=options.quote, escapechar=options.escape, quoting=quoting
         )
 
-    def _arrow_reader(self, raw: pa.NativeFile, schema: pa.Schema) -> Any:
+    def _arrow_reader(self, text: OpenText, schema: pa.Schema) -> Any:
         options = self._options
         return arrow_csv.open_csv(
-            self._file.unpacked(raw),
+            text.stream,
             read_options=arrow_csv.ReadOptions(
                 use_threads=False,
                 block_size=self._block_bytes,
@@ -221,21 +218,19 @@ class CsvReader:
                 )
             if match := _FAULTY_COLUMN.match(message):
                 column = self._header[int(match[1])]
-                raise FormatError(f"column {column!r}: {match[2]}", row=self._first_misfit(column)) from error
+                hint = f", expected {self._options.encoding}; set `encoding`." if "UTF8" in message else ""
+                raise FormatError(f"column {column!r}: {match[2]}{hint}", self._first_misfit(column)) from error
             raise FormatError(message) from error
 
     def _first_misfit(self, column: str) -> int | None:
         """Read one column again as bytes and return the number of the first row that does not fit its type."""
         kind, rows = self.schema.field(column).type, 0
-        raw = self._file.open_raw()
-        try:
-            for batch in self._arrow_reader(raw, pa.schema([(column, pa.binary())])):
+        with closing(self._file.open_text()) as text:
+            for batch in self._arrow_reader(text, pa.schema([(column, pa.binary())])):
                 values = batch.column(0)
                 if not _fits(values, kind):
                     return rows + _bisect(values, kind) + 1
                 rows += len(values)
-        finally:
-            raw.close()
         return None
 
 

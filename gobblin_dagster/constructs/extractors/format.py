@@ -40,10 +40,28 @@ class InputFile:
 
         return pa.PythonFile(fsspec.open(self.path, "rb").open(), mode="r")
 
-    def unpacked(self, raw: pa.NativeFile) -> pa.NativeFile:
-        """Return the stream of `raw` unpacked, by the file's ending."""
-        compression = _COMPRESSIONS.get(self.path.rpartition(".")[2].lower())
-        return pa.CompressedInputStream(raw, compression) if compression else raw
+    def open_text(self) -> OpenText:
+        """Open the text in the file, unpacked by the file's ending; raises OSError."""
+        return OpenText(self.open_raw(), _COMPRESSIONS.get(self.path.rpartition(".")[2].lower()))
+
+
+class OpenText:
+    """An open text file."""
+
+    def __init__(self, raw: pa.NativeFile, compression: str | None) -> None:
+        self._raw = raw
+        # Held together: a dropped unpacking stream would close the file beneath it.
+        self.stream = pa.CompressedInputStream(raw, compression) if compression else raw
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes taken of the file, packed where it is packed."""
+        return int(self._raw.tell())
+
+    def close(self) -> None:
+        """Release the file."""
+        self.stream.close()
+        self._raw.close()
 
 
 class FormatError(Exception):

@@ -7,6 +7,7 @@ texts, so that it depends on the data as little as can be. Later rows must fit i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -45,11 +46,8 @@ class JsonLinesFormat:
         return JsonLinesReader(file, self._declared, self._block_bytes, schema)
 
     def count_rows(self, file: InputFile) -> int:
-        raw = file.open_raw()
-        try:
-            return sum(len(lines) for lines in _blocks(file.unpacked(raw), self._block_bytes))
-        finally:
-            raw.close()
+        with closing(file.open_text()) as text:
+            return sum(len(lines) for lines in _blocks(text.stream, self._block_bytes))
 
 
 class JsonLinesReader:
@@ -57,18 +55,18 @@ class JsonLinesReader:
 
     def __init__(self, file: InputFile, declared: pa.Schema, block_bytes: int, schema: pa.Schema | None) -> None:
         self._unexpected = "ignore" if declared.names else "error"
-        self._raw = file.open_raw()
+        self._text = file.open_text()
         try:
-            self._blocks = _blocks(file.unpacked(self._raw), block_bytes)
+            self._blocks = _blocks(self._text.stream, block_bytes)
             self._first = next(self._blocks, [])
             self.schema: pa.Schema = declared if declared.names else schema or self._settled_schema()
         except BaseException:
-            self._raw.close()
+            self._text.close()
             raise
 
     @property
     def bytes_read(self) -> int:
-        return int(self._raw.tell())
+        return self._text.bytes_read
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows, lines = 0, self._first
@@ -83,7 +81,7 @@ class JsonLinesReader:
             lines = next(self._blocks, [])
 
     def close(self) -> None:
-        self._raw.close()
+        self._text.close()
 
     def _settled_schema(self) -> pa.Schema:
         if not self._first:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -44,11 +45,8 @@ class ParquetFormat:
         return ParquetReader(file, self._include, self._block_bytes, schema)
 
     def count_rows(self, file: InputFile) -> int:
-        reader = ParquetReader(file, (), self._block_bytes, None)
-        try:
+        with closing(ParquetReader(file, (), self._block_bytes, None)) as reader:
             return reader.rows
-        finally:
-            reader.close()
 
 
 class ParquetReader:

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.extractors.format import InputFile
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ExtractError
+from tests.unit.constructs.extractors.reading import extractor, file_format, put, read
+
+
+def read_lines(root: Path, *names: str, block_bytes: int = 1 << 20, **options: Any) -> pa.Table:
+    return read(root, *names, block_bytes=block_bytes, type="jsonl", **options)
+
+
+def test_schema_is_settled_by_the_first_file_and_times_stay_text(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        one_jsonl=b'{"id": 1, "at": "2013-01-01 00:00:00", "who": {"at": "2013-01-01"}, "no": null, "of": ["2013-01-01"]}\n',
+        two_jsonl=b'{"id": 2}\n\n{"at": "later", "id": 3}',
+    )
+    table = read_lines(tmp_path, "one.jsonl", "two.jsonl")
+    assert table.schema.types[:5] == [
+        pa.int64(), pa.string(), pa.struct([("at", pa.string())]), pa.string(), pa.list_(pa.string())
+    ]  # fmt: skip
+    assert table.select(["id", "at", "_row"]).to_pylist() == [
+        {"id": 1, "at": "2013-01-01 00:00:00", "_row": 1},
+        {"id": 2, "at": None, "_row": 1},
+        {"id": 3, "at": "later", "_row": 2},
+    ]
+
+
+def test_declared_columns_are_read_and_no_others(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": 1}\n{"x": "y", "id": 2}\n')
+    table = read_lines(tmp_path, "day.jsonl", columns={"at": "timestamp", "id": "int32"})
+    assert table.column_names[:2] == ["at", "id"]
+    assert table.column("at").to_pylist() == [datetime(2013, 1, 1, 10, tzinfo=UTC), None]
+
+
+def test_rows_are_numbered_across_blocks(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b"".join(b'{"id": %d}\n' % number for number in range(1, 20_001)))
+    table = read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
+    assert table.column("_row").to_pylist() == table.column("id").to_pylist() == list(range(1, 20_001))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"id": 1', "JSON|Missing|Invalid|parse"),
+        (b"nonsense", "Invalid value"),
+        (b'{"id": "x"}', "changed from number to string"),
+        (b'{"id": 1.5}', "1.5"),
+        (b'{"id": 1, "new": 2}', "unexpected field.*Declare `columns`"),
+        (b"[1]", "changed from object to array"),
+    ],
+)
+def test_row_that_does_not_fit_is_named_with_its_number(tmp_path: Path, line: bytes, problem: str) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n\n' * 20_000 + line + b"\n" + b'{"id": 1}\n' * 9)
+    with pytest.raises(ExtractError, match=problem) as caught:
+        read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
+    assert (caught.value.dataset_urn, caught.value.file, caught.value.row) == ("AA", "day.jsonl", 20_001)
+
+
+def test_two_objects_on_a_line_are_refused(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 2}{"id": 3}\n')
+    with pytest.raises(ExtractError, match="one object a line"):
+        read_lines(tmp_path, "day.jsonl")
+
+
+def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b"\n")
+    with pytest.raises(ExtractError, match="declare `columns`"):
+        read_lines(tmp_path, "day.jsonl")
+    assert read_lines(tmp_path, "day.jsonl", columns={"id": "int64"}).num_rows == 0
+
+
+def test_count_rows_counts_lines_of_packed_files(tmp_path: Path) -> None:
+    (tmp_path / "day.jsonl.gz").write_bytes(gzip.compress(b'{"id": 1}\n\n{"id": 2}'))
+    context = ConstructContext(job="flights", base_dir=str(tmp_path))
+    assert file_format({"type": "jsonl"}, context).count_rows(InputFile(str(tmp_path / "day.jsonl.gz"))) == 2
+    reader = extractor(tmp_path, "day.jsonl.gz", type="jsonl")
+    assert sum(chunk.batch.num_rows for chunk in reader.chunks()) == 2
+    assert reader.bytes_read == (tmp_path / "day.jsonl.gz").stat().st_size
