@@ -35,6 +35,23 @@ def test_old_versions_are_forgotten_without_gaps_and_never_the_newest() -> None:
     assert kept == list(range(kept[0], 5 * KEPT_VERSIONS + 1))
 
 
+def test_forgetting_that_is_cut_short_leaves_no_gap_for_a_sleeper() -> None:
+    class Dying(MemoryStorage):
+        deletions = 0
+
+        def delete(self, path: str) -> None:
+            self.deletions += 1
+            if self.deletions == 10:
+                raise KeyboardInterrupt
+            super().delete(path)
+
+    log = log_of(2 * KEPT_VERSIONS - 1, Dying())
+    with pytest.raises(KeyboardInterrupt):
+        log.append(2 * KEPT_VERSIONS, b"the one that begins to forget")
+    kept = [int(name[:20]) for name in log.storage.list_names("/log")]
+    assert kept == list(range(10, 2 * KEPT_VERSIONS + 1))
+
+
 @pytest.mark.parametrize("base", [0, 1, 40], ids=["saw nothing", "saw the first", "saw one in the middle"])
 def test_writer_that_slept_past_the_forgetting_loses_and_leaves_nothing(base: int) -> None:
     log = log_of(3 * KEPT_VERSIONS)

@@ -22,6 +22,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.state import open_store
+from gobblin_dagster.state.file_records import SnapshotPart, decode
 from gobblin_dagster.state.file_store import FileStateStore
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
 from tests.contract.test_state_store import (
@@ -272,6 +273,21 @@ def test_old_sequences_are_reported_once_and_stay_reported() -> None:
     assert storage.list_names(f"{DATASET}/unreported") == []
 
 
+def test_report_of_an_old_sequence_that_was_cut_short_counts() -> None:
+    storage = FailingStorage()
+    store = open_on(storage)
+    old, new = publish(store, "old"), publish(store, "new", 1)
+    storage.arm(Crash(), 1, is_done_first=True)
+    with pytest.raises(Crash):
+        store.mark_reported([old.id])
+
+    assert storage.list_names(f"{DATASET}/unreported") == storage.list_names(f"{DATASET}/closed") == [f"{old.id}.json"]
+    assert [s.id for s in store.load_unreported(JOB)] == [new.id]
+    found = store.load_sequence(old.id)
+    assert found is not None
+    assert found.reported
+
+
 def test_sequence_that_left_the_head_cannot_change() -> None:
     store = open_on(MemoryStorage())
     old = publish(store, "old")
@@ -311,6 +327,9 @@ def test_any_of_many_snapshots_is_read_from_few_files() -> None:
     assert len(store.load_snapshot(JOB, URN)) == 200
     assert storage.reads <= 7
     assert store.load_snapshot(JOB, URN, 0) == []
+    parts = [decode(SnapshotPart, storage.read(path), path) for path in storage.walk_files(f"{DATASET}/snapshots")]
+    # Part n holds as many snapshots as its lowest set bit says; more would make writing quadratic.
+    assert [len(part.files) for part in parts] == [2 * (n & -n) for n in range(1, 101)]
     assert store.load_snapshot(JOB, URN, 1_000) == store.load_snapshot(JOB, URN)
 
 
