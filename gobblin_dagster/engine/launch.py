@@ -55,12 +55,16 @@ class LazySparkLane:
         stop: threading.Event,
     ) -> list[TaskState]:
         """Run all packs; raises EnvironmentFaultError where Spark does not start."""
+        return self.started().run(lane, packs, on_result, stop)
+
+    def started(self) -> SparkLane:
+        """Start Spark, wait for it and return its lane; raises EnvironmentFaultError where it does not start."""
         self.start_early()
         if self._thread is not None:
             self._thread.join()
         if self._error is not None or self._spark is None:
             raise self._error or RuntimeError("Spark did not start")
-        return self._spark.run(lane, packs, on_result, stop)
+        return self._spark
 
     def close(self) -> None:
         """Let Spark end, without waiting for it."""

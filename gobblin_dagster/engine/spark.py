@@ -48,7 +48,8 @@ class SparkLane:
 
     def __init__(self, session: SparkSession, cores: int | None = None, *, owns_session: bool = False) -> None:
         self.cores = cores
-        self._session = session
+        self.session = session
+        """For those who read published data with Spark too."""
         self._owns_session = owns_session
 
     @classmethod
@@ -86,7 +87,7 @@ class SparkLane:
         inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
         if not inline:
             write_packs(lane, texts)
-        job = _SparkJob(self._session, to_json(lane), texts, inline)
+        job = _SparkJob(self.session, to_json(lane), texts, inline)
         job.start()
         stopping = False
         while job.is_running(POLL_S):
@@ -106,7 +107,7 @@ class SparkLane:
     def close(self) -> None:
         """Stop an own session, without waiting for the JVM to end."""
         if self._owns_session:
-            self._session.stop()
+            self.session.stop()
 
 
 class _SparkJob:
