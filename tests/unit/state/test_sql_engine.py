@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,20 @@ def test_a_lock_that_is_never_given_back_is_worth_a_retry(tmp_path: Path, monkey
         run(engine, "SELECT 1")
 
     stranger.close()
+
+
+def test_a_new_file_that_another_program_sets_up_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # SQLite does not always wait by itself when the mode of a file changes; here it never does.
+    monkeypatch.setattr(sql_engine, "LOCK_WAIT_S", 0)
+    engine = make_engine(make_url(f"sqlite:///{tmp_path}/state.db"))
+    monkeypatch.setattr(sql_engine, "LOCK_WAIT_S", 30)
+    stranger = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    stranger.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(time, "sleep", lambda _seconds: stranger.close())
+
+    run(engine, "SELECT 1")
+
+    engine.dispose()
 
 
 def test_a_full_disk_is_no_matter_of_retrying(sqlite_engine: Engine) -> None:
