@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import re
 import threading
 import warnings
 import weakref
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from gobblin_dagster.constructs.names import columns_text, convert_error
+from gobblin_dagster.constructs.names import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 
@@ -28,6 +29,7 @@ MEMORY_LIMIT = "512MB"
 """Of one connection; an expression that needs more fails its work unit."""
 MAX_PREPARED = 256
 """Prepared statements that a connection keeps; the least recently used goes first."""
+_HIDDEN_NAME = re.compile(rf'"{HIDDEN_PREFIX}\w*"(, )?|, "{HIDDEN_PREFIX}\w*"$')
 MAX_TEXT = 200
 """Characters of an expression or of DuckDB's text in a message."""
 
@@ -259,5 +261,6 @@ def _short(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return DuckDB's text without its picture of the statement, which shows our wrapping."""
-    return _short(str(error).split("\n\nLINE ")[0])
+    """Return DuckDB's text without what shows our wrapping: its picture of the statement, hidden columns."""
+    text = _HIDDEN_NAME.sub("", str(error).split("\n\nLINE ")[0])
+    return _short(text.removesuffix("\nCandidate bindings: "))

@@ -32,8 +32,8 @@ class FileOptions(SpecModel):
     """Whether columns named in `partition_by` also stay in the files; readers take them from the folders."""
     max_open_files: int = Field(default=64, ge=1, le=4096)
     """Files of one branch open at a time; beyond, the least recently used is closed and a new one begun when needed."""
-    max_file_bytes: int = Field(default=512 << 20, ge=1 << 10)
-    """Bytes after which a file is closed and the next begun; exceeded by at most one row group."""
+    max_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
+    """Bytes after which a file is closed and the next begun; exceeded by at most one row group and 64 KiB."""
     max_file_rows: int | None = Field(default=None, ge=1)
     """Rows after which a file is closed; default: no limit. Exceeded by at most one batch."""
     row_group_rows: int = Field(default=1 << 17, ge=1)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.constructs.writers.json_text import JsonRows
+from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_SCHEMA, QuarantineWriter
+from tests.unit.constructs.samples import CONTEXT, batch
+from tests.unit.constructs.writers.staging import where
+
+UTC = dt.UTC
+INSTANT = dt.datetime(2013, 1, 1, 10, 5, 6, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (pa.array([2**63 - 1]), 2**63 - 1),
+        (pa.array([True]), True),
+        (pa.array([1.5]), 1.5),
+        (pa.array([math.nan]), "nan"),
+        (pa.array([-math.inf]), "-inf"),
+        (pa.array(['é"\n\t\\']), 'é"\n\t\\'),
+        (pa.array([Decimal("12345678901234567890.10")]), "12345678901234567890.10"),
+        (pa.array([INSTANT], pa.timestamp("us", "America/New_York")), "2013-01-01T10:05:06.000007Z"),
+        (pa.array([INSTANT.replace(microsecond=0)], pa.timestamp("s", "UTC")), "2013-01-01T10:05:06Z"),
+        (pa.array([INSTANT.replace(tzinfo=None)], pa.timestamp("us")), "2013-01-01T10:05:06.000007"),
+        (pa.array([1], pa.timestamp("ns")), "1970-01-01T00:00:00.000000001"),
+        (pa.array([dt.date(2013, 1, 1)]), "2013-01-01"),
+        (pa.array([dt.time(1, 2, 3)]), "01:02:03"),
+        (pa.array([b"\x00\xff"]), "AP8="),
+        (pa.array([b"ab"], pa.binary(2)), "YWI="),
+        (pa.array([b"ab"], pa.large_binary()), "YWI="),
+        (pa.array(["x"]).dictionary_encode(), "x"),
+        (pa.array(["x"], pa.large_string()), "x"),
+        (pa.array([["a", None]]), ["a", None]),
+        (pa.array([[math.inf, 1.0]]), ["inf", 1.0]),
+        (pa.array([[[b"a"], None]]), [["YQ=="], None]),
+        (pa.array([{"x": Decimal("1.50"), "y": [INSTANT]}]), {"x": "1.50", "y": ["2013-01-01T10:05:06.000007Z"]}),
+        (pa.array([{"x": None}], pa.struct([("x", pa.int8())])), {"x": None}),
+        (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())), {"k": 1}),
+        (pa.array([None], pa.struct([("x", pa.int8())])), None),
+        (pa.array([None], pa.list_(pa.int8())), None),
+        (pa.array([None], pa.timestamp("us", "UTC")), None),
+        (pa.array([None], pa.float64()), None),
+        (pa.nulls(1), None),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_every_type_has_a_json_form(value: pa.Array, expected: Any) -> None:
+    (text,) = JsonRows("writer", CONTEXT).texts(batch({"v": value})).to_pylist()
+    assert json.loads(text) == {"v": expected}
+
+
+def test_json_keeps_order_and_odd_names() -> None:
+    rows = batch({"it's": [1], "A": [2], "a": [3], 'q"': [4], "batch": [5]})
+    (text,) = JsonRows("writer", CONTEXT).texts(rows).to_pylist()
+    assert list(json.loads(text).items()) == [("it's", 1), ("A", 2), ("a", 3), ('q"', 4), ("batch", 5)]
+
+
+def test_json_follows_a_change_of_schema() -> None:
+    json_rows = JsonRows("writer", CONTEXT)
+    assert json_rows.texts(batch({"a": [1]})).to_pylist() == ['{"a":1}']
+    assert json_rows.texts(batch({"b": ["x"]})).to_pylist() == ['{"b":"x"}']
+
+
+def test_quarantine_holds_row_reason_and_origin_of_any_schema() -> None:
+    context = where(pa.schema([]))
+    writer = QuarantineWriter(context)
+    writer.write(
+        batch({"tail": [None, "N1"], "seen": [INSTANT, INSTANT]}),
+        policy="has_tail",
+        reason="null in tail",
+        source_file="in/a.csv",
+        source_rows=pa.array([7, None], pa.int64()),
+        stage="pre_fork",
+    )
+    writer.write(
+        batch({"price": [Decimal("1.10")]}),
+        policy="cheap",
+        reason="not true: price < 1",
+        source_file="in/b.csv",
+        source_rows=pa.array([9], pa.int64()),
+        stage="eu",
+    )
+    (file,) = writer.finish()
+    assert (file.branch, file.rows) == ("quarantine", 3)
+    table = pq.ParquetFile(io.BytesIO(context.storage.read(file.path))).read()
+    assert table.schema.equals(QUARANTINE_SCHEMA)
+    first, second, third = table.to_pylist()
+    assert first == {
+        "policy": "has_tail",
+        "reason": "null in tail",
+        "source_file": "in/a.csv",
+        "source_row": 7,
+        "stage": "pre_fork",
+        "record": '{"tail":null,"seen":"2013-01-01T10:05:06.000007Z"}',
+    }
+    assert (second["source_row"], json.loads(second["record"])["tail"]) == (None, "N1")
+    assert (third["stage"], third["record"]) == ("eu", '{"price":"1.10"}')
+
+
+def test_quarantine_without_rows_stages_nothing() -> None:
+    assert QuarantineWriter(where(pa.schema([]))).finish() == ()
+
+
+def test_quarantine_abort_deletes_its_file() -> None:
+    context = where(pa.schema([]))
+    writer = QuarantineWriter(context)
+    rows = pa.array([1], pa.int64())
+    writer.write(batch({"a": [1]}), policy="p", reason="r", source_file="f", source_rows=rows, stage="main")
+    writer.finish()
+    assert list(context.storage.walk_files("/"))
+    writer.abort()
+    assert list(context.storage.walk_files("/")) == []

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from gobblin_dagster.constructs.writers.csv import CsvWriter
+from gobblin_dagster.constructs.writers.jsonl import JsonLinesWriter
+from gobblin_dagster.constructs.writers.parquet import ParquetWriter
+from gobblin_dagster.core.errors import ConvertError, StorageError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.storage.memory import MemoryStorage
+from tests.unit.constructs.writers.staging import WRITERS, RefusingStorage, make, where, write_all
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(1000), pa.int64()),
+        "origin": ["EWR", "JFK", "LGA", None] * 250,
+        "note": ['a, "b"\n', "", None, "é"] * 250,
+    }
+)
+
+
+def _read(storage: Storage, file: StagedFile) -> pa.Table:
+    content = storage.read(file.path)
+    if file.target.endswith(".gz"):
+        content = gzip.decompress(content)
+    if ".parquet" in file.target:
+        return pq.ParquetFile(io.BytesIO(content)).read()
+    if ".csv" in file.target:
+        options = pacsv.ConvertOptions(strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False)
+        return pacsv.read_csv(
+            io.BytesIO(content),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True),
+            convert_options=options,
+        )
+    return pa.Table.from_pylist([json.loads(line) for line in content.splitlines()])
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+def test_writer_stages_all_rows_in_order_with_size_and_checksum(cls: type[Any]) -> None:
+    context = where(ROWS.schema)
+    (file,) = write_all(make(cls, context), ROWS, batch_rows=37)
+    content = context.storage.read(file.path)
+    name = {"ParquetWriter": "parquet", "CsvWriter": "csv", "JsonLinesWriter": "jsonl"}[cls.__name__]
+    assert file.target == f"raw/flights/main/AA/commit-wu-1-0000.{name}"
+    assert file.path == f"/lake/_gobblin/staging/attempt/{file.target}"
+    assert (file.branch, file.rows) == ("main", 1000)
+    assert (file.size_bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert _read(context.storage, file).to_pylist() == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+def test_no_rows_mean_no_files(cls: type[Any]) -> None:
+    context = where(ROWS.schema)
+    writer = make(cls, context)
+    writer.write(
+        ROWS.slice(0, 0).to_batches()[0] if ROWS.slice(0, 0).to_batches() else ROWS.to_batches()[0].slice(0, 0)
+    )
+    assert writer.finish() == ()
+    assert list(context.storage.walk_files("/")) == []
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+def test_partitions_hold_every_row_once_in_order(cls: type[Any]) -> None:
+    context = where(ROWS.schema)
+    files = write_all(make(cls, context, partition_by=["origin"]), ROWS)
+    folders = [file.target.removeprefix("raw/flights/main/AA/").split("/")[0] for file in files]
+    assert folders == ["origin=EWR", "origin=JFK", "origin=LGA", "origin=__HIVE_DEFAULT_PARTITION__"]
+    for file, position in zip(files, range(4), strict=True):
+        table = _read(context.storage, file)
+        assert table.column_names == ["id", "note"]
+        assert table["id"].to_pylist() == list(range(position, 1000, 4))
+        assert file.rows == 250
+
+
+def test_partition_columns_may_stay_in_the_files() -> None:
+    context = where(ROWS.schema)
+    files = write_all(make(ParquetWriter, context, partition_by=["origin"], keep_partition_columns=True), ROWS)
+    assert {tuple(_read(context.storage, file).column_names) for file in files} == {("id", "origin", "note")}
+
+
+def test_open_files_are_bounded_and_begun_anew() -> None:
+    context = where(ROWS.schema)
+    writer = make(ParquetWriter, context, partition_by=["origin"], max_open_files=2)
+    for start in range(0, 1000, 500):
+        for origin in ("EWR", "JFK", "LGA"):
+            mask = [row == origin for row in ROWS["origin"].slice(start, 500).to_pylist()]
+            for batch in ROWS.slice(start, 500).filter(pa.array(mask)).to_batches():
+                writer.write(batch)
+                assert len(writer._open) <= 2
+    files = writer.finish()
+    assert len(files) == 6
+    assert len({file.target for file in files}) == 6
+    assert sum(file.rows for file in files) == 750
+
+
+def test_least_recently_used_file_is_closed_first() -> None:
+    context = where(ROWS.schema)
+    writer = make(ParquetWriter, context, partition_by=["origin"], max_open_files=2)
+    batch = ROWS.to_batches()[0]
+    for position in (0, 1, 0, 2, 0):  # EWR is used again and again, so JFK must make room
+        writer.write(batch.slice(position, 1))
+    files = writer.finish()
+    assert [file.rows for file in files if "origin=EWR" in file.target] == [3]
+
+
+def test_files_roll_over_by_bytes() -> None:
+    noise = random.Random(7)
+    rows = pa.table({"id": range(500), "noise": [noise.randbytes(1000) for _ in range(500)]})
+    context = where(rows.schema)
+    limit, row_group = 1 << 17, 50
+    files = write_all(make(ParquetWriter, context, max_file_bytes=limit, row_group_rows=row_group), rows, batch_rows=25)
+    assert len(files) > 1
+    assert [file.target[-12:] for file in files][:2] == ["0000.parquet", "0001.parquet"]
+    assert all(file.size_bytes < limit + 2 * row_group * 1000 + (1 << 16) for file in files)
+    ids = [value for file in files for value in _read(context.storage, file)["id"].to_pylist()]
+    assert ids == list(range(500))
+
+
+def test_files_roll_over_by_rows() -> None:
+    context = where(ROWS.schema)
+    files = write_all(make(CsvWriter, context, max_file_rows=400), ROWS, batch_rows=200)
+    assert [file.rows for file in files] == [400, 400, 200]
+
+
+@pytest.mark.parametrize(
+    "limits", [{"row_group_rows": 100}, {"row_group_bytes": 1024}, {"buffer_bytes": 1024}], ids=str
+)
+def test_buffered_rows_are_bounded(limits: dict[str, int]) -> None:
+    context = where(ROWS.schema)
+    writer = make(ParquetWriter, context, **limits)
+    for batch in ROWS.to_batches(max_chunksize=10):
+        writer.write(batch)
+        buffered = sum(file.gathered_rows for file in writer._open.values())
+        assert buffered <= 100
+        assert writer._gathered_bytes == sum(file.gathered_bytes for file in writer._open.values())
+    (file,) = writer.finish()
+    assert pq.ParquetFile(io.BytesIO(context.storage.read(file.path))).num_row_groups >= 10
+
+
+def test_parts_of_a_split_batch_do_not_hold_the_batch_in_memory() -> None:
+    wide = pa.table({"k": ["a"] + ["b"] * 99_999, "text": ["x" * 50] * 100_000})
+    writer = make(ParquetWriter, where(wide.schema), partition_by=["k"])
+    for batch in wide.to_batches():
+        writer.write(batch)
+    small = writer._open["k=a/"].gathered[0]
+    assert small.get_total_buffer_size() < 10_000
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+def test_abort_deletes_open_and_finished_files(cls: type[Any]) -> None:
+    storage = MemoryStorage()
+    writer = make(cls, where(ROWS.schema, storage), max_file_rows=300, row_group_rows=100)
+    for batch in ROWS.slice(0, 700).to_batches(max_chunksize=100):
+        writer.write(batch)
+    assert list(storage.walk_files("/"))
+    writer.abort()
+    assert list(storage.walk_files("/")) == []
+    assert writer.finish() == ()
+
+
+def test_abort_never_raises() -> None:
+    storage = RefusingStorage(bytes_per_file=1 << 20, refuse_delete=True)
+    writer = make(ParquetWriter, where(ROWS.schema, storage), max_file_rows=300)
+    writer.write(ROWS.to_batches()[0].slice(0, 300))
+    writer.abort()
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+@pytest.mark.parametrize("bytes_per_file", [0, 3000])
+def test_full_disk_names_path_and_dataset(cls: type[Any], bytes_per_file: int) -> None:
+    storage = RefusingStorage(bytes_per_file=bytes_per_file)
+    writer = make(cls, where(ROWS.schema, storage), row_group_rows=10)
+    with pytest.raises(StorageError, match=r"Dataset 'AA/EWR': cannot write /lake/.*No space left on device"):
+        write_all(writer, ROWS)
+    writer.abort()
+    assert list(storage.walk_files("/")) == []
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+def test_unwritable_storage_names_path_and_dataset(cls: type[Any]) -> None:
+    writer = make(cls, where(ROWS.schema, RefusingStorage()))
+    with pytest.raises(StorageError, match=r"Dataset 'AA/EWR': cannot create /lake/.*-0000.*: Permission denied"):
+        write_all(writer, ROWS)
+
+
+def test_file_that_exists_is_never_overwritten() -> None:
+    storage = MemoryStorage()
+    write_all(make(ParquetWriter, where(ROWS.schema, storage)), ROWS)
+    with pytest.raises(StorageError, match="exists"):
+        write_all(make(ParquetWriter, where(ROWS.schema, storage)), ROWS)
+
+
+def test_csv_keeps_null_and_empty_text_apart() -> None:
+    context = where(pa.schema([("a", pa.string()), ("b", pa.int8())]))
+    rows = pa.table({"a": ["", None], "b": pa.array([None, 1], pa.int8())})
+    (file,) = write_all(make(CsvWriter, context), rows)
+    assert context.storage.read(file.path) == b'"a","b"\n"",\n,1\n'
+
+
+def test_csv_options() -> None:
+    rows = pa.table({"a": [1], "b": [2]})
+    context = where(rows.schema)
+    (file,) = write_all(make(CsvWriter, context, header=False, delimiter=";"), rows)
+    assert context.storage.read(file.path) == b"1;2\n"
+
+
+@pytest.mark.parametrize("cls", [CsvWriter, JsonLinesWriter])
+def test_text_may_be_compressed(cls: type[Any]) -> None:
+    context = where(ROWS.schema)
+    (file,) = write_all(make(cls, context, compression="gzip"), ROWS)
+    assert file.target.endswith(".gz")
+    assert file.sha256 == hashlib.sha256(context.storage.read(file.path)).hexdigest()
+    assert _read(context.storage, file).to_pylist() == ROWS.to_pylist()
+
+
+def test_csv_refuses_nested_values() -> None:
+    rows = pa.table({"a": [[1]]})
+    with pytest.raises(ConvertError, match="writer 'csv': the format cannot hold the rows"):
+        write_all(make(CsvWriter, where(rows.schema)), rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "codec"), [({}, "SNAPPY"), ({"compression": "zstd"}, "ZSTD"), ({"compression": "none"}, "UNCOMPRESSED")]
+)
+def test_parquet_compression(options: dict[str, str], codec: str) -> None:
+    context = where(ROWS.schema)
+    (file,) = write_all(make(ParquetWriter, context, **options), ROWS)
+    metadata = pq.ParquetFile(io.BytesIO(context.storage.read(file.path))).metadata
+    assert metadata.row_group(0).column(0).compression == codec
+
+
+def test_parquet_keeps_types_of_an_exotic_schema() -> None:
+    schema = pa.schema(
+        [
+            ("t", pa.timestamp("us", "America/New_York")),
+            ("d", pa.decimal128(20, 3)),
+            ("l", pa.list_(pa.struct([("x", pa.int8())]))),
+            ("b", pa.binary()),
+            pa.field("n", pa.int16(), nullable=False),
+        ]
+    )
+    rows = pa.Table.from_pylist([{"t": 0, "d": None, "l": [{"x": 1}], "b": b"\x00", "n": 1}], schema=schema)
+    context = where(schema)
+    (file,) = write_all(make(ParquetWriter, context), rows)
+    assert _read(context.storage, file).schema.equals(schema)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"compression": "brotli"}, "compression"),
+        ({"max_open_files": 0}, "max_open_files"),
+        ({"partition_by": [{"granularity": "day"}]}, "column"),
+        ({"partition_by": [{"column": "t", "granularity": "week"}]}, "granularity"),
+        ({"row_groups": 1}, "row_groups"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        ParquetWriter.Options.model_validate(options)
