@@ -136,14 +136,16 @@ class LocalStorage:
             sink.write(data)
             sink.finish()
             self.rename(temp, path)
+            is_new = True
         except FileExistsError:
             sink.abort()
-            return False
+            is_new = False
         except BaseException:
             sink.abort()
             raise
+        # Also where the path existed: who put it may have been killed before this line, and callers build upon it.
         self.sync_dir(str(Path(path).parent))
-        return True
+        return is_new
 
     def make_dirs(self, path: str) -> None:
         folder = Path(path)

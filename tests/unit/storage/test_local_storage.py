@@ -5,6 +5,7 @@ import errno
 import os
 import pickle
 import resource
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,6 +70,12 @@ def test_put_if_absent_syncs_content_before_name(tmp_path: Path, synced: list[st
     content, name = synced
     assert Path(content).name.startswith(TEMP_PREFIX)
     assert name == str(tmp_path)
+
+
+def test_put_if_absent_makes_durable_what_another_process_left_unsynced(tmp_path: Path, synced: list[str]) -> None:
+    (tmp_path / "1.json").write_bytes(b"{}")
+    assert not LocalStorage().put_if_absent(f"{tmp_path}/1.json", b"{}")
+    assert synced[-1] == str(tmp_path)
 
 
 @pytest.mark.parametrize("rename", [rename_new, refuse_to_cross], ids=["one mount", "two mounts"])
@@ -145,6 +152,25 @@ def test_move_across_mounts_copies_syncs_then_forgets_the_source(tmp_path: Path,
     assert folder == f"{tmp_path}/output"
     assert [str(p) for p in tmp_path.rglob("*") if p.is_file()] == [f"{tmp_path}/output/a"]
     assert storage.read(f"{tmp_path}/output/a") == b"rows" * 500_000
+
+
+def test_move_across_mounts_keeps_the_source_until_the_target_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(rename=refuse_to_cross)
+    source = write(storage, tmp_path / "staging/a")
+    (tmp_path / "output").mkdir()
+    sync = os.fsync
+
+    def fail_on_folders(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", fail_on_folders)
+    with pytest.raises(OSError, match="output"):
+        storage.move(source, f"{tmp_path}/output/a")
+    assert storage.read(source) == storage.read(f"{tmp_path}/output/a")
 
 
 def test_move_across_mounts_never_overwrites_and_cleans_up(tmp_path: Path) -> None:
