@@ -3,8 +3,8 @@
     python scripts/gobblin_map.py           write the map anew
     python scripts/gobblin_map.py --check   exit code 1 where it is out of step
 
-Originals and differences are read from the `Source:` and `Differs:` sections of docstrings. The column of tests is
-written by hand in the map itself and kept.
+Originals and differences are read from the `Source:` and `Differs:` sections of docstrings. A test that stands in the map
+is kept as long as it exists; where there is none, the nearest one that names the class is put in.
 """
 
 from __future__ import annotations
@@ -71,18 +71,36 @@ def _one_line(text: str) -> str:
 
 
 def known_tests() -> dict[str, str]:
-    """Return the hand-written last column of the map by the name of ours."""
-    rows = re.findall(r"^\|[^\n]*?\| `([^`]+)` \|[^\n]*\| ([^|\n]*) \|$", MAP.read_text(encoding="utf-8"), re.MULTILINE)
-    return dict(rows)
+    """Return the last column of the map by the name of ours, as far as it names tests that exist."""
+    text = MAP.read_text(encoding="utf-8") if MAP.exists() else ""
+    rows = re.findall(r"^\|[^\n]*?\| `([^`]+)` \|[^\n]*\| `([^`]+)` \|$", text, re.MULTILINE)
+    return {ours: test for ours, test in rows if (ROOT / test).is_file()}
+
+
+def nearest_test(ours: str, tests: dict[str, str]) -> str:
+    """Return the test that mirrors the module, or the one nearest to it that names the class; empty where none does."""
+    parts = ours.split(".")
+    name = next((part for part in reversed(parts) if part != part.lower()), parts[-1])
+    module = parts[: parts.index(name)]
+    mirror = f"tests/unit/{'/'.join(module[:-1])}/test_{module[-1]}.py"
+    if mirror in tests:
+        return mirror
+    naming = [path for path, text in tests.items() if re.search(rf"\b{name}\b", text)]
+    return max(naming, key=lambda path: (sum(part in path for part in parts), tests[path].count(name)), default="")
 
 
 def render() -> str:
     """Return the map as it should be."""
-    tests = known_tests() if MAP.exists() else {}
-    return HEAD + "".join(
-        f"| {entry.source} | `{entry.ours}` | {entry.differs or '-'} | {tests.get(entry.ours, '-')} |\n"
-        for entry in entries()
-    )
+    known = known_tests()
+    tests = {
+        str(file.relative_to(ROOT)): file.read_text("utf-8") for file in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
+    lines = []
+    for entry in entries():
+        test = known.get(entry.ours) or nearest_test(entry.ours, tests)
+        shown = f"`{test}`" if test else "-"
+        lines.append(f"| {entry.source} | `{entry.ours}` | {entry.differs or '-'} | {shown} |\n")
+    return HEAD + "".join(lines)
 
 
 if __name__ == "__main__":
