@@ -19,6 +19,8 @@ def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
     try:
         return run(chunk.batch)
     except ConvertError as error:
+        if not chunk.batch.num_rows:
+            raise
         position = first_failing_row(run, chunk.batch)
         try:
             run(chunk.batch.slice(position, 1))

@@ -101,12 +101,16 @@ class Cast:
         )
 
     def problem(self, source: pa.DataType) -> str | None:
-        """Tell why no value of a source type can be cast, before any row is read."""
+        """Tell why no value of a source type can be cast, before any row is read; raises ConvertError for the format."""
         if self._parse is not None:
             self._parse.schema(pa.schema([("text", pa.string())]))
         fits = _is_text(source) or pa.types.is_temporal(source) or pa.types.is_null(source)
         if self._is_time and not fits:
             return f"is {source}; a {self._declared.type} comes from text or time (compute it with a `sql` converter)"
+        try:
+            self.run(pa.array([], source))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return f"is {source}, which cannot become {self._declared.type}"
         return None
 
     def run(self, values: pa.Array) -> pa.Array:

@@ -40,7 +40,7 @@ class FileOptions(SpecModel):
     """Rows gathered before they are encoded (for Parquet, the rows of a row group)."""
     row_group_bytes: int = Field(default=16 << 20, ge=1 << 10)
     """Bytes gathered before they are encoded, as they lie in memory."""
-    buffer_bytes: int = Field(default=64 << 20, ge=1 << 10)
+    buffer_bytes: int = Field(default=32 << 20, ge=1 << 10)
     """Bytes gathered for all open files of one branch together."""
 
 

@@ -170,6 +170,17 @@ def test_number_is_no_timestamp() -> None:
         _converter({"a": "timestamp"}).convert_schema(pa.schema([("a", pa.int64())]))
 
 
+def test_type_that_cannot_become_another_is_refused_before_any_row() -> None:
+    with pytest.raises(ConvertError, match="column 'a' is list<item: int64>, which cannot become int8"):
+        _converter({"a": "int8"}).convert_schema(pa.schema([("a", pa.list_(pa.int64()))]))
+
+
+def test_chunk_without_rows_is_converted() -> None:
+    empty = chunk({"a": pa.array([], pa.string()), "t": pa.array([], pa.string())})
+    columns = {"a": "decimal(5,2)", "t": {"type": "timestamp", "format": "%Y"}}
+    assert converted(_converter(columns), empty).batch.num_rows == 0
+
+
 def test_format_that_is_none_is_refused_before_any_row() -> None:
     with pytest.raises(ConvertError, match="%Q"):
         _converter({"a": {"type": "date", "format": "%Q"}}).convert_schema(pa.schema([("a", pa.string())]))

@@ -73,6 +73,12 @@ def test_schema_error_comes_before_any_row() -> None:
         _converter(where="a").convert_schema(pa.schema([("a", pa.int64())]))
 
 
+def test_error_of_a_chunk_without_rows_has_no_row() -> None:
+    with pytest.raises(ConvertError, match="'missing'") as caught:
+        list(_converter(where="missing").convert(chunk({"a": pa.array([], pa.int64())})))
+    assert "row 1" not in str(caught.value)
+
+
 @pytest.mark.parametrize("field", ["select", "where"])
 def test_failing_row_is_named(field: str) -> None:
     given = chunk({"a": ["1"] * 50 + ["x"] + ["1"] * 49}, first_row=1000)
