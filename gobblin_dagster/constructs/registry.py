@@ -146,13 +146,15 @@ class Registry:
             InvalidSpecError: the options do not fit; all faults are named.
         """
         cls = self.load(kind, spec.type)
-        faults = self.check(kind, spec.type, spec.options)
-        if faults:
+        try:
+            options = cls.Options.model_validate(spec.options)
+        except ValidationError as error:
+            faults = self.check(kind, spec.type, spec.options)
             raise InvalidSpecError(
                 file=f"Job {context.job!r}",
-                faults=tuple(SpecFault(f"{kind}({spec.type}).{dotted(where)}", problem) for where, problem in faults),
-            )
-        return cls(cls.Options.model_validate(spec.options), context, **more)
+                faults=tuple(SpecFault(f"{kind}({spec.type}).{dotted(where)}", why) for where, why in faults),
+            ) from error
+        return cls(options, context, **more)
 
     def check(self, kind: ConstructKind, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
         """Return every fault of a declaration; where its type is unknown, that one alone at `("type",)`."""

@@ -19,6 +19,9 @@ from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
 from gobblin_dagster.core.constructs import ConstructContext
 
+_MAX_BLOCKS_A_LINE = 16
+"""Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
+
 
 class JsonLinesOptions(BaseModel):
     """Options of the format `jsonl`."""
@@ -126,6 +129,11 @@ def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
     rest = b""
     while data := stream.read(block_bytes):
         *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > _MAX_BLOCKS_A_LINE * block_bytes:
+            raise FormatError(
+                f"a line is longer than {len(rest)} bytes; expected one object a line. Raise `execution.block_bytes` if "
+                "rows are that long."
+            )
         whole = [line for line in lines if line.strip()]
         if whole:
             yield whole

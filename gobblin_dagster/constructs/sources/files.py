@@ -16,7 +16,7 @@ from gobblin_dagster.constructs.extractors.files import FilesExtractor, translat
 from gobblin_dagster.constructs.extractors.format import FileFormat, InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.dated import Limits, plan_dated_files
-from gobblin_dagster.constructs.sources.listing import Examples, Listing, LocalFolders, RemoteFolders, Walk
+from gobblin_dagster.constructs.sources.listing import Examples, Listing, LocalFolders, RemoteFolders, Walk, printable
 from gobblin_dagster.constructs.sources.pattern import PathPattern
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -141,7 +141,7 @@ class FilesSource:
     def _offer(self, urn: str, listing: Listing, state: DatasetState | None, shared: list[str]) -> DatasetOffer:
         problem = listing.problems.get(urn, "") or _urn_problem(urn) or _state_problem(state)
         if problem:
-            return DatasetOffer(_printable(urn), None, None, problem=problem, notes=shared)
+            return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
         wanted = [file for file in files if file.start >= self._start()] if self._options.start else files
         plan = plan_dated_files(urn, wanted, state, self._limits, self._options.pattern.end_of, self._label)
@@ -213,11 +213,6 @@ def _urn_problem(urn: str) -> str:
     except InvalidUrnError as error:
         return str(error)
     return ""
-
-
-def _printable(urn: str) -> str:
-    """Return an invalid urn in a form that terminals and stores can hold."""
-    return urn if urn.isprintable() else ascii(urn)[1:-1]
 
 
 def _state_problem(state: DatasetState | None) -> str:

@@ -31,6 +31,11 @@ class FoundFile(NamedTuple):
     """Seconds since the epoch of its last change, or of its coming here, whichever is later."""
 
 
+def printable(text: str) -> str:
+    """Return a name in a form that terminals and stores can hold."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
 @dataclass(slots=True)
 class Examples:
     """A count, and the first few of what was counted."""
@@ -42,7 +47,7 @@ class Examples:
         """Count one more."""
         self.count += 1
         if len(self.first) < MAX_EXAMPLES:
-            self.first.append(name)
+            self.first.append(printable(name))
 
     def __str__(self) -> str:
         return ", ".join(self.first) + (", ..." if self.count > len(self.first) else "")
@@ -178,7 +183,11 @@ class Walk:
 
     def _visit(self, entries: Iterable[Entry], states: list[_State]) -> None:
         for entry in entries:
-            is_dir = entry.is_dir()
+            try:
+                is_dir = entry.is_dir()
+            except OSError:
+                # A link to itself: no folder. Where a file is expected there, `_take` names it.
+                is_dir = False
             inner: list[_State] = []
             for state in states:
                 # A folder where a file is expected may still be part of a deeper urn: then another state takes it.

@@ -129,10 +129,10 @@ def test_row_of_another_length_without_header_is_numbered_from_one(tmp_path: Pat
 def test_value_that_does_not_fit_its_type_is_named_with_its_number(
     tmp_path: Path, kind: str, good: bytes, bad: bytes
 ) -> None:
-    put(tmp_path, day_csv=b"a,b\n" + b"x," + good + b"\n" + b"x,\n" * 20_000 + b"x," + bad + b"\n" + b"x,\n" * 9)
+    put(tmp_path, day_csv=b"a,b\n" + b"x," + good + b"\n" + b"x,\n" * 50_000 + b"x," + bad + b"\n" + b"x,\n" * 9)
     with pytest.raises(ExtractError) as caught:
         read_csv(tmp_path, "day.csv", columns={"b": kind}, block_bytes=1 << 16)
-    assert caught.value.row == 20_002
+    assert caught.value.row == 50_002
     assert "column 'b'" in caught.value.problem
     assert bad.decode() in caught.value.problem
 

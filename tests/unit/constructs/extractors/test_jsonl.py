@@ -72,6 +72,12 @@ def test_two_objects_on_a_line_are_refused(tmp_path: Path) -> None:
         read_lines(tmp_path, "day.jsonl")
 
 
+def test_line_longer_than_many_blocks_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b"[" + b'{"id": 1},' * 200_000 + b"]")
+    with pytest.raises(ExtractError, match=r"expected one object a line.*execution\.block_bytes"):
+        read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
+
+
 def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b"\n")
     with pytest.raises(ExtractError, match="declare `columns`"):

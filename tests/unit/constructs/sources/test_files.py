@@ -276,6 +276,15 @@ def test_link_loop_ends_and_is_named(tmp_path: Path) -> None:
     assert "data/AA/again" in offers["AA"].notes[0]
 
 
+def test_link_to_itself_fails_no_more_than_its_dataset(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/2013-01-01.csv", "data/UA/2013-01-01.csv")
+    (tmp_path / "data/loop").symlink_to(tmp_path / "data/loop")
+    (tmp_path / "data/UA/2013-01-02.csv").symlink_to(tmp_path / "data/UA/2013-01-02.csv")
+    offers = plan(source(tmp_path))
+    assert len(offers["AA"].work_units) == 1
+    assert offers["UA"].problem.startswith(f"cannot look at {tmp_path}/data/UA/2013-01-02.csv: Too many levels")
+
+
 def test_linked_dataset_folder_is_read(tmp_path: Path) -> None:
     put(tmp_path, "elsewhere/2013-01-01.csv")
     (tmp_path / "data").mkdir()
@@ -327,6 +336,35 @@ def test_folder_that_cannot_be_listed_fails_its_dataset_alone(tmp_path: Path, mo
     offers = plan(source(tmp_path))
     assert len(offers["AA"].work_units) == 1
     assert offers["UA"].problem == f"cannot list {tmp_path}/data/UA: Permission denied"
+
+
+@pytest.mark.parametrize("name", ["in", "in/eu"], ids=["root", "before-the-dataset"])
+def test_folder_above_all_datasets_that_cannot_be_listed_fails_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    put(tmp_path, "in/eu/AA/2013-01-01.csv", "in/us/UA/2013-01-01.csv")
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path) == f"{tmp_path}/{name}":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(SourceError, match=re.escape(f"cannot list {tmp_path}/{name}: Permission denied.")):
+        plan(source(tmp_path, "in/*/{dataset}/{date:%Y-%m-%d}.csv"))
+
+
+def test_file_name_that_is_no_text_fails_its_dataset_alone(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/x-2013-01-01.csv", "data/UA/x-2013-01-01.csv")
+    Path(os.fsdecode(os.fsencode(tmp_path / "data/AA") + b"/\xff-2013-01-02.csv")).touch()
+    offers = plan(source(tmp_path, "data/{dataset}/*-{date:%Y-%m-%d}.csv"))
+    assert "no valid UTF-8; rename the file" in offers["AA"].problem
+    assert offers["AA"].problem.isprintable()
+    Path(os.fsdecode(os.fsencode(tmp_path / "data/UA") + b"/\xff-late.csv")).touch()
+    (note,) = plan(source(tmp_path, "data/{dataset}/*-{date:%Y-%m-%d}.csv"))["UA"].notes
+    assert "\\udcff-late.csv" in note
+    assert len(offers["UA"].work_units) == 1
 
 
 def test_state_of_another_watermark_type_fails_its_dataset_alone(tmp_path: Path) -> None:
