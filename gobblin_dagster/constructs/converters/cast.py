@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import field_validator, model_validator
 
 from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -44,7 +44,7 @@ class ColumnType(SpecModel):
     format: str = ISO
     """Form of dates and timestamps: `iso` or a strptime format, e.g. `%d.%m.%Y %H:%M` (`%z` for an offset, `%f` for
     fractions)."""
-    timezone: str | None = "UTC"
+    timezone: ZoneName | None = "UTC"
     """Zone of the resulting timestamp, and of texts without an offset. Null: no zone; texts with an offset are refused."""
 
     @field_validator("type")
@@ -56,16 +56,6 @@ class ColumnType(SpecModel):
         if match is None or not 1 <= int(match[1]) <= 38 or int(match[2]) > int(match[1]):
             raise ValueError(f"expected one of {', '.join(TYPE_NAMES)}; got {name!r}")
         return name
-
-    @field_validator("timezone")
-    @classmethod
-    def _zone(cls, zone: str | None) -> str | None:
-        if zone is not None:
-            try:
-                ZoneInfo(zone)
-            except (ZoneInfoNotFoundError, ValueError, OSError):
-                raise ValueError(f"expected an IANA zone, e.g. Europe/Berlin; got {zone!r}") from None
-        return zone
 
     @model_validator(mode="after")
     def _format_fits(self) -> Self:

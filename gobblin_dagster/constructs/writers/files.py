@@ -116,11 +116,7 @@ class FileWriter(ABC):
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        try:
-            parts = list(self._partitioner.split(batch))
-        except pa.ArrowInvalid as error:
-            raise convert_error(f"partition_by: {error}", self._construct, self._context) from error
-        for folder, part in parts:
+        for folder, part in self._partitioner.split(batch):
             self._gather(folder, part)
         while self._gathered_bytes > self._options.buffer_bytes:
             folder = max(self._open, key=lambda name: self._open[name].gathered_bytes)

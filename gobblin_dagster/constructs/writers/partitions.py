@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.spec.job import SpecModel
 
 NULL_SEGMENT = "__HIVE_DEFAULT_PARTITION__"
@@ -32,7 +33,7 @@ class TimePartition(SpecModel):
     """`year`, `month`, `day` or `hour`."""
     name: str = Field(default="date", min_length=1)
     """Name of the folder level; must not be a column of the file."""
-    timezone: str = "UTC"
+    timezone: ZoneName = "UTC"
     """Zone in which a timestamp's day or hour is taken; timestamps without a zone and dates are taken as they stand."""
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
@@ -40,6 +42,18 @@ def test_levels_nest_in_the_order_given() -> None:
 def test_order_inside_a_folder_is_kept() -> None:
     rows = batch({"a": [at % 3 for at in range(100)]})
     assert _split(["a"], rows) == {f"a={rest}/": list(range(rest, 100, 3)) for rest in range(3)}
+
+
+@settings(deadline=None)  # the first call of a process is slower than all later ones together
+@given(st.lists(st.tuples(st.sampled_from(["x", "y/", "", None]), st.sampled_from([1, 2, None])), max_size=40))
+def test_every_row_lands_once_in_the_folder_of_its_values(keys: list[tuple[str | None, int | None]]) -> None:
+    rows = batch({"k": pa.array([k for k, _ in keys], pa.string()), "n": pa.array([n for _, n in keys], pa.int8())})
+    expected: dict[str, list[int]] = {}
+    for position, (k, n) in enumerate(keys):
+        text = {"y/": "y%2F", "": None}.get(k or "", k) or "__HIVE_DEFAULT_PARTITION__"
+        number = "__HIVE_DEFAULT_PARTITION__" if n is None else n
+        expected.setdefault(f"k={text}/n={number}/", []).append(position)
+    assert _split(["k", "n"], rows) == (expected or {"": []})
 
 
 @pytest.mark.parametrize(

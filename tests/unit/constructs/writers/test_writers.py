@@ -264,6 +264,7 @@ def test_parquet_keeps_types_of_an_exotic_schema() -> None:
         ({"max_open_files": 0}, "max_open_files"),
         ({"partition_by": [{"granularity": "day"}]}, "column"),
         ({"partition_by": [{"column": "t", "granularity": "week"}]}, "granularity"),
+        ({"partition_by": [{"column": "t", "timezone": "Mars/Olympus"}]}, "expected an IANA zone"),
         ({"row_groups": 1}, "row_groups"),
     ],
     ids=str,

@@ -1,0 +1,20 @@
+"""Time zones in options: checked when a job file is read, not when the first row comes."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator
+
+
+def _known(zone: str) -> str:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"expected an IANA zone, e.g. Europe/Berlin; got {zone!r}") from None
+    return zone
+
+
+ZoneName: TypeAlias = Annotated[str, AfterValidator(_known)]
+"""Name of an IANA time zone."""
