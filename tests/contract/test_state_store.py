@@ -214,6 +214,16 @@ def test_jobs_share_nothing_under_the_same_urn(store: StateStore) -> None:
     assert store.load_snapshot("j", URN) == []
 
 
+def test_jobs_share_no_epoch_under_the_same_urn(store: StateStore) -> None:
+    for _ in range(2):
+        store.release_leases("another", [take(store, job="another")])
+
+    publish(store, "one")
+
+    with pytest.raises(StaleEpochError, match="our epoch 1 is over, the current one is 2"):
+        store.prepare(sequence("two", job="another"), 1)
+
+
 # -- leases ------------------------------------------------------------------------------------------------------------
 def test_the_first_lease_of_a_dataset_is_granted_for_the_time_asked(store: StateStore) -> None:
     grant = store.acquire_leases(JOB, ["a", "b"], ME, TTL)
@@ -587,12 +597,12 @@ def test_aborting_steps_may_be_repeated(store: StateStore) -> None:
     epoch = take(store).epoch
     store.prepare(seq, epoch)
 
-    for _ in range(2):
-        store.start_abort(seq.id, epoch, "gave up")
+    for reason in ("staged files are lost", "tried again"):
+        store.start_abort(seq.id, epoch, reason)
     for _ in range(2):
         store.finish_abort(seq.id, epoch)
 
-    assert state_of(store, seq) is SequenceState.ABORTED
+    assert store.load_sequence(seq.id) == replace(seq, state=SequenceState.ABORTED, reason="staged files are lost")
 
 
 def test_aborting_with_an_old_epoch_is_refused(store: StateStore) -> None:

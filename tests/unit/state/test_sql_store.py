@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,12 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
+    StaleEpochError,
     StorageError,
     TransientError,
     WatermarkMovedError,
 )
-from gobblin_dagster.state import StateStore, open_store
+from gobblin_dagster.state import LeaseGrant, StateStore, open_store
 from tests.contract.conftest import START, ManualClock
 from tests.contract.test_state_store import JOB, ME, OTHER, TTL, URN, files_of, publish, sequence, state, take
 from tests.services.postgres import PostgresServer
@@ -148,6 +151,78 @@ def test_an_unreadable_state_is_named(store: StateStore, by_hand: Engine) -> Non
 
     with pytest.raises(CorruptRecordError, match=f"The state of dataset '{URN}' of job '{JOB}'"):
         store.load_dataset_states(JOB)
+
+
+# -- waiting for another run's transaction (SQLite has one writer at a time) ---------------------------------------------
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    return postgres_server.url(postgres_server.new_database())
+
+
+def while_another_run(url: str, does: str, call: Callable[[], object]) -> object:
+    """Let another run's transaction end only once `call` waits for it; return what `call` returns or raises."""
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg2"))
+    waiting = text("SELECT count(*), pg_sleep(0.01) FROM pg_locks WHERE NOT granted")
+    with ThreadPoolExecutor(1) as pool, engine.connect() as watcher:
+        with engine.begin() as other:
+            other.execute(text(does))
+            outcome = pool.submit(call)
+            while not watcher.execute(waiting).scalar_one():
+                assert not outcome.done(), "it did not wait"
+        error = outcome.exception()
+    engine.dispose()
+    return error if error is not None else outcome.result()
+
+
+TAKE_OVER = "UPDATE gobblin_leases SET epoch = epoch + 1, run_id = 'run-thief', until = now() + interval '1 hour'"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("step", ["prepare", "commit", "start_abort"])
+def test_a_takeover_under_way_is_waited_for_and_then_obeyed(postgres_url: str, tmp_path: Path, step: str) -> None:
+    store = open_store(postgres_url, tmp_path)
+    seq = sequence("one")
+    epoch = take(store).epoch
+    if step != "prepare":
+        store.prepare(seq, epoch)
+    before = store.load_sequence(seq.id)
+    calls: dict[str, Callable[[], None]] = {
+        "prepare": lambda: store.prepare(seq, epoch),
+        "commit": lambda: store.commit(seq.id, epoch, state(1), files_of(seq)),
+        "start_abort": lambda: store.start_abort(seq.id, epoch, "gave up"),
+    }
+
+    assert isinstance(while_another_run(postgres_url, TAKE_OVER, calls[step]), StaleEpochError)
+
+    assert store.load_sequence(seq.id) == before
+    assert store.load_dataset_states(JOB) == {}
+    store.close()
+
+
+@pytest.mark.postgres
+def test_a_takeover_under_way_makes_the_dataset_busy(postgres_url: str, tmp_path: Path) -> None:
+    store = open_store(postgres_url, tmp_path)
+    take(store, OTHER, ttl=-TTL)
+
+    grant = while_another_run(postgres_url, TAKE_OVER, lambda: store.acquire_leases(JOB, [URN], ME, TTL))
+
+    assert isinstance(grant, LeaseGrant)
+    assert {urn: lease.owner.run_id for urn, lease in grant.busy.items()} == {URN: "run-thief"}
+    store.close()
+
+
+@pytest.mark.postgres
+def test_a_flip_under_way_is_waited_for_and_then_left_alone(postgres_url: str, tmp_path: Path) -> None:
+    store = open_store(postgres_url, tmp_path)
+    seq = sequence("one")
+    store.prepare(seq, take(store).epoch)
+    flip = "UPDATE gobblin_sequences SET state = 'committed'"
+
+    refusal = while_another_run(postgres_url, flip, lambda: store.quarantine(seq.id, "gave up"))
+
+    assert isinstance(refusal, CorruptRecordError)
+    assert store.load_sequence(seq.id) == replace(seq, state=SequenceState.COMMITTED)
+    store.close()
 
 
 # -- lost answers ------------------------------------------------------------------------------------------------------
