@@ -104,7 +104,7 @@ class ParquetReader:
         """Return how many rows make about one block of unpacked data."""
         metadata = self._file.metadata
         unpacked = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-        return max(1, min(1 << 16, self._block_bytes * self.rows // max(int(unpacked), 1)))
+        return max(1, min(1 << 15, self._block_bytes * self.rows // max(int(unpacked), 1)))
 
 
 def _opened(raw: pa.NativeFile, block_bytes: int) -> parquet.ParquetFile:
