@@ -78,7 +78,6 @@ class RunDisplay(Observer):
         self._print_datasets(result)
         _print_failures(self._console, result)
         self._console.print(summary_line(result), style="bold")
-        self._console.print(f"Next: {next_step(result)}")
 
     def _print_datasets(self, result: RunResult) -> None:
         moved = [dataset for dataset in result.datasets if dataset.outcome is not DatasetOutcome.IDLE]
@@ -150,33 +149,38 @@ def summary_line(result: RunResult) -> str:
     seconds = (result.ended_at - result.started_at).total_seconds()
     counts = Counter(dataset.outcome for dataset in result.datasets)
     if set(counts) <= {DatasetOutcome.IDLE} and result.status is RunStatus.SUCCEEDED and not result.recovered:
-        return f"Nothing to do: {count(counts[DatasetOutcome.IDLE], 'dataset')} up to date ({seconds:.1f} s)."
-    outcomes = ", ".join(f"{counts[outcome]:,} {outcome.value}" for outcome in DatasetOutcome if counts[outcome])
+        idle = count(counts[DatasetOutcome.IDLE], "dataset")
+        return f"Job {result.job}: nothing to do, {idle} up to date ({seconds:.1f} s)."
+    outcomes = [f"{counts[outcome]:,} {outcome.value}" for outcome in DatasetOutcome if counts[outcome]]
     done = result.with_outcome(DatasetOutcome.COMMITTED)
-    published = sum(sum(dataset.rows_by_branch.values()) for dataset in done)
+    with_gaps = sum(bool(dataset.failures) for dataset in done)
     facts = [
         f"{count(len(done) + _count_recovered(result), 'watermark')} moved",
         f"{count(sum(d.rows_read for d in result.datasets), 'row')} read",
-        f"{published:,} published ({bytes_of(sum(d.bytes_written for d in done))})",
+        f"{sum(sum(d.rows_by_branch.values()) for d in done):,} published ({bytes_of(sum(d.bytes_written for d in done))})",
         f"{sum(d.rows_quarantined for d in done):,} quarantined",
+        *([f"{count(with_gaps, 'dataset')} with failed work units"] if with_gaps else []),
     ]
-    return f"Run {result.status.value}: {outcomes or 'no dataset'}; {', '.join(facts)}; {seconds:.1f} s."
+    ends = ", ".join(outcomes) or "no dataset"
+    return f"Job {result.job} {result.status.value}: {ends}; {', '.join(facts)}; {seconds:.1f} s."
 
 
-def next_step(result: RunResult) -> str:
-    """Say what to do now."""
-    has = {dataset.outcome for dataset in result.datasets}
-    if result.status is RunStatus.INTERRUPTED:
+def next_step(results: Sequence[RunResult]) -> str:
+    """Say what to do after runs of one or several jobs."""
+    has = {dataset.outcome for result in results for dataset in result.datasets}
+    if any(result.status is RunStatus.INTERRUPTED for result in results):
         return "`gobblin run` goes on where this run stopped."
     if DatasetOutcome.QUARANTINED in has:
         return "`gobblin commit list` shows what waits for you; the other datasets go on."
-    if DatasetOutcome.FAILED in has:
-        return "mend what is named above, then `gobblin run`: only what failed is read again."
     if DatasetOutcome.BUSY in has:
         return "wait for the other run to end, then `gobblin run`."
-    if DatasetOutcome.COMMITTED in has or result.recovered:
-        return "`gobblin state list` shows the watermarks; `gobblin run` reads only what is new; `gobblin dev` opens the UI."
-    return "`gobblin state list` shows the watermarks; new files are read by the next `gobblin run`."
+    if any(dataset.failures for result in results for dataset in result.datasets):
+        return "mend what is named above, then `gobblin run`: only what failed is read again."
+    if DatasetOutcome.COMMITTED in has or any(result.recovered for result in results):
+        return (
+            "`gobblin run` reads only what is new; `gobblin state list` shows watermarks; `gobblin dev` opens the UI."
+        )
+    return "`gobblin state list` shows the watermarks; what is new is read by the next `gobblin run`."
 
 
 def _count_recovered(result: RunResult) -> int:

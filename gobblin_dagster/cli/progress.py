@@ -80,9 +80,11 @@ class Bars:
             TimeElapsedColumn(),
             console=console,
             expand=True,
+            refresh_per_second=4,  # drawing costs time that two cores would rather give to Spark
         )
         self._bars: dict[str, TaskID] = {}
         self._rows: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
         self._all: TaskID | None = None
 
     def start(self, plan: JobPlan) -> None:
@@ -96,11 +98,13 @@ class Bars:
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
         self._rows[state.dataset_urn] += state.rows_read
+        self._failed[state.dataset_urn] += state.state is WorkingState.FAILED
+        failed = f", {self._failed[state.dataset_urn]:,} failed" if self._failed[state.dataset_urn] else ""
         bar = self._bars.get(state.dataset_urn)
         if bar is not None:
-            self._progress.update(bar, advance=1, note=f"{self._rows[state.dataset_urn]:,} rows")
+            self._progress.update(bar, advance=1, note=count(self._rows[state.dataset_urn], "row") + failed)
         if self._all is not None:
-            self._progress.update(self._all, completed=done, note=f"{self._rows.total():,} rows")
+            self._progress.update(self._all, completed=done, note=count(self._rows.total(), "row"))
 
     def stop(self) -> None:
         self._progress.stop()

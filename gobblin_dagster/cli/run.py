@@ -18,7 +18,7 @@ from gobblin_dagster.cli.context import (
     jobs_of,
     open_here,
 )
-from gobblin_dagster.cli.display import RunDisplay
+from gobblin_dagster.cli.display import RunDisplay, next_step
 from gobblin_dagster.cli.interrupt import stop_on_interrupt
 from gobblin_dagster.cli.jobs import for_each_job
 from gobblin_dagster.cli.output import console, print_json
@@ -100,6 +100,8 @@ def run(
             results, code = for_each_job((job for job in chosen if not stop.is_set()), run_one)
     finally:
         lane.close()
+    if results:
+        out.print(f"Next: {next_step(results)}")
     code = exit_code(results, code)
     if output is Output.JSON:
         print_json(exit_code=code, jobs=[run_view(result) for result in results])
@@ -111,7 +113,9 @@ def exit_code(results: list[RunResult], raised: int) -> int:
     codes = {result.exit_code for result in results} | ({raised} if raised else set())
     if INTERRUPTED in codes:
         return INTERRUPTED
-    return PARTIAL if len(codes) > 1 else next(iter(codes), 0)
+    if codes <= {0}:
+        return 0
+    return PARTIAL if codes & {0, PARTIAL} else min(codes)
 
 
 def _crash_listener(crash: str | None) -> CommitListener | None:

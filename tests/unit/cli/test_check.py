@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from .conftest import Cli, write_job
+
+
+def test_check_good_project_is_ok(cli: Cli, project: Path) -> None:
+    called = cli("check")
+    assert (called.code, called.out) == (0, "ok    jobs/numbers.yaml: job numbers\n")
+
+
+def test_check_shows_the_faults_of_all_files(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "one.yaml").write_text("job: one\n")
+    (project / "jobs" / "two.yaml").write_text("job: two\nsource: {type: files, glob: x}\n")
+    called = cli("check")
+    assert called.code == 2
+    assert "ok    jobs/numbers.yaml: job numbers" in called.out
+    assert "FAULT jobs/one.yaml has 3 faults:" in called.out
+    assert "jobs/two.yaml:2: source.glob: unknown option" in called.out
+
+
+def test_check_json_has_file_line_and_place_of_each_fault(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 1}}, job="bad", comit={})
+    called = cli("check", "--output", "json")
+    document = called.json()
+    assert called.code == 2
+    assert document["valid"] is False
+    assert document["files"][0] == {"file": "jobs/numbers.yaml", "job": "numbers", "faults": []}
+    (fault,) = document["files"][1]["faults"]
+    assert fault["path"] == "comit"
+    assert fault["problem"] == "unknown key; did you mean 'commit'?"
+    lines = (project / "jobs" / "bad.yaml").read_text().splitlines()
+    assert "comit" in lines[fault["line"] - 1]
+
+
+def test_check_faulty_project_file_is_shown(cli: Cli, project: Path) -> None:
+    (project / "gobblin.yaml").write_text("project: x\nstat: y\n")
+    called = cli("check")
+    assert called.code == 2
+    assert "gobblin.yaml:2: stat: unknown key; did you mean 'state'?" in called.out
+
+
+def test_check_missing_jobs_folder_and_empty_jobs_folder(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "numbers.yaml").unlink()
+    assert "There is no job file" in cli("check").err
+    (project / "jobs").rmdir()
+    called = cli("check")
+    assert called.code == 2
+    assert "Project 'tests' has no jobs folder jobs" in called.err
+
+
+def test_schema_is_one_json_document_with_the_built_in_constructs(cli: Cli) -> None:
+    document = cli("schema").json()
+    assert document["$schema"].endswith("2020-12/schema")
+    types = {option["properties"]["type"]["const"] for option in document["$defs"]["writer"]["oneOf"]}
+    assert {"parquet", "csv"} <= types

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from gobblin_dagster import __version__
+from gobblin_dagster.cli.failure import fail
+from gobblin_dagster.cli.main import COMMANDS, load_command
+from gobblin_dagster.core.errors import (
+    EnvironmentFaultError,
+    InvalidSpecError,
+    SpecFault,
+    StoreVersionError,
+    TransientError,
+    UsageError,
+)
+
+from .conftest import Cli
+
+HEAVY = {"pyspark", "dagster", "pandas"}
+
+
+def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
+    """Return the top-level packages that a call of `gobblin` imports."""
+    code = (
+        "import sys; from gobblin_dagster.cli.main import main; main(sys.argv[1:]);"
+        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd, check=True)
+    return set(done.stderr.split("\n")[-2].split())
+
+
+def test_help_lists_every_command_and_imports_next_to_nothing() -> None:
+    assert not imported_by("--help") & (HEAVY | {"rich", "pydantic", "yaml", "sqlalchemy", "duckdb", "pyarrow"})
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
+def test_help_shows_every_command(cli: Cli, arguments: tuple[str, ...]) -> None:
+    called = cli(*arguments)
+    assert called.code == 0
+    for name, text in COMMANDS.items():
+        assert f"  {name}" in called.out
+        assert text in called.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_help_begins_as_the_list_says(cli: Cli, name: str) -> None:
+    assert load_command(name).help.splitlines()[0] == COMMANDS[name]
+    called = cli(name, "--help")
+    assert called.code == 0
+    assert COMMANDS[name] in called.out
+
+
+def test_version_option_is_one_line(cli: Cli) -> None:
+    assert cli("--version").out == f"gobblin {__version__}\n"
+
+
+def test_version_command_names_what_matters(cli: Cli) -> None:
+    assert set(cli("version", "--output", "json").json()["versions"]) >= {
+        "gobblin_dagster",
+        "python",
+        "pyspark",
+        "java",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("chek",), "No such command 'chek'. Did you mean 'check'"),
+        (("run", "--sellect", "x"), "No such option: --sellect"),
+        (("run", "--progress", "fancy"), "Invalid value for '--progress'"),
+        (("run", "--crash-at", "commit:0"), "--crash-at takes commit:N with N from 1, got 'commit:0'"),
+        (("run", "--crash-at", "plan:1"), "--crash-at takes commit:N"),
+        (("state",), "Missing command"),
+        (("init",), "Missing argument 'NAME'"),
+    ],
+)
+def test_wrong_call_is_one_sentence_and_exit_code_2(cli: Cli, arguments: tuple[str, ...], words: str) -> None:
+    called = cli(*arguments)
+    assert called.code == 2
+    assert called.err.startswith("error[usage]: ")
+    assert words in called.err
+    assert called.out == ""
+
+
+@pytest.mark.parametrize("verb", [("check",), ("plan",), ("run",), ("state", "list"), ("commit", "list"), ("dev",)])
+def test_outside_of_a_project_every_verb_says_what_to_do(
+    cli: Cli, verb: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    called = cli(*verb)
+    assert called.code == 2
+    assert "No gobblin.yaml in" in called.err
+    assert "gobblin init NAME" in called.err
+
+
+def test_project_option_and_variable_point_to_a_project(
+    cli: Cli, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert cli("-C", project, "check").code == 0
+    assert cli("--project", project / "jobs", "check").code == 0
+    monkeypatch.setenv("GOBBLIN_PROJECT", str(project))
+    assert cli("check").code == 0
+
+
+def test_project_option_with_a_missing_folder_is_a_usage_error(cli: Cli, tmp_path: Path) -> None:
+    called = cli("-C", tmp_path / "nowhere", "run")
+    assert called.code == 2
+    assert "No such folder" in called.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UsageError(problem="This.", hint="Do that."), 2, "error[usage]: This. Do that.\n"),
+        (
+            InvalidSpecError(file="a.yaml", faults=(SpecFault("x.y", "is missing", 3),)),
+            2,
+            "error[spec-invalid]: a.yaml has 1 fault:\n  a.yaml:3: x.y: is missing\n",
+        ),
+        (TransientError(problem="No answer."), 1, "error[transient]: No answer.\n"),
+        (
+            EnvironmentFaultError(problem="No Java.", hint="Install it."),
+            1,
+            "error[environment]: No Java. Install it.\n",
+        ),
+        (
+            StoreVersionError(store="s.db", found="9", known="1"),
+            1,
+            "error[store-version]: State store s.db has version 9;",
+        ),
+        (PermissionError(13, "Permission denied", "/x"), 1, "error[system]: Permission denied /x (PermissionError).\n"),
+        (ZeroDivisionError("oops"), 1, "error[internal]: ZeroDivisionError: oops. This is a bug; set GOBBLIN_DEBUG=1"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (typer.Abort(), 130, "interrupted\n"),
+        (SystemExit(7), 7, ""),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_fail_every_error_has_a_message_and_an_exit_code(
+    error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fail(error) == code
+    err = capsys.readouterr().err
+    assert err.startswith(text)
+    assert "Traceback" not in err
+
+
+def test_fail_shows_the_stack_trace_only_when_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOBBLIN_DEBUG", "1")
+    try:
+        raise TransientError(problem="No answer.")
+    except TransientError as error:
+        fail(error)
+    assert "Traceback" in capsys.readouterr().err

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.testing.lane import InlineLane
+
+from .conftest import Cli, write_job
+
+
+def test_plan_shows_datasets_with_low_and_high_and_the_commit(cli: Cli, project: Path) -> None:
+    called = cli("plan")
+    assert called.code == 0
+    lines = called.out.splitlines()
+    assert lines[0] == "Plan of job numbers: 2 datasets with new data, 0 up to date"
+    assert lines[1].split() == ["dataset", "low", "expected", "high", "files", "rows", "bytes"]
+    assert lines[2].split()[:4] == ["a", "0", "->", "25"]
+    assert lines[4].split()[0] == "total"
+    assert "  2. one transaction: move the watermark, add the snapshot, end the sequence" in lines
+    assert lines[-1] == "Next: `gobblin run`"
+
+
+def test_plan_changes_nothing(cli: Cli, project: Path) -> None:
+    cli("plan")
+    assert not (project / "lake").exists()
+    assert cli("state", "list", "-o", "json").json()["datasets"] == []
+
+
+@pytest.mark.parametrize(("with_run", "code"), [(False, 3), (True, 0)])
+def test_plan_detailed_exitcode_is_3_where_a_run_would_change_something(
+    cli: Cli, project: Path, inline: list[InlineLane], with_run: bool, code: int
+) -> None:
+    if with_run:
+        cli("run")
+    assert cli("plan", "--detailed-exitcode").code == code
+    assert cli("plan").code == 0
+
+
+def test_plan_without_changes_says_so(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
+    cli("run")
+    called = cli("plan")
+    assert called.out.splitlines()[0] == "Plan of job numbers: 0 datasets with new data, 2 up to date"
+    assert "Nothing to do" in called.out
+
+
+def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
+    document = cli("plan", "--output", "json").json()
+    assert set(document) == {"schema_version", "has_changes", "jobs"}
+    (job,) = document["jobs"]
+    assert set(job) == {"job", "run_id", "has_changes", "branches", "commit_steps", "datasets", "leftovers"}
+    assert job["datasets"][0] == {
+        "dataset": "a",
+        "low": "0",
+        "expected_high": "25",
+        "work_units": 1,
+        "files": job["datasets"][0]["files"],
+        "rows": job["datasets"][0]["rows"],
+        "bytes": job["datasets"][0]["bytes"],
+        "notes": [],
+        "problem": "",
+    }
+
+
+def test_plan_many_datasets_shows_twenty_and_a_total(cli: Cli, project: Path) -> None:
+    write_job(project, {f"d{number:03d}": {"rows": 1} for number in range(50)})
+    called = cli("plan")
+    assert "50 datasets with new data" in called.out
+    assert "... 30 more" in called.out
+    assert sum(line.startswith("d0") for line in called.out.splitlines()) == 20
+    assert len(cli("plan", "-o", "json").json()["jobs"][0]["datasets"]) == 50
+
+
+def test_plan_dataset_with_a_problem_names_it_and_leaves_the_others(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 1}, "locked": {"rows": 1, "problem": "no door"}})
+    called = cli("plan")
+    assert "1 dataset with new data" in called.out
+    assert "  locked: no door" in called.out
+
+
+def test_plan_missing_folder_is_a_clear_error(cli: Cli, project: Path) -> None:
+    source = {"type": "files", "path": "nowhere/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
+    write_job(project, {}, source=source)
+    called = cli("plan")
+    assert called.code == 1
+    assert called.err.startswith("error[source]: Source of job 'numbers'")
+    assert "nowhere" in called.err
+    assert called.out == ""
+
+
+def test_plan_dataset_names_are_never_taken_for_markup(cli: Cli, project: Path) -> None:
+    write_job(project, {"[red]x[/red]": {"rows": 1}, ":smile:": {"rows": 1}, "日本 / ü": {"rows": 1}})
+    called = cli("plan")
+    assert "[red]x[/red]" in called.out
+    assert ":smile:" in called.out
+    assert "日本 / ü" in called.out
