@@ -11,7 +11,8 @@ from urllib.parse import quote, unquote
 
 from gobblin_dagster.core.errors import InvalidUrnError
 
-MAX_URN_BYTES = 200
+MAX_SEGMENT_BYTES = 240
+"""Longest folder name that a urn may need, percent-encoded; common file systems stop at 255."""
 _EMPTY = "%00"
 """Stands for the empty urn (a job without datasets). No valid urn encodes to it: control characters are refused."""
 
@@ -24,7 +25,7 @@ class DatasetUrn:
     that declares none.
 
     Raises:
-        InvalidUrnError: the text holds control characters or is longer than `MAX_URN_BYTES` in UTF-8.
+        InvalidUrnError: the text holds control characters, or needs more than `MAX_SEGMENT_BYTES` percent-encoded.
 
     Source: `dataset.urn` of gobblin-api `ConfigurationKeys`.
     """
@@ -34,8 +35,9 @@ class DatasetUrn:
     def __post_init__(self) -> None:
         if any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in self.value):
             raise InvalidUrnError(urn=self.value, problem="holds a control character or half a unicode character")
-        if len(self.value.encode()) > MAX_URN_BYTES:
-            raise InvalidUrnError(urn=self.value, problem=f"is longer than {MAX_URN_BYTES} bytes")
+        if len(self.path_segment) > MAX_SEGMENT_BYTES:
+            problem = f"is longer than {MAX_SEGMENT_BYTES} bytes once percent-encoded"
+            raise InvalidUrnError(urn=self.value, problem=problem)
 
     def __str__(self) -> str:
         return self.value

@@ -14,7 +14,9 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.lane import InlineLane
 
-TWO_BRANCHES = {"branches": [{"name": "all"}, {"name": "masked", "converters": [{"type": "drop", "columns": ["value"]}]}]}
+TWO_BRANCHES = {
+    "branches": [{"name": "all"}, {"name": "masked", "converters": [{"type": "drop", "columns": ["value"]}]}]
+}
 
 
 def job_spec(datasets: dict[str, dict[str, Any]], **parts: Any) -> JobSpec:

@@ -10,7 +10,8 @@ from gobblin_dagster.engine.packing import pack_worst_fit
 
 def _units(sizes: list[int]) -> list[WorkUnit]:
     return [
-        WorkUnit(f"wu-{i}", "d", LongWatermark(i), LongWatermark(i + 1), size_bytes=size) for i, size in enumerate(sizes)
+        WorkUnit(f"wu-{i}", "d", LongWatermark(i), LongWatermark(i + 1), size_bytes=size)
+        for i, size in enumerate(sizes)
     ]
 
 

@@ -1,0 +1,73 @@
+"""The examples, run as their READMEs say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GOBBLIN = Path(sys.executable).with_name("gobblin")
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
+
+
+def run(project: Path, **env: str) -> str:
+    done = subprocess.run(
+        [str(GOBBLIN), "run"],
+        cwd=project,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(folder: Path, file_format: str) -> list[dict[str, object]]:
+    paths = sorted(str(path) for path in folder.rglob(f"*.{file_format}"))
+    found: list[dict[str, object]] = ds.dataset(paths, format=file_format).to_table().to_pylist()
+    return found
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    name = request.param
+    return Path(shutil.copytree(EXAMPLES / name, tmp_path / name))
+
+
+def test_every_example_is_run_here() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    folders = [folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()]
+    assert folders
+    assert [name for name in folders if f'"{name}"' not in here] == []
+
+
+@pytest.mark.parametrize("example", ["own_converter"], indirect=True)
+def test_own_converter_replaces_accounts_and_keeps_equal_ones_equal(example: Path) -> None:
+    run(example, PAYMENTS_KEY="a-key-for-tests")
+    books = {row["id"]: row["account"] for row in rows(example / "lake/shops/payments/main/books", "parquet")}
+    bikes = {row["id"]: row["account"] for row in rows(example / "lake/shops/payments/main/bikes", "parquet")}
+    assert set(books) == {1, 2, 3, 4}
+    assert books[1] == books[3] != books[2]
+    assert books[2] == bikes[1]  # one account in two datasets
+    assert books[4] is None
+    assert not any(str(account).startswith("DE") for account in [*books.values(), *bikes.values()])
+    assert "Nothing to do" in run(example, PAYMENTS_KEY="a-key-for-tests")
+
+
+@pytest.mark.parametrize("example", ["routing"], indirect=True)
+def test_routing_sends_each_row_one_way(example: Path) -> None:
+    output = run(example)
+    lake = example / "lake" / "plant" / "readings"
+    assert sorted(row["celsius"] for row in rows(lake / "alarms", "csv")) == [93.1, 95.8]  # type: ignore[type-var]  # floats
+    assert sorted(row["celsius"] for row in rows(lake / "normal", "parquet")) == [44.25, 71.5, 90.0]  # type: ignore[type-var]
+    assert "row policy test_signal: 1 row" in output
+    assert "quarantine: 1 row" in output

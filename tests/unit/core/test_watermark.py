@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
+from gobblin_dagster.core.watermark import (
+    CommittedRanges,
+    CompositeWatermark,
+    LongWatermark,
+    TimestampWatermark,
+    Watermark,
+    WatermarkInterval,
+    register_watermark_type,
+    watermark_from_json,
+)
+
+MARKS: list[Watermark] = [
+    LongWatermark(7),
+    TimestampWatermark(datetime(2013, 1, 1, 12, 30, tzinfo=UTC)),
+    CompositeWatermark({"0": 5, "1": 9}),
+]
+
+
+def _interval(low: int, high: int) -> WatermarkInterval:
+    return WatermarkInterval(LongWatermark(low), LongWatermark(high))
+
+
+@pytest.mark.parametrize("mark", MARKS, ids=lambda mark: mark.type_name)
+def test_json_and_pickle_round_trip(mark: Watermark) -> None:
+    assert watermark_from_json(mark.to_json()) == mark
+    assert pickle.loads(pickle.dumps(mark)) == mark
+    assert hash(mark) == hash(watermark_from_json(mark.to_json()))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        {"type": "long", "version": 1},
+        {"type": "long", "version": 2, "components": {"": 1}},
+        {"type": "long", "version": 1, "components": {"": "1"}},
+        {"type": "long", "version": 1, "components": {}},
+        {"type": "timestamp", "version": 1, "components": {"": "2013-01-01"}},
+        {"type": "timestamp", "version": 1, "components": {"": 5}},
+    ],
+    ids=["none", "no components", "newer version", "text", "empty", "no zone", "number"],
+)
+def test_alien_json_is_refused(raw: object) -> None:
+    with pytest.raises(CorruptRecordError, match="stored watermark"):
+        watermark_from_json(raw)
+
+
+def test_unknown_type_names_the_known_ones() -> None:
+    with pytest.raises(WatermarkTypeError, match="one of composite, long, timestamp"):
+        watermark_from_json({"type": "moon", "version": 1, "components": {}})
+
+
+def test_second_type_of_the_same_name_is_refused() -> None:
+    class Impostor(LongWatermark):
+        pass
+
+    with pytest.raises(WatermarkTypeError, match="'long' where .*LongWatermark was expected"):
+        register_watermark_type(Impostor)
+
+
+def test_timestamps_are_instants_whatever_their_zone() -> None:
+    east = timezone(timedelta(hours=2))
+    assert TimestampWatermark(datetime(2013, 1, 1, 2, tzinfo=east)) == TimestampWatermark(
+        datetime(2013, 1, 1, tzinfo=UTC)
+    )
+    with pytest.raises(ValueError, match="time zone"):
+        TimestampWatermark(datetime(2013, 1, 1))  # noqa: DTZ001 - a naive time is what is refused
+
+
+def test_order_is_by_component_and_refuses_other_types() -> None:
+    assert LongWatermark(1) <= LongWatermark(2)
+    assert CompositeWatermark({"0": 1}) <= CompositeWatermark({"0": 1, "1": 0})
+    assert not CompositeWatermark({"0": 2}) <= CompositeWatermark({"0": 1, "1": 9})
+    assert not CompositeWatermark({"2": 1}) <= CompositeWatermark({"0": 1})
+    with pytest.raises(WatermarkTypeError):
+        _ = LongWatermark(1) <= MARKS[1]
+
+
+def test_interval_refuses_reversed_bounds_and_other_components() -> None:
+    with pytest.raises(ValueError, match="not an interval"):
+        _interval(2, 1)
+    with pytest.raises(ValueError, match="not an interval"):
+        WatermarkInterval(CompositeWatermark({"0": 1}), CompositeWatermark({"0": 1, "1": 2}))
+    assert _interval(2, 2).is_empty
+
+
+def test_days_are_shown_without_their_midnight() -> None:
+    assert [str(mark) for mark in MARKS] == ["7", "2013-01-01T12:30:00Z", "{0:5, 1:9}"]
+    assert str(TimestampWatermark(datetime(2013, 1, 1, tzinfo=UTC))) == "2013-01-01"
+    ranges = CommittedRanges(CompositeWatermark, {}).add(
+        WatermarkInterval(CompositeWatermark({"0": 1}), CompositeWatermark({"0": 3}))
+    )
+    assert str(ranges) == "0:[{0:1}, {0:3})"
+
+
+def test_watermark_is_the_end_of_the_first_range_and_gaps_stay() -> None:
+    ranges = CommittedRanges(LongWatermark, {}).add(_interval(0, 10)).add(_interval(20, 30))
+    assert (ranges.watermark, ranges.high) == (LongWatermark(10), LongWatermark(30))
+    assert ranges.gaps() == ((10, 20),)
+    assert (ranges.contains(5), ranges.contains(10), ranges.contains(20)) == (True, False, True)
+    assert CommittedRanges(LongWatermark, {}).watermark is None
+    assert CommittedRanges(LongWatermark, {}).high is None
+
+
+def test_range_committed_twice_is_refused() -> None:
+    ranges = CommittedRanges(LongWatermark, {}).add(_interval(0, 10))
+    with pytest.raises(RangeOverlapError, match=r"Dataset 'd': range \[9, 11\) overlaps the committed \[0, 10\)"):
+        ranges.add(_interval(9, 11), "d")
+    with pytest.raises(WatermarkTypeError):
+        ranges.add(WatermarkInterval(MARKS[1], MARKS[1]))
+
+
+def test_ranges_alien_json_is_refused() -> None:
+    with pytest.raises(CorruptRecordError, match="committed ranges"):
+        CommittedRanges.from_json({"type": "long", "version": 1, "ranges": {"": [[1, "x"]]}})
+
+
+@given(st.permutations([(i, i + 1) for i in range(8)]))
+def test_ranges_added_in_any_order_merge_into_one(pairs: list[tuple[int, int]]) -> None:
+    ranges = CommittedRanges(LongWatermark, {})
+    for low, high in pairs:
+        before = ranges.watermark
+        ranges = ranges.add(_interval(low, high)).add(_interval(high, high))
+        assert CommittedRanges.from_json(ranges.to_json()) == ranges
+        # The first range may begin lower than before, but what is committed never shrinks.
+        assert before is None or ranges.contains(int(str(before)) - 1)
+    assert ranges.ranges == {"": ((0, 8),)}
