@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gobblin_dagster.cli.dev import check_port, dev_environment
 from gobblin_dagster.cli.interrupt import stop_on_interrupt
 from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.core.errors import EnvironmentFaultError
@@ -126,31 +125,6 @@ def test_dev_port_in_use_is_one_sentence_with_a_remedy(cli: Cli, project: Path) 
         f"error[environment]: Port {port} on 127.0.0.1 cannot be used: Address already in use. "
         f"End the program that uses it, or choose another: `gobblin dev --port {port + 1}`.\n"
     )
-
-
-def test_dev_free_port_passes() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    check_port("127.0.0.1", port)
-
-
-def test_dev_environment_makes_a_home_with_telemetry_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    environment = dev_environment(tmp_path)
-    assert environment["DAGSTER_HOME"] == str(tmp_path / ".dagster")
-    assert environment["GOBBLIN_PROJECT"] == str(tmp_path)
-    settings = tmp_path / ".dagster" / "dagster.yaml"
-    assert settings.read_text() == "telemetry:\n  enabled: false\n"
-    settings.write_text("mine: 1\n")
-    dev_environment(tmp_path)
-    assert settings.read_text() == "mine: 1\n"
-
-
-def test_dev_environment_keeps_a_home_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAGSTER_HOME", "/some/home")
-    assert dev_environment(tmp_path)["DAGSTER_HOME"] == "/some/home"
-    assert not (tmp_path / ".dagster").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
