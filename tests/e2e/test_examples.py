@@ -60,14 +60,14 @@ def test_own_converter_replaces_accounts_and_keeps_equal_ones_equal(example: Pat
     assert books[2] == bikes[1]  # one account in two datasets
     assert books[4] is None
     assert not any(str(account).startswith("DE") for account in [*books.values(), *bikes.values()])
-    assert "Nothing to do" in run(example, PAYMENTS_KEY="a-key-for-tests")
+    assert "nothing to do" in run(example, PAYMENTS_KEY="a-key-for-tests")
 
 
 @pytest.mark.parametrize("example", ["routing"], indirect=True)
 def test_routing_sends_each_row_one_way(example: Path) -> None:
     output = run(example)
     lake = example / "lake" / "plant" / "readings"
-    assert sorted(row["celsius"] for row in rows(lake / "alarms", "csv")) == [93.1, 95.8]  # type: ignore[type-var]  # floats
-    assert sorted(row["celsius"] for row in rows(lake / "normal", "parquet")) == [44.25, 71.5, 90.0]  # type: ignore[type-var]
+    assert {row["celsius"] for row in rows(lake / "alarms", "csv")} == {93.1, 95.8}
+    assert {row["celsius"] for row in rows(lake / "normal", "parquet")} == {44.25, 71.5, 90.0}
     assert "row policy test_signal: 1 row" in output
     assert "quarantine: 1 row" in output
