@@ -212,6 +212,20 @@ def test_a_takeover_under_way_makes_the_dataset_busy(postgres_url: str, tmp_path
 
 
 @pytest.mark.postgres
+def test_a_takeover_under_way_is_neither_prolonged_nor_released(postgres_url: str, tmp_path: Path) -> None:
+    store = open_store(postgres_url, tmp_path)
+    ours = [take(store)]
+
+    assert while_another_run(postgres_url, TAKE_OVER, lambda: store.renew_leases(JOB, ours, TTL)) == {}
+
+    ours = [take(store, ME, "second"), *store.load_leases(JOB).values()]
+    while_another_run(postgres_url, TAKE_OVER, lambda: store.release_leases(JOB, ours))
+
+    assert {lease.owner.run_id for lease in store.load_leases(JOB).values()} == {"run-thief"}
+    store.close()
+
+
+@pytest.mark.postgres
 def test_a_flip_under_way_is_waited_for_and_then_left_alone(postgres_url: str, tmp_path: Path) -> None:
     store = open_store(postgres_url, tmp_path)
     seq = sequence("one")
