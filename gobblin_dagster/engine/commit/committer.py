@@ -248,8 +248,8 @@ class Committer:
                     added=sequence.files,
                 )
             self._delete_staging(sequence)
-        except (OSError, GobblinDagsterError):
-            log.warning("Dataset %r is committed, tidying up failed", sequence.dataset_urn, exc_info=True)
+        except (OSError, GobblinDagsterError) as error:
+            log.warning("Dataset %r is committed; tidying up is left to a later run: %s", sequence.dataset_urn, error)
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
         """Undo a sequence whose staged files are lost; where that cannot be done safely, quarantine it."""

@@ -52,7 +52,7 @@ class LeaseKeeper:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
         self._thread.join()
@@ -61,8 +61,8 @@ class LeaseKeeper:
         try:
             if leases:
                 self._store.release_leases(self._job, leases)
-        except Exception:  # they expire by themselves, and the run's own outcome must not be hidden
-            log.warning("The leases of job %r were not given back; they expire by themselves", self._job, exc_info=True)
+        except Exception as error:  # noqa: BLE001  # leases expire by themselves; the run's own outcome must not be hidden
+            log.warning("Leases of job %r were not given back and will expire: %s", self._job, error)
 
     def acquire(self, urns: Collection[str]) -> LeaseGrant:
         """Take leases, in one transaction; may be called again for more datasets.
@@ -109,5 +109,5 @@ class LeaseKeeper:
         while not self._stop.wait(self._ttl.total_seconds() / 3):
             try:
                 self.renew()
-            except Exception:  # the store may be back at the next turn; until then the lease just ages
-                log.warning("The leases of job %r were not renewed", self._job, exc_info=True)
+            except Exception as error:  # noqa: BLE001  # the store may be back at the next turn; until then leases only age
+                log.warning("Leases of job %r were not renewed: %s", self._job, error)

@@ -93,12 +93,11 @@ class StepRunner:
 
     def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
         """Do one step unless it is done; tell whether it was executed."""
-        if isinstance(step, RenameFileStep):
-            if verify_content and step.verify(self._storage):
-                return False
-            step.check_source(self._storage, content=verify_content)
-        elif step.verify(self._storage):
+        is_fresh_rename = isinstance(step, RenameFileStep) and not verify_content
+        if not is_fresh_rename and step.verify(self._storage):
             return False
+        if isinstance(step, RenameFileStep) and verify_content:
+            step.check_content(self._storage)
         step.execute(self._storage)
         return True
 

@@ -61,7 +61,9 @@ def check_paths(sequence: CommitSequence) -> None:
             continue  # a registered step answers for its own paths
         folder, _, name = step.target.rpartition("/")
         if not may_receive(folder) or name in {"", ".", "..", INTERNAL_DIR}:
-            raise StepRefusedError(step=step.describe(), problem=f"the target must lie below {root}, outside {internal}")
+            raise StepRefusedError(
+                step=step.describe(), problem=f"the target must lie below {root}, outside {internal}"
+            )
         folder, _, name = step.source.rpartition("/")
         if not may_give(folder) or name in {"", ".", ".."}:
             raise StepRefusedError(step=step.describe(), problem="the source lies in no staging folder of the sequence")

@@ -39,38 +39,37 @@ class RenameFileStep:
 
         Raises:
             StepRefusedError: the target exists with other bytes; it is not ours to replace.
-            StagedFileLostError: neither the source nor the finished target is there.
+            StagedFileLostError: the source is gone or of another size, and the target is not there.
             OSError: the storage refused.
         """
+        # A folder has no size either, so no folder is ever moved.
+        if storage.size(self.source) != self.size_bytes:
+            self._require_done(storage)
+            return
         try:
             storage.move(self.source, self.target)
         except (FileNotFoundError, FileExistsError):
             # Another process may have moved it since we looked, and a crash between link and unlink leaves both names:
             # in both cases the target is whole and the step is done.
-            if self.verify(storage):
-                return
-            if storage.size(self.target) is not None:
-                problem = "the target exists and holds other bytes"
-                raise StepRefusedError(step=self.describe(), problem=problem) from None
-            raise StagedFileLostError(path=self.source, target=self.target, problem="is gone") from None
+            self._require_done(storage)
 
-    def check_source(self, storage: Storage, *, content: bool) -> None:
-        """Refuse to move a damaged source.
-
-        Args:
-            storage: where the files are.
-            content: True compares bytes (after a crash), False trusts the size (just written and synced by this run).
+    def check_content(self, storage: Storage) -> None:
+        """Refuse a source whose bytes are not those that were prepared; needed after anything but a fresh staging.
 
         Raises:
-            StagedFileLostError: the source is there and differs from what was prepared. One that is gone passes:
-                `execute` finds out whether somebody moved it already.
+            StepRefusedError, StagedFileLostError: as `execute`.
         """
-        size = storage.size(self.source)
-        if size is None or (size == self.size_bytes and not content):
+        if not self._holds(storage, self.source):
+            self._require_done(storage)
+
+    def _require_done(self, storage: Storage) -> None:
+        if self.verify(storage):
             return
-        if not self._holds(storage, self.source) and not self.verify(storage):
-            problem = f"does not hold the {self.size_bytes} bytes that were prepared"
-            raise StagedFileLostError(path=self.source, target=self.target, problem=problem)
+        if storage.size(self.target) is not None:
+            raise StepRefusedError(step=self.describe(), problem="the target exists and holds other bytes")
+        size = storage.size(self.source)
+        problem = "is gone" if size is None else f"has {size} bytes that are not the {self.size_bytes} prepared ones"
+        raise StagedFileLostError(path=self.source, target=self.target, problem=problem)
 
     def to_json(self) -> dict[str, Any]:
         return {
