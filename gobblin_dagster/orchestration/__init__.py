@@ -1,0 +1,29 @@
+"""The Dagster layer: jobs as assets, datasets as partitions, commits as materializations.
+
+The only package besides `cli` that imports Dagster; may import everything up to `testing`.
+
+Read first: `assets.py` (a job as an asset), then `io_manager.py` (publishing is handling an output) and `sensors.py`.
+"""
+
+from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
+from gobblin_dagster.orchestration.component import GobblinJobComponent
+from gobblin_dagster.orchestration.definitions import build_definitions
+from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
+from gobblin_dagster.orchestration.published import PublishedDatasets
+from gobblin_dagster.orchestration.resources import GobblinSparkResource
+from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
+from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
+
+__all__ = [
+    "BranchData",
+    "CommitStepIOManager",
+    "GobblinJobComponent",
+    "GobblinSparkResource",
+    "GobblinTranslator",
+    "PublishedDatasets",
+    "build_definitions",
+    "gobblin_assets",
+    "gobblin_job",
+    "new_data_sensor",
+    "sweep_sensor",
+]

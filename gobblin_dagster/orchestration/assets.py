@@ -1,0 +1,108 @@
+"""gobblin_assets: a job as a graph-backed Dagster asset, one asset key per branch of its fork, one partition per dataset."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import dagster as dg
+
+from gobblin_dagster.engine.job import Lane
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.checks import check_specs
+from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
+from gobblin_dagster.orchestration.ops import EXTRACT, REPORT, extract_op, report_op
+from gobblin_dagster.orchestration.resources import GobblinSparkResource
+from gobblin_dagster.orchestration.translator import GobblinTranslator
+from gobblin_dagster.spec.job import JobSpec
+
+IO_MANAGER_KEY = "dagster/io_manager_key"
+"""Metadata key by which Dagster finds the IO manager of an asset."""
+MAX_RUNTIME_S = 24 * 3600
+"""Seconds after which Dagster's run monitoring ends a run that nobody else ended."""
+
+
+def gobblin_assets(
+    project: Project | Path | str,
+    job: JobSpec | str,
+    *,
+    translator: GobblinTranslator | None = None,
+    lane: Lane | None = None,
+    spark: GobblinSparkResource | None = None,
+) -> dg.AssetsDefinition:
+    """Return a job's assets.
+
+    All branches are read once and committed together: selecting one of them in Dagster never narrows the commit, and all
+    are reported.
+
+    Args:
+        project: a project or its folder.
+        job: a job or its name in the project.
+        translator: says how branches look in Dagster.
+        lane: runs the work units; default: `spark`. Tests pass `testing.lane.InlineLane()`.
+        spark: default: the Spark of `gobblin.yaml`.
+
+    Raises:
+        InvalidSpecError, UsageError: the project or the job cannot be loaded.
+
+    Example:
+        >>> def definitions() -> dg.Definitions:
+        ...     flights = gobblin_assets("demo", "flights")
+        ...     return dg.Definitions([flights], jobs=[gobblin_job("demo", "flights")], executor=dg.in_process_executor)
+    """
+    binding = JobBinding.of(project, job, translator)
+    checks = check_specs(binding)
+    check_outputs = {check.get_python_identifier(): check for check in checks}
+    outputs = [*binding.specs, *check_outputs]
+    extract, report = extract_op(binding, lane), report_op(binding, outputs)
+
+    def body() -> dict[str, object]:
+        reported = report.alias(REPORT)(extract.alias(EXTRACT)())
+        return {name: getattr(reported, name) for name in outputs}
+
+    resources: dict[str, dg.ResourceDefinition] = {
+        binding.io_manager_key: dg.IOManagerDefinition.hardcoded_io_manager(CommitStepIOManager(binding))
+    }
+    if lane is None:
+        used = spark or GobblinSparkResource.of_project(binding.project)
+        resources[binding.spark_key] = used.get_resource_definition()
+    with warnings.catch_warnings():
+        # `resource_defs` and `backfill_policy` are in beta: nothing that a user of ours can act on.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        made = dg.graph_multi_asset(
+            name=binding.name,
+            outs={branch: dg.AssetOut(key=spec.key, is_required=False) for branch, spec in binding.specs.items()},
+            partitions_def=binding.partitions,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            can_subset=True,
+            check_specs=checks,
+            resource_defs=resources,
+        )(body)
+        by_key = {spec.key: spec for spec in binding.specs.values()}
+        return made.map_asset_specs(lambda spec: _dressed(spec, by_key[spec.key]))
+
+
+def gobblin_job(
+    project: Project | Path | str, job: JobSpec | str, *, translator: GobblinTranslator | None = None
+) -> dg.UnresolvedAssetJobDefinition:
+    """Return the Dagster job `<job>_job` of a job's branches, and nothing else.
+
+    Assets downstream would be skipped in silence in a run without partitions: let automation or a sensor launch them.
+    Runs in one process, so that Spark starts once. Raises as `gobblin_assets`.
+    """
+    binding = JobBinding.of(project, job, translator)
+    return dg.define_asset_job(
+        binding.dagster_job,
+        selection=dg.AssetSelection.assets(*binding.keys.values()),
+        description=binding.job.description or None,
+        executor_def=dg.in_process_executor,
+        tags={"dagster/max_runtime": str(MAX_RUNTIME_S)},
+    )
+
+
+def _dressed(made: dg.AssetSpec, translated: dg.AssetSpec) -> dg.AssetSpec:
+    """Return the spec of a graph's output with what the translator said."""
+    return translated.replace_attributes(partitions_def=made.partitions_def, deps=made.deps).merge_attributes(
+        metadata=dict(made.metadata)
+    )

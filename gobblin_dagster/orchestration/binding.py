@@ -1,0 +1,83 @@
+"""JobBinding: what ties a job to Dagster: its asset keys, its partitions and the names of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
+from gobblin_dagster.spec.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobBinding:
+    """One job in one code location. Made anew by every part that needs it; equal jobs give equal bindings."""
+
+    project: Project
+    job: JobSpec
+    specs: Mapping[str, dg.AssetSpec]
+    """What the translator said of each branch, in the order of the fork."""
+
+    @classmethod
+    def of(
+        cls, project: Project | Path | str, job: JobSpec | str, translator: GobblinTranslator | None = None
+    ) -> JobBinding:
+        """Bind a job.
+
+        Raises:
+            InvalidSpecError, UsageError: the project or the job cannot be loaded.
+        """
+        opened = project if isinstance(project, Project) else open_project(Path(project))
+        spec = opened.job(job) if isinstance(job, str) else job
+        translate = (translator or GobblinTranslator()).get_asset_spec
+        return cls(opened, spec, {branch.name: translate(BranchData(spec, branch)) for branch in spec.fork.branches})
+
+    @property
+    def name(self) -> str:
+        """The job's name, which its graph and group of ops carry too."""
+        return self.job.job
+
+    @property
+    def dagster_job(self) -> str:
+        """Name of the Dagster job that holds the job's branches and nothing else."""
+        return f"{self.name}_job"
+
+    @property
+    def io_manager_key(self) -> str:
+        """Resource key of the job's IO manager; one per job, so that jobs never clash with each other or with yours."""
+        return f"gobblin_{self.name}"
+
+    @property
+    def spark_key(self) -> str:
+        """Resource key of the job's Spark."""
+        return f"gobblin_{self.name}_spark"
+
+    @property
+    def partitions(self) -> dg.DynamicPartitionsDefinition:
+        """The job's partitions: one per dataset.urn."""
+        return dg.DynamicPartitionsDefinition(name=f"{self.name}.dataset_urn")
+
+    @property
+    def partitions_name(self) -> str:
+        """Name of the dynamic partitions in the Dagster instance."""
+        return f"{self.name}.dataset_urn"
+
+    @property
+    def keys(self) -> Mapping[str, dg.AssetKey]:
+        """Asset key by branch."""
+        return {branch: spec.key for branch, spec in self.specs.items()}
+
+    def branch_of(self, key: dg.AssetKey) -> str:
+        """Return the branch of an asset key; raises KeyError where it is none of ours."""
+        return next(branch for branch, spec in self.specs.items() if spec.key == key)
+
+    def dataset_path(self, branch: str, dataset_urn: str) -> str:
+        """Return the folder of a branch of a dataset."""
+        extract = self.job.extract
+        root = self.project.output_root(self.job)
+        return f"{root}/{extract.namespace}/{extract.table}/{branch}/{DatasetUrn(dataset_urn).path_segment}"

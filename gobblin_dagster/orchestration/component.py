@@ -1,0 +1,144 @@
+"""GobblinJobComponent: jobs in a Dagster components project (`defs.yaml`), with the faults of a job at their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import dagster as dg
+from pydantic import ValidationError
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.orchestration.definitions import job_definitions
+from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
+from gobblin_dagster.spec.explain import explain
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.load import constructs, find_project, load_job, show_loc
+from gobblin_dagster.spec.project import ProjectSpec
+
+_POLICY_FIELDS = {"type", "name", "on_violation", "enforce"}
+
+
+def _resolve_folder(context: dg.ResolutionContext, value: str | None) -> Path | None:
+    return context.resolve_source_relative_path(value) if value else None
+
+
+def _resolve_job(context: dg.ResolutionContext, value: str | dict[str, Any] | None) -> JobSpec | Path | str | None:
+    """Return an inline job checked, a job file as a path, a name as it is."""
+    if isinstance(value, str):
+        is_file = value.endswith((".yaml", ".yml"))
+        return context.resolve_source_relative_path(value) if is_file else value
+    return _inline_job(context, value) if value is not None else None
+
+
+@dataclass
+class GobblinJobComponent(dg.Component, dg.Resolvable):
+    """Ingestion jobs of gobblin_dagster: a project folder, one of its jobs, a job file, or a job written here.
+
+    Example (`defs.yaml`):
+
+        type: gobblin_dagster.orchestration.GobblinJobComponent
+        attributes:
+          project: ../../demo
+          job: flights
+    """
+
+    project: Annotated[
+        Path | None,
+        dg.Resolver(
+            _resolve_folder,
+            model_field_type=str | None,
+            description="Folder with a gobblin.yaml, relative to this file; default: the nearest one above it, if any.",
+        ),
+    ] = None
+    job: Annotated[
+        JobSpec | Path | str | None,
+        dg.Resolver(
+            _resolve_job,
+            model_field_type=str | dict[str, Any] | None,
+            description="Name of a job of the project, a job file, or the job itself; default: all jobs of the project.",
+        ),
+    ] = None
+
+    def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
+        """Return how a branch looks in Dagster; override it as GobblinTranslator's."""
+        return GobblinTranslator().get_asset_spec(data)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return assets, jobs and sensors; raises InvalidSpecError and UsageError."""
+        project = self._open(context.path)
+        match self.job:
+            case None:
+                jobs = project.jobs
+            case JobSpec():
+                jobs = (self.job,)
+            case Path():
+                jobs = (load_job(self.job, registry.check).spec,)
+            case name:
+                jobs = (project.job(name),)
+        translator = _ComponentTranslator(self)
+        return dg.Definitions.merge(*(job_definitions(project, job, translator=translator) for job in jobs))
+
+    def _open(self, here: Path) -> Project:
+        folder = here if here.is_dir() else here.parent
+        if self.project is not None:
+            return open_project(self.project)
+        try:
+            return open_project(find_project(folder))
+        except UsageError:
+            if self.job is None or isinstance(self.job, str):
+                raise
+        # A job of its own needs no project: its state and Spark are those of a project without settings.
+        return Project(folder.resolve(), ProjectSpec(project="jobs"))
+
+
+class _ComponentTranslator(GobblinTranslator):
+    """Asks the component, so that a subclass of it may say how branches look."""
+
+    def __init__(self, component: GobblinJobComponent) -> None:
+        self._component = component
+
+    def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
+        return self._component.get_asset_spec(data)
+
+
+def _inline_job(context: dg.ResolutionContext, raw: Mapping[str, Any]) -> JobSpec:
+    """Check a job written into a `defs.yaml`; raises InvalidSpecError with all faults and their lines."""
+    data = _render(context, raw)
+    found = [
+        ((*loc, *inner), problem)
+        for loc, kind, node in constructs(data)
+        for inner, problem in registry.check(ConstructKind(kind), node["type"], _options(kind, node))
+    ]
+    spec = None
+    try:
+        spec = JobSpec.model_validate(data)
+    except ValidationError as error:
+        found += explain(error, JobSpec)
+    if spec is not None and not found:
+        return spec
+    tree = context.source_position_tree
+    places = [tree.lookup_closest_and_path([*context.path, *loc], None)[0] if tree else None for loc, _ in found]
+    faults = tuple(
+        SpecFault(show_loc(("job", *loc)), problem, place.start.line if place else None)
+        for (loc, problem), place in zip(found, places, strict=True)
+    )
+    raise InvalidSpecError(file=tree.position.filename if tree else "defs.yaml", faults=faults)
+
+
+def _options(kind: str, node: Mapping[str, Any]) -> dict[str, Any]:
+    own = _POLICY_FIELDS if kind.endswith("_policy") else {"type"}
+    return {key: value for key, value in node.items() if key not in own}
+
+
+def _render(context: dg.ResolutionContext, value: Any) -> Any:
+    """Fill in Dagster's templates (`{{ env.HOST }}`), and leave all other text as it stands: Dagster would read `"08"` anew."""
+    if isinstance(value, Mapping):
+        return {key: _render(context.at_path(key), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_render(context.at_path(index), item) for index, item in enumerate(value)]
+    return context.resolve_value(value) if isinstance(value, str) and "{{" in value else value

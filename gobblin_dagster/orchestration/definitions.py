@@ -1,0 +1,44 @@
+"""build_definitions: everything that Dagster needs of a project, from its folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+
+from gobblin_dagster.engine.job import Lane
+from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
+from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
+from gobblin_dagster.orchestration.translator import GobblinTranslator
+from gobblin_dagster.spec.job import JobSpec
+
+
+def build_definitions(
+    project: Project | Path | str, *, translator: GobblinTranslator | None = None, lane: Lane | None = None
+) -> dg.Definitions:
+    """Return the assets, jobs and sensors of all jobs of a project.
+
+    Args:
+        project: a project or its folder.
+        translator: says how branches look in Dagster.
+        lane: as of `gobblin_assets`.
+
+    Raises:
+        InvalidSpecError, UsageError: the project or one of its jobs cannot be loaded.
+    """
+    opened = project if isinstance(project, Project) else open_project(Path(project))
+    jobs = [job_definitions(opened, job, translator=translator, lane=lane) for job in opened.jobs]
+    # One process per run, so that extract and report share it, and Spark starts once.
+    return dg.Definitions.merge(*jobs, dg.Definitions(executor=dg.in_process_executor))
+
+
+def job_definitions(
+    project: Project, job: JobSpec, *, translator: GobblinTranslator | None = None, lane: Lane | None = None
+) -> dg.Definitions:
+    """Return the assets, the job and the sensors of one job."""
+    return dg.Definitions(
+        assets=[gobblin_assets(project, job, translator=translator, lane=lane)],
+        jobs=[gobblin_job(project, job, translator=translator)],
+        sensors=[new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)],
+    )

@@ -1,0 +1,91 @@
+"""`gobblin dev`: Dagster's pages over a project, on this machine only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from gobblin_dagster.core.errors import EnvironmentFaultError
+
+HOST = "127.0.0.1"
+HOME = ".dagster"
+"""DAGSTER_HOME below the project folder, where the variable is not set."""
+LOCATION = "gobblin"
+"""Name of the code location. Dagster remembers by it which runs a sensor asked for: it must not change."""
+
+_INSTANCE = """\
+telemetry:
+  enabled: false
+run_monitoring: # ends runs that exceed their time, and those whose process died
+  enabled: true
+compute_logs: # runs log through Dagster; capturing their output would start two processes per step
+  module: dagster._core.storage.noop_compute_log_manager
+  class: NoOpComputeLogManager
+"""
+_WORKSPACE = f"""\
+load_from:
+  - python_module:
+      module_name: gobblin_dagster.orchestration.project
+      location_name: {LOCATION}
+"""
+
+
+def serve(project_root: Path, port: int = 3000) -> int:
+    """Run `dagster dev` over a project until it is interrupted, and return its exit code.
+
+    A `workspace.yaml` or `definitions.py` of the project is used where there is one.
+
+    Raises:
+        EnvironmentFaultError: the port is in use.
+    """
+    check_port(port)
+    environment = dev_environment(project_root)
+    command = [sys.executable, "-m", "dagster", "dev", *_target(project_root, Path(environment["DAGSTER_HOME"]))]
+    command += ["--host", HOST, "--port", str(port)]
+    # Our own interpreter, fixed words, and values that were checked.
+    process = subprocess.Popen(command, cwd=project_root, env=environment)  # noqa: S603
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # a terminal sends Ctrl-C to both; Dagster ends its own processes first
+
+
+def check_port(port: int) -> None:
+    """Raise EnvironmentFaultError where the port cannot be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise EnvironmentFaultError(
+                problem=f"Port {port} on {HOST} cannot be used: {error.strerror}.",
+                hint=f"End the program that uses it, or choose another: `gobblin dev --port {port + 1}`.",
+            ) from error
+
+
+def dev_environment(project_root: Path) -> dict[str, str]:
+    """Return the environment of `dagster dev`; makes DAGSTER_HOME where none is set."""
+    environment = dict(os.environ) | {"GOBBLIN_PROJECT": str(project_root.resolve())}
+    home = Path(environment.get("DAGSTER_HOME") or project_root.resolve() / HOME)
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.write_text(_INSTANCE, encoding="utf-8")
+    return environment | {"DAGSTER_HOME": str(home)}
+
+
+def _target(root: Path, home: Path) -> list[str]:
+    """Return where Dagster finds the definitions: the project's own, else those made from its job files."""
+    if (root / "workspace.yaml").is_file():
+        return ["-w", "workspace.yaml"]
+    workspace = home / "gobblin-workspace.yaml"
+    if (root / "definitions.py").is_file():
+        text = f"load_from:\n  - python_file: {{relative_path: {root.resolve() / 'definitions.py'}, location_name: {LOCATION}}}\n"
+    else:
+        text = _WORKSPACE
+    workspace.write_text(text, encoding="utf-8")
+    return ["-w", str(workspace)]

@@ -1,0 +1,83 @@
+"""From one commit of one dataset to Dagster's events: a materialization per branch, and the evaluations of its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from gobblin_dagster.core.commit import PublishedFile, StoredSequence
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.serial import from_document
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
+from gobblin_dagster.orchestration import metadata as md
+from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.checks import evaluations, row_policies
+from gobblin_dagster.orchestration.partitions import to_key
+
+Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One commit of one dataset, as it is reported."""
+
+    result: DatasetResult
+    run_id: str
+    files: Sequence[PublishedFile] = ()
+
+    @classmethod
+    def of_commit(cls, commit: DatasetCommit, result: DatasetResult, run_id: str) -> Publication:
+        """Return the publication of a dataset that this run committed."""
+        return cls(result, run_id, commit.sequence.files if commit.sequence else ())
+
+    @classmethod
+    def of_stored(cls, stored: StoredSequence) -> Publication:
+        """Return the publication that a stored sequence made; raises CorruptRecordError."""
+        sequence = decode_sequence(stored)
+        return cls(from_document(DatasetResult, sequence.report), sequence.run_id, sequence.files)
+
+    @property
+    def commit_id(self) -> str:
+        """Id of the commit sequence; empty where nothing was committed."""
+        return self.result.sequence_id
+
+
+def events_of(binding: JobBinding, publication: Publication) -> Iterator[Event]:
+    """Yield the materializations of all branches, then the evaluations of their checks."""
+    for branch in binding.specs:
+        yield materialization(binding, branch, publication)
+    yield from evaluations(binding, publication.result)
+
+
+def materialization(binding: JobBinding, branch: str, publication: Publication) -> dg.AssetMaterialization:
+    """Return the event that a branch of a dataset is published, with its watermarks and counts."""
+    result = publication.result
+    files = [file for file in publication.files if file.branch == branch]
+    metadata: dict[str, Any] = {
+        md.DATASET_URN: result.dataset_urn,
+        md.LOW: str(result.low or ""),
+        md.EXPECTED_HIGH: str(result.expected_high or ""),
+        md.ACTUAL_HIGH: str(result.actual_high or ""),
+        md.MOVED: result.outcome is DatasetOutcome.COMMITTED,
+        md.ROWS: result.rows_by_branch.get(branch, 0),
+        md.ROWS_READ: result.rows_read,
+        md.BYTES: sum(file.size_bytes for file in files),
+        md.FILES: len(files),
+        md.QUARANTINED: result.rows_quarantined,
+        md.RUN_ID: publication.run_id,
+        md.PATH: dg.PathMetadataValue(binding.dataset_path(branch, result.dataset_urn)),
+    }
+    for policy in row_policies(binding.job, branch):
+        metadata[md.REJECTED + policy.spec.name] = result.rejected.get(policy.counted_as, 0)
+    if publication.commit_id:
+        metadata[md.SNAPSHOT] = result.snapshot
+        metadata[md.COMMIT_ID] = publication.commit_id
+    if result.failures:
+        metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
+    return dg.AssetMaterialization(
+        asset_key=binding.keys[branch], partition=to_key(result.dataset_urn), metadata=metadata
+    )

@@ -1,0 +1,139 @@
+"""The two ops inside every job's graph-backed asset: `extract` reads and stages, its IO manager publishes, `report` ends.
+
+Op outputs that become assets are optional and hardly ever yielded: yielding one would log a materialization for every
+partition of the run, without our metadata (docs/adr/0005-the-io-manager-publishes.md). Annotations here are values, not
+text: Dagster reads them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import dagster as dg
+
+from gobblin_dagster.core.errors import SpecError
+from gobblin_dagster.engine.job import JobRun, Lane
+from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.plan import Selection
+from gobblin_dagster.engine.results import DatasetResult, JobPlan, RecoveredDataset
+from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.events import Event
+from gobblin_dagster.orchestration.io_manager import Extracted
+from gobblin_dagster.orchestration.partitions import add_partitions, tagged_keys, to_urn
+from gobblin_dagster.orchestration.reconcile import reconcile
+from gobblin_dagster.orchestration.report import Outcome, RunReport
+
+EXTRACT = "extract"
+REPORT = "report"
+
+
+_CONFIG = {
+    "urns": dg.Field(
+        [str], is_required=False, description="dataset.urns of a run without partitions; default: all that are found."
+    )
+}
+
+
+def run_config(job: str, urns: list[str]) -> dict[str, object]:
+    """Return the run config of a job for some datasets."""
+    return {"ops": {job: {"ops": {EXTRACT: {"config": {"urns": urns}}}}}}
+
+
+def extract_op(binding: JobBinding, lane: Lane | None) -> dg.OpDefinition:
+    """Return the op that recovers, plans and runs; `lane` None means the job's Spark resource."""
+    needed = {"io_manager"} if lane else {"io_manager", binding.spark_key}
+
+    # Dagster asks for the key `io_manager` where a branch is selected, though nothing here uses it.
+    @dg.op(
+        name=f"{binding.name}_{EXTRACT}",
+        out=dg.Out(io_manager_key=binding.io_manager_key),
+        config_schema=_CONFIG,
+        required_resource_keys=needed,
+    )
+    def extract(context: dg.OpExecutionContext) -> Extracted:
+        """Finish what an earlier run left, plan, run all work units as one Spark job, and decide what to commit."""
+        used = lane or getattr(context.resources, binding.spark_key).lane
+        try:
+            return _extract(context, binding, used, context.op_config.get("urns"))
+        except SpecError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+
+    return extract
+
+
+def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
+    """Return the op whose optional outputs are the assets and their checks."""
+    out = {name: dg.Out(is_required=False, io_manager_key=binding.io_manager_key) for name in outputs}
+
+    @dg.op(name=f"{binding.name}_{REPORT}", out=out)
+    def report(context: dg.OpExecutionContext, outcome: Outcome | None) -> Iterator[dg.Output[None]]:
+        """End the run; let assets downstream in the same run go on."""
+        keys = tagged_keys(context.instance, context.run, binding.partitions_name)
+        beyond = (context.run.asset_selection or frozenset()) - set(binding.keys.values())
+        if outcome is None or keys is None or not beyond:
+            return
+        for branch, key in binding.keys.items():
+            if key in context.selected_asset_keys:
+                yield dg.Output(None, branch)
+        # Dagster has now logged every key of the range as materialized, with nothing to it. The newest event counts.
+        step_key = context.get_step_execution_context().step.key
+        again = RunReport(binding, context.instance, context.run, step_key, _logger(context))
+        again.log_again([to_urn(key) for key in keys], outcome, context.run_id)
+
+    return report
+
+
+def _extract(context: dg.OpExecutionContext, binding: JobBinding, lane: Lane, urns: list[str] | None) -> Extracted:
+    keys = tagged_keys(context.instance, context.run, binding.partitions_name)
+    if keys is not None:
+        urns = [to_urn(key) for key in keys]
+    with ExitStack() as resources:
+        store = binding.project.open_store()
+        resources.callback(store.close)
+        run = resources.enter_context(
+            JobRun(
+                binding.project,
+                binding.job,
+                store,
+                lane,
+                Selection(urns=frozenset(urns) if urns is not None else None),
+                observer=_LogObserver(context.log),
+                # A step that is tried again must not meet the staging of its first try.
+                run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
+            )
+        )
+        recovered = run.recover()
+        reconciled = reconcile(binding, store, context.instance, _logger(context))
+        plan = run.plan()
+        add_partitions(context.instance, binding.partitions_name, [dataset.dataset_urn for dataset in plan.datasets])
+        for urn in sorted(set(urns or ()) - {dataset.dataset_urn for dataset in plan.datasets}):
+            context.log.warning(f"The source has no dataset {urn!r} any more.")
+        commit = run.extract(plan)
+        # From here on the IO manager answers for leases and store.
+        return Extracted(run, commit, recovered, store, keys, reconciled, _logger(context), resources.pop_all())
+
+
+def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:
+    return context.log_event  # type: ignore[return-value]  # takes check evaluations too; its annotation does not say so
+
+
+class _LogObserver(Observer):
+    """Writes what happens into the run's log, one line per dataset."""
+
+    def __init__(self, log: dg.DagsterLogManager) -> None:
+        self._log = log
+
+    def recovered(self, dataset: RecoveredDataset) -> None:
+        reason = f": {dataset.reason}" if dataset.reason else ""
+        self._log.info(
+            f"Dataset {dataset.dataset_urn!r}: sequence {dataset.sequence_id} is now {dataset.state}{reason}"
+        )
+
+    def planned(self, plan: JobPlan) -> None:
+        moving = [dataset for dataset in plan.datasets if dataset.has_work]
+        self._log.info(f"{len(moving)} of {len(plan.datasets)} datasets have something new.")
+        for dataset in moving:
+            self._log.info(f"Dataset {dataset.dataset_urn!r}: {dataset.low} -> {dataset.expected_high}")
+
+    def dataset_done(self, result: DatasetResult) -> None:
+        failures = "".join(f"; {failure.message}" for failure in result.failures)
+        self._log.info(f"Dataset {result.dataset_urn!r}: {result.outcome}, {result.rows_read} rows read{failures}")

@@ -1,0 +1,63 @@
+"""Which datasets a run is about, and how dataset.urns and Dagster's partition keys relate."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import dagster as dg
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.urn import DatasetUrn
+
+PARTITION_TAG = "dagster/partition"
+RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+
+
+def to_key(dataset_urn: str) -> str:
+    """Return the partition key of a dataset."""
+    return DatasetUrn(dataset_urn).partition_key
+
+
+def to_urn(key: str) -> str:
+    """Return the dataset.urn of a partition key."""
+    return DatasetUrn.from_key(key).value
+
+
+def tagged_keys(instance: dg.DagsterInstance, run: dg.DagsterRun, partitions_name: str) -> frozenset[str] | None:
+    """Return the partition keys that a run was launched for; None where it was launched for none in particular.
+
+    A range counts in order of creation, as Dagster counts it.
+
+    Raises:
+        UsageError: a key is unknown, or the range ends before it begins (Dagster takes that for no keys, and succeeds).
+    """
+    tags = [run.tags[tag] for tag in (PARTITION_TAG, *RANGE_TAGS) if tag in run.tags]
+    if not tags:
+        return None
+    known = list(instance.get_dynamic_partitions(partitions_name))
+    unknown = [key for key in tags if key not in known]
+    if unknown:
+        raise UsageError(
+            problem=f"The run asks for partition {unknown[0]!r}, which {partitions_name} does not have.",
+            hint="It was deleted or never found; the next run of all datasets adds those that exist.",
+        )
+    first, last = known.index(tags[0]), known.index(tags[-1])
+    if first > last:
+        raise UsageError(
+            problem=f"The run asks for partitions from {tags[0]!r} to {tags[-1]!r}, which come in the other order.",
+            hint="Partitions stand in the order in which they were added; swap the two.",
+        )
+    return frozenset(known[first : last + 1])
+
+
+def add_partitions(instance: dg.DagsterInstance, partitions_name: str, urns: Iterable[str]) -> None:
+    """Make partitions for datasets that have none yet."""
+    new = missing_keys(instance, partitions_name, urns)
+    if new:
+        instance.add_dynamic_partitions(partitions_name, new)
+
+
+def missing_keys(instance: dg.DagsterInstance, partitions_name: str, urns: Iterable[str]) -> list[str]:
+    """Return the partition keys of datasets that have no partition yet, in the order given."""
+    known: Collection[str] = set(instance.get_dynamic_partitions(partitions_name))
+    return [key for key in dict.fromkeys(map(to_key, urns)) if key not in known]

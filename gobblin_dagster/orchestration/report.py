@@ -1,0 +1,115 @@
+"""RunReport: tells Dagster what became of a run's datasets, once all commits are done and never between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
+from gobblin_dagster.orchestration._internal import log_planned
+from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.checks import evaluations
+from gobblin_dagster.orchestration.events import Event, Publication, events_of, materialization
+from gobblin_dagster.orchestration.partitions import to_key, to_urn
+
+SHOWN = 5
+"""Failed datasets that the run's error describes; all are named in its metadata."""
+_GOOD = frozenset({DatasetOutcome.COMMITTED, DatasetOutcome.IDLE, DatasetOutcome.RECOVERED})
+_RECOVERED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the datasets of a run, by dataset.urn."""
+
+    committed: Mapping[str, Publication] = field(default_factory=dict)
+    results: Mapping[str, DatasetResult] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Why nothing of a dataset was committed."""
+    partly: Mapping[str, str] = field(default_factory=dict)
+    """Why parts of a committed dataset were not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Logs the events of one Dagster run."""
+
+    binding: JobBinding
+    instance: dg.DagsterInstance
+    run: dg.DagsterRun
+    step_key: str
+    log_event: Callable[[Event], None]
+
+    def log_commits(self, commit: CommitPlan, result: RunResult) -> Outcome:
+        """Log materializations and checks of every committed dataset, and the checks of those that failed."""
+        decided = {one.result.dataset_urn: one for one in commit.datasets}
+        committed, failed, partly = {}, {}, {}
+        for dataset in result.datasets:
+            urn = dataset.dataset_urn
+            message = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome
+            if dataset.outcome is DatasetOutcome.COMMITTED:
+                committed[urn] = Publication.of_commit(decided[urn], dataset, result.run_id)
+                self._log(events_of(self.binding, committed[urn]))
+                if dataset.failures:
+                    partly[urn] = message
+            elif dataset.outcome not in _GOOD:
+                failed[urn] = message
+                self._log(evaluations(self.binding, dataset))
+        for recovered in result.recovered:
+            if recovered.state not in _RECOVERED:
+                failed.setdefault(recovered.dataset_urn, recovered.reason)
+        return Outcome(committed, {one.dataset_urn: one for one in result.datasets}, failed, partly)
+
+    def log_failures(
+        self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
+    ) -> None:
+        """Make the partitions of failed datasets red, keep all others as they are, and fail the run.
+
+        Raises:
+            Failure: a dataset, or a part of one, was not committed; says which and why.
+        """
+        if not outcome.failed and not outcome.partly:
+            return
+        # Dagster planned every key of the range; in a run that fails, those not materialized would all turn red.
+        done = {*outcome.failed, *outcome.committed, *reconciled}
+        self.log_unmoved((to_urn(key) for key in planned_keys or ()), outcome, result.run_id, done)
+        for urn in outcome.failed:
+            # Also where Dagster planned it: this run may have reported an earlier commit of it since.
+            for key in self.binding.keys.values():
+                log_planned(self.instance, self.run, self.step_key, key, to_key(urn))
+        problems = {**outcome.failed, **outcome.partly}
+        raise dg.Failure(
+            description=_describe(outcome, problems),
+            metadata={"failed": dg.JsonMetadataValue(sorted(problems))},
+            allow_retries=False,
+        )
+
+    def log_again(self, urns: Iterable[str], outcome: Outcome, run_id: str) -> None:
+        """Log the materializations of all partitions of a run once more, because the newest event is what counts."""
+        for publication in outcome.committed.values():
+            self._log(materialization(self.binding, branch, publication) for branch in self.binding.specs)
+        self.log_unmoved(urns, outcome, run_id, outcome.committed)
+
+    def log_unmoved(self, urns: Iterable[str], outcome: Outcome, run_id: str, done: Iterable[str]) -> None:
+        """Log of datasets that had nothing new that they are as they were."""
+        for urn in sorted({*urns} - {*done}):
+            idle = outcome.results.get(urn) or DatasetResult(urn, DatasetOutcome.IDLE)
+            self._log(materialization(self.binding, branch, Publication(idle, run_id)) for branch in self.binding.specs)
+
+    def _log(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.log_event(event)
+
+
+def _describe(outcome: Outcome, problems: Mapping[str, str]) -> str:
+    counts = [f"{len(outcome.committed)} committed"]
+    counts += [f"{len(outcome.failed)} failed"] if outcome.failed else []
+    counts += [f"{len(outcome.partly)} of the committed only in part"] if outcome.partly else []
+    lines = [f"- {urn!r}: {message[:500]}" for urn, message in list(problems.items())[:SHOWN]]
+    if len(problems) > SHOWN:
+        lines.append(f"- and {len(problems) - SHOWN} more")
+    return "\n".join([f"Datasets: {', '.join(counts)}.", *lines])

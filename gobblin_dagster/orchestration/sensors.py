@@ -1,0 +1,192 @@
+"""Sensors: one asks for a run where there is new data, one looks after what other processes did or left undone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from gobblin_dagster.core.commit import StoredSequence, canonical_json
+from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.orchestration.binding import JobBinding
+from gobblin_dagster.orchestration.events import Event, Publication, events_of
+from gobblin_dagster.orchestration.ops import run_config
+from gobblin_dagster.orchestration.partitions import missing_keys
+from gobblin_dagster.orchestration.reconcile import is_known, newest
+from gobblin_dagster.orchestration.translator import GobblinTranslator
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+STOPPED, RUNNING = dg.DefaultSensorStatus.STOPPED, dg.DefaultSensorStatus.RUNNING
+
+
+def new_data_sensor(
+    project: Project | Path | str,
+    job: JobSpec | str,
+    *,
+    interval_s: int = 30,
+    default_status: dg.DefaultSensorStatus = STOPPED,
+) -> dg.SensorDefinition:
+    """Return a sensor that plans a job and asks for one run over the datasets with something new. Starts no Spark.
+
+    The same finding is never asked for twice: a dataset that fails waits for new data, or for somebody who runs it.
+
+    Args:
+        project: a project or its folder.
+        job: a job or its name in the project.
+        interval_s: seconds between looks at the source.
+        default_status: stopped until switched on in Dagster's pages, unless said otherwise.
+
+    Raises:
+        InvalidSpecError, UsageError: the project or the job cannot be loaded.
+    """
+    binding = JobBinding.of(project, job)
+
+    @dg.sensor(
+        name=f"{binding.name}_new_data",
+        job_name=binding.dagster_job,
+        minimum_interval_seconds=interval_s,
+        default_status=default_status,
+        description="Asks for one run over the datasets that have something new.",
+    )
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        plan = plan_job(binding.project, binding.job)
+        moving = [dataset for dataset in plan.datasets if dataset.has_work]
+        if not moving:
+            return dg.SensorResult(skip_reason=f"None of {len(plan.datasets)} datasets has anything new.")
+        found = [[one.dataset_urn, str(one.expected_high), one.version_read] for one in moving]
+        return _requests(binding, context.instance, {"new-data": (found, [one.dataset_urn for one in moving])})
+
+    return evaluate
+
+
+def sweep_sensor(
+    project: Project | Path | str,
+    job: JobSpec | str,
+    *,
+    translator: GobblinTranslator | None = None,
+    interval_s: int = 30,
+    default_status: dg.DefaultSensorStatus = RUNNING,
+) -> dg.SensorDefinition:
+    """Return a sensor that puts right what a run could not do itself. It reads the state store only.
+
+    - Commits of the command line, or of a run that died before it told Dagster, are reported.
+    - A run whose process and code server died together stays started for ever in Dagster: once its leases have expired
+      (or its process is provably gone) it is reported as failed.
+    - A commit sequence that a dead run left unfinished gets one run, which finishes it.
+
+    Args:
+        project: a project or its folder.
+        job: a job or its name in the project.
+        translator: as given to `gobblin_assets`.
+        interval_s: seconds between looks at the store.
+        default_status: running, unless said otherwise: nothing is read from the source.
+
+    Raises:
+        InvalidSpecError, UsageError: the project or the job cannot be loaded.
+    """
+    binding = JobBinding.of(project, job, translator)
+
+    @dg.sensor(
+        name=f"{binding.name}_sweep",
+        job_name=binding.dagster_job,
+        minimum_interval_seconds=interval_s,
+        default_status=default_status,
+        description="Reports commits made elsewhere, ends dead runs, finishes what they left.",
+    )
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        store = binding.project.open_store()
+        try:
+            return _Sweep(binding, store, context.instance).result()
+        finally:
+            store.close()
+
+    return evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """One tick of the sweep."""
+
+    binding: JobBinding
+    store: StateStore
+    instance: dg.DagsterInstance
+
+    def result(self) -> dg.SensorResult:
+        held = self._end_dead_runs(self.store.load_leases(self.binding.name))
+        waiting = [one for one in self.store.load_sequences(self.binding.name) if one.dataset_urn not in held]
+        found = [[one.id, one.redo_failures] for one in waiting]
+        urns = [one.dataset_urn for one in waiting]
+        publications = newest(self._unreported())
+        known = [*publications, *self.store.load_dataset_states(self.binding.name)]
+        return _requests(
+            self.binding,
+            self.instance,
+            {"recover": (found, urns)} if waiting else {},
+            known,
+            [event for one in publications.values() for event in events_of(self.binding, one)],
+        )
+
+    def _end_dead_runs(self, leases: dict[str, Lease]) -> frozenset[str]:
+        """Report runs of dead owners as failed; return the datasets that living owners hold."""
+        now = self.binding.project.clock.now()
+        dead = {urn: one for urn, one in leases.items() if one.until < now or one.owner.is_provably_dead()}
+        for run_id in sorted({_dagster_run_id(lease.owner.run_id) for lease in dead.values()}):
+            run = self.instance.get_run_by_id(run_id)
+            if run is not None and not run.is_finished:
+                self.instance.report_run_failed(
+                    run,
+                    "The run's process is gone: its leases were not renewed. What it left is finished by the next run.",
+                )
+        return frozenset(leases.keys() - dead.keys())
+
+    def _unreported(self) -> Iterator[Publication]:
+        """Yield commits that Dagster has to hear of; mark those of which it has heard."""
+        heard = []
+        for stored in self.store.load_unreported(self.binding.name):
+            if not self._is_being_reported(stored):
+                publication = Publication.of_stored(stored)
+                if is_known(self.binding, self.instance, publication):
+                    heard.append(stored.id)
+                else:
+                    yield publication
+        self.store.mark_reported(heard)
+
+    def _is_being_reported(self, stored: StoredSequence) -> bool:
+        run = self.instance.get_run_by_id(_dagster_run_id(stored.run_id))
+        return run is not None and not run.is_finished
+
+
+def _dagster_run_id(run_id: str) -> str:
+    """Return the Dagster run of an engine run; ids of the command line name none."""
+    return run_id.partition(".")[0]
+
+
+def _requests(
+    binding: JobBinding,
+    instance: dg.DagsterInstance,
+    wanted: dict[str, tuple[list[list[object]], list[str]]],
+    known: Iterable[str] = (),
+    events: Iterable[Event] = (),
+) -> dg.SensorResult:
+    """Return a result with one run request per wish: what was found (the run key), and the datasets to run."""
+    urns = [*known, *(urn for _, chosen in wanted.values() for urn in chosen)]
+    new = missing_keys(instance, binding.partitions_name, urns)
+    requests = [
+        dg.RunRequest(
+            # Dagster starts one run per key, ever.
+            run_key=f"{why}-{hashlib.sha256(canonical_json(sorted(found)).encode()).hexdigest()[:32]}",
+            run_config=run_config(binding.name, sorted(chosen)),
+        )
+        for why, (found, chosen) in wanted.items()
+    ]
+    return dg.SensorResult(
+        run_requests=requests,
+        dynamic_partitions_requests=[binding.partitions.build_add_request(new)] if new else [],
+        asset_events=list(events),
+    )
