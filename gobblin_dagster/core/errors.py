@@ -120,7 +120,9 @@ class InvalidUrnError(SpecError):
     """A dataset.urn cannot be carried by a partition key or a folder name."""
 
     code: ClassVar[str] = "urn-invalid"
-    remedy: ClassVar[str] = "Use shorter, printable text; '/', spaces and unicode are fine (each such byte counts three times)."
+    remedy: ClassVar[str] = (
+        "Use shorter, printable text; '/', spaces and unicode are fine (each such byte counts three times)."
+    )
     urn: str
     problem: str
 

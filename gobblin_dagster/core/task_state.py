@@ -85,6 +85,39 @@ class BranchCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How the queue between the fork and one branch was used, in batches.
+
+    Source: gobblin-runtime `BoundedBlockingRecordQueue.QueueStats`. Differs: counts batches, and tells how long each side
+    waited for the other.
+    """
+
+    capacity: int
+    puts: int = 0
+    gets: int = 0
+    largest: int = 0
+    """Most batches that waited at once."""
+    fill_ratio: float = 0.0
+    """Mean share of the capacity in use when a batch was put, 0-1: near 1 the branch is the slower side."""
+    put_wait_s: float = 0.0
+    """Seconds that the fork waited for room."""
+    get_wait_s: float = 0.0
+    """Seconds that the branch waited for a batch."""
+    seconds: float = 0.0
+    """Seconds from the first put to the end."""
+
+    @property
+    def put_rate(self) -> float:
+        """Batches put per second."""
+        return self.puts / self.seconds if self.seconds else 0.0
+
+    @property
+    def get_rate(self) -> float:
+        """Batches taken per second."""
+        return self.gets / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """The result of one work unit.
 
@@ -120,5 +153,7 @@ class TaskState:
     failures: tuple[TaskFailure, ...] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
     """Written Arrow schema by branch, as text `name: type` lines."""
+    queues: Mapping[str, QueueStats] = field(default_factory=dict)
+    """Use of the branches' queues; empty where branches ran one after the other."""
     seconds: float = 0.0
     """Wall time of the attempt."""

@@ -301,6 +301,16 @@ class CommittedRanges:
             ranges[name] = self._merged(ranges.get(name, ()), low, high, interval, dataset_urn)
         return CommittedRanges(self.watermark_type, ranges)
 
+    def anchored(self, low: Watermark) -> CommittedRanges:
+        """Return the ranges beginning at `low` where a component has none yet.
+
+        An empty range there keeps what follows a failed first work unit from being taken for the beginning.
+        """
+        ranges = dict(self.ranges)
+        for name, position in low.components().items():
+            ranges.setdefault(name, ((position, position),))
+        return CommittedRanges(self.watermark_type, ranges)
+
     def _merged(
         self,
         known: tuple[tuple[Position, Position], ...],
@@ -310,12 +320,12 @@ class CommittedRanges:
         dataset_urn: str,
     ) -> tuple[tuple[Position, Position], ...]:
         for start, end in known:
-            if low < end and start < high:
+            if start < end and low < end and start < high:
                 raise RangeOverlapError(dataset_urn=dataset_urn, interval=str(interval), committed=str(self))
         merged: list[tuple[Any, Any]] = []
         for start, end in sorted([*known, (low, high)]):
-            if merged and merged[-1][1] == start:
-                merged[-1] = (merged[-1][0], end)
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
                 merged.append((start, end))
         return tuple(merged)

@@ -77,6 +77,7 @@ def _publication(
         dataset_urn=plan.dataset_urn,
         before=before,
         decision=decision,
+        planned_low=plan.low,
         output_root=context.output_root,
         staging_dirs=(f"{context.staging_root}/{plan.commit_id}",),
         now=now,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.spec.job import JobSpec
@@ -60,4 +61,12 @@ def open_project(root: Path) -> Project:
     loaded, errors = load_jobs(root, spec, registry.check)
     if errors:
         raise errors[0]
+    for job in loaded:
+        check_fork(job.spec, root)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
+
+
+def check_fork(job: JobSpec, root: Path) -> None:
+    """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError)."""
+    context = ConstructContext(job=job.job, base_dir=str(root))
+    registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])

@@ -104,6 +104,12 @@ class ForkSpec(SpecModel):
     operator: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="identity"))
     """Which branch takes which rows; default: every branch takes all."""
     branches: tuple[BranchSpec, ...] = Field(min_length=1)
+    queue_capacity: int = Field(default=8, ge=1, le=1000)
+    """Batches that may wait for each branch; branches run in parallel, each in a thread. Memory grows with it.
+    Source: `fork.record.queue.capacity`, which counts records."""
+    queue_timeout_s: float = Field(default=1.0, gt=0, le=60)
+    """Seconds that a side of a queue waits before it looks whether the other side still works.
+    Source: `fork.record.queue.timeout`."""
 
     @field_validator("branches")
     @classmethod

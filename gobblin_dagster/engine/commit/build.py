@@ -11,7 +11,7 @@ from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.task_state import StagedFile, TaskState
-from gobblin_dagster.core.watermark import CommittedRanges, WatermarkInterval
+from gobblin_dagster.core.watermark import CommittedRanges, Watermark, WatermarkInterval
 from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.steps import RenameFileStep
@@ -25,6 +25,7 @@ def build_sequence(
     dataset_urn: str,
     before: DatasetState | None,
     decision: Decision,
+    planned_low: Watermark | None = None,
     output_root: str,
     staging_dirs: Sequence[str],
     now: datetime,
@@ -41,6 +42,8 @@ def build_sequence(
         dataset_urn: the dataset.
         before: its state when the plan was made; None where it had none.
         decision: what to publish; must publish at least one work unit.
+        planned_low: where the plan began; kept as the beginning of a dataset that has no state yet, so that a failed or
+            cancelled first work unit stays a gap.
         output_root: absolute.
         staging_dirs: absolute folders to delete at the end; they belong to this dataset and run alone.
         now: aware, UTC.
@@ -56,7 +59,15 @@ def build_sequence(
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
     root = output_root.rstrip("/")
     staged = [file for unit in decision.publish for file in unit.files]
-    after = _after(job=job, run_id=run_id, dataset_urn=dataset_urn, before=before, decision=decision, now=now)
+    after = _after(
+        job=job,
+        run_id=run_id,
+        dataset_urn=dataset_urn,
+        before=before,
+        decision=decision,
+        planned_low=planned_low,
+        now=now,
+    )
     targets = [posixpath.join(root, _checked(file, commit_id)) for file in staged]
     if len(set(targets)) < len(targets):
         twice = next(target for target in targets if targets.count(target) > 1)
@@ -103,11 +114,14 @@ def _after(
     dataset_urn: str,
     before: DatasetState | None,
     decision: Decision,
+    planned_low: Watermark | None,
     now: datetime,
 ) -> DatasetState:
     """Return the state that the commit transaction will make true."""
     has_files = any(unit.files for unit in decision.publish)
     committed = before.committed if before else CommittedRanges(type(decision.publish[0].low), {})
+    if planned_low is not None:
+        committed = committed.anchored(planned_low)
     schemas = dict(before.schemas) if before else {}
     for unit in decision.publish:
         committed = committed.add(WatermarkInterval(unit.low, unit.actual_high), dataset_urn)

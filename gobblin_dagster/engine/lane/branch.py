@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,11 +18,8 @@ from gobblin_dagster.core.constructs import (
 )
 from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, PolicyResult, StagedFile, TaskFailure
 from gobblin_dagster.engine.lane.failure import describe_failure
-from gobblin_dagster.engine.lane.stage import Stage
+from gobblin_dagster.engine.lane.stage import Quarantine, Stage
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
-
-if TYPE_CHECKING:
-    from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
 
 
 class Branch:
@@ -37,7 +33,7 @@ class Branch:
         job: JobSpec,
         spec: BranchSpec,
         context: ConstructContext,
-        quarantine: Callable[[], QuarantineWriter],
+        quarantine: Quarantine,
     ) -> None:
         self.name = spec.name
         self.failure: TaskFailure | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,8 +13,8 @@ from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, 
 from gobblin_dagster.core.errors import DataQualityError
 from gobblin_dagster.spec.job import ConstructSpec, OnViolation, RowPolicySpec
 
-if TYPE_CHECKING:
-    from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
+Quarantine: TypeAlias = Callable[[Chunk, str, str, str], None]
+"""Takes rejected rows with the policy's name, its reason, and the stage; called from the branches' threads."""
 
 
 class Stage:
@@ -29,7 +29,7 @@ class Stage:
         converters: Sequence[ConstructSpec],
         policies: Sequence[RowPolicySpec],
         context: ConstructContext,
-        quarantine: Callable[[], QuarantineWriter],
+        quarantine: Quarantine,
     ) -> None:
         self._name = name
         self._context = context
@@ -90,14 +90,7 @@ class Stage:
             )
         if spec.on_violation is OnViolation.QUARANTINE:
             self.rows_quarantined += count
-            self._quarantine().write(
-                chunk.batch,
-                policy=spec.name,
-                reason=policy.reason(),
-                source_file=chunk.file,
-                source_rows=chunk.rows,
-                stage=self._name,
-            )
+            self._quarantine(chunk, spec.name, policy.reason(), self._name)
 
 
 def _filter(chunk: Chunk, mask: pa.BooleanArray) -> Chunk:

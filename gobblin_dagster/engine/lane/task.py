@@ -6,11 +6,13 @@ Never raises for what a work unit did wrong: the failure is part of the TaskStat
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gobblin_dagster.constructs.quality.schema import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
@@ -21,6 +23,7 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.lane.branch import Branch
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.queue import BranchRunner, runners
 from gobblin_dagster.engine.lane.stage import Stage, take_flagged
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
@@ -46,7 +49,9 @@ class _WorkUnitRun:
         self._attempt = secrets.token_hex(6)
         self._context = lane.construct_context(spec, task.unit.dataset_urn)
         self._quarantine: QuarantineWriter | None = None
+        self._quarantine_lock = threading.Lock()
         self._branches: list[Branch] = []
+        self._runners: list[BranchRunner] = []
         self._stage: Stage | None = None
         self._rows_read = 0
         self._bytes_read = 0
@@ -62,6 +67,8 @@ class _WorkUnitRun:
             self._close()
         except Exception as error:  # noqa: BLE001 - a work unit's failure is its own; it is kept in its TaskState
             failures.append(describe_failure(error))
+            for runner in self._runners:
+                runner.cancel()
         failures += [branch.failure for branch in self._branches if branch.failure is not None]
         if failures:
             self._abort()
@@ -78,7 +85,7 @@ class _WorkUnitRun:
 
     def _pump(self, extractor: Extractor) -> None:
         spec = self._spec
-        self._stage = Stage("pre_fork", spec.converters, spec.row_policies, self._context, self._open_quarantine)
+        self._stage = Stage("pre_fork", spec.converters, spec.row_policies, self._context, self._reject)
         schema = self._stage.open(extractor.schema)
         fork = self._open_branches(schema)
         for chunk in extractor.chunks():
@@ -94,27 +101,28 @@ class _WorkUnitRun:
         flags = fork.fork_schema(schema)
         if len(flags) != len(specs):
             raise ForkBranchMismatchError(what="schema", flags=len(flags), branches=len(specs))
-        self._branches = [Branch(self._spec, branch, self._context, self._open_quarantine) for branch in specs]
+        self._branches = [Branch(self._spec, branch, self._context, self._reject) for branch in specs]
         self._present = [bool(flag) for flag in flags]
         for branch, present in zip(self._branches, self._present, strict=True):
             if present:
                 branch.open(schema, self._writer_context)
+        self._runners = runners(self._branches, self._spec.fork)
         return fork
 
     def _fork(self, fork: ForkOperator, chunk: Chunk) -> None:
         flags = fork.fork_batch(chunk.batch)
         if len(flags) != len(self._branches):
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=len(self._branches))
-        for branch, flag, present in zip(self._branches, flags, self._present, strict=True):
+        for runner, flag, present in zip(self._runners, flags, self._present, strict=True):
             taken = take_flagged(chunk, flag) if present else None
             if taken is not None:
-                branch.write(taken)
+                runner.put(taken)
         self._rows_untaken += _count_untaken(chunk, list(flags), self._present)
 
     def _close(self) -> None:
         """Sync everything, then judge: only a work unit that is whole is put before the task-level policies."""
-        for branch in self._branches:
-            branch.finish()
+        for runner in self._runners:
+            runner.finish()
         if self._quarantine is not None:
             self._quarantined_files = tuple(self._quarantine.finish())
         for branch in self._branches:
@@ -126,10 +134,19 @@ class _WorkUnitRun:
         if self._quarantine is not None:
             self._quarantine.abort()
 
-    def _open_quarantine(self) -> QuarantineWriter:
-        if self._quarantine is None:
-            self._quarantine = QuarantineWriter(self._writer_context(QUARANTINE_BRANCH, pa.schema([])))
-        return self._quarantine
+    def _reject(self, chunk: Chunk, policy: str, reason: str, stage: str) -> None:
+        """Write rejected rows to the quarantine, which all branches share."""
+        with self._quarantine_lock:
+            if self._quarantine is None:
+                self._quarantine = QuarantineWriter(self._writer_context(QUARANTINE_BRANCH, pa.schema([])))
+            self._quarantine.write(
+                chunk.batch,
+                policy=policy,
+                reason=reason,
+                source_file=chunk.file,
+                source_rows=chunk.rows,
+                stage=stage,
+            )
 
     def _writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
         extract = self._spec.extract
@@ -171,6 +188,7 @@ class _WorkUnitRun:
             policies=tuple(self._outcomes),
             failures=tuple(failures),
             schemas={branch.name: schema_text(branch.schema) for branch in self._branches if branch.schema is not None},
+            queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
             seconds=round(seconds, 3),
         )
 
@@ -190,8 +208,3 @@ def _count_untaken(chunk: Chunk, flags: list[bool | pa.BooleanArray], present: l
         taken = pc.or_(taken, pc.fill_null(mask, False))
     untaken: int = chunk.batch.num_rows - taken.true_count
     return untaken
-
-
-def schema_text(schema: pa.Schema) -> str:
-    """Return a schema as `name: type` lines, without metadata, for state and comparison."""
-    return "\n".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

@@ -64,7 +64,7 @@ def test_second_type_of_the_same_name_is_refused() -> None:
     class Impostor(LongWatermark):
         pass
 
-    with pytest.raises(WatermarkTypeError, match="'long' where .*LongWatermark was expected"):
+    with pytest.raises(WatermarkTypeError, match=r"'long' where .*LongWatermark was expected"):
         register_watermark_type(Impostor)
 
 
@@ -74,7 +74,7 @@ def test_timestamps_are_instants_whatever_their_zone() -> None:
         datetime(2013, 1, 1, tzinfo=UTC)
     )
     with pytest.raises(ValueError, match="time zone"):
-        TimestampWatermark(datetime(2013, 1, 1))  # noqa: DTZ001 - a naive time is what is refused
+        TimestampWatermark(datetime(2013, 1, 1))
 
 
 def test_order_is_by_component_and_refuses_other_types() -> None:
@@ -110,6 +110,15 @@ def test_watermark_is_the_end_of_the_first_range_and_gaps_stay() -> None:
     assert (ranges.contains(5), ranges.contains(10), ranges.contains(20)) == (True, False, True)
     assert CommittedRanges(LongWatermark, {}).watermark is None
     assert CommittedRanges(LongWatermark, {}).high is None
+
+
+def test_anchor_keeps_a_failed_first_unit_as_a_gap() -> None:
+    ranges = CommittedRanges(LongWatermark, {}).anchored(LongWatermark(0)).add(_interval(5, 10))
+    assert (ranges.watermark, ranges.gaps()) == (LongWatermark(0), ((0, 5),))
+    assert not ranges.contains(0)
+    assert ranges.add(_interval(0, 5)).ranges == {"": ((0, 10),)}
+    assert ranges.anchored(LongWatermark(3)) == ranges
+    assert ranges.add(_interval(-3, 2)).watermark == LongWatermark(2)
 
 
 def test_range_committed_twice_is_refused() -> None:

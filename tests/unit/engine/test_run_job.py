@@ -83,6 +83,15 @@ def test_policy_successful_failed_unit_leaves_a_gap_that_is_read_alone(tmp_path:
     assert published(tmp_path, mended, "a") == list(range(35))
 
 
+def test_policy_successful_failed_first_unit_keeps_the_watermark_at_the_beginning(tmp_path: Path) -> None:
+    commit = {"policy": "successful"}
+    bad = job_spec({"a": {"rows": 30, "unit_rows": 10, "fail_at": 5}}, commit=commit)
+    assert by_urn(run(tmp_path, bad))["a"].actual_high == LongWatermark(0)
+    mended = job_spec({"a": {"rows": 30, "unit_rows": 10}}, commit=commit)
+    assert by_urn(run(tmp_path, mended))["a"].actual_high == LongWatermark(30)
+    assert published(tmp_path, mended, "a") == list(range(30))
+
+
 def test_branch_failure_fails_its_unit_and_publishes_no_branch(tmp_path: Path) -> None:
     fork = {
         "branches": [
