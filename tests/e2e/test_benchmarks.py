@@ -1,0 +1,30 @@
+"""The benchmark runs, compares the rows of both sides, and prints its table. Its figures are not judged here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
+
+
+def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) -> None:
+    sizes = ["--rows", "3200", "--datasets", "5", "--rounds", "1"]
+    done = subprocess.run(
+        [sys.executable, "benchmarks/run.py", *sizes, "--cache", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("same rows") == 2
+    assert done.stdout.count("cold") == done.stdout.count("warm") == 2
+    assert "Idle run over 5 datasets" in done.stdout
+    assert "Spark not started, 1 queries" in " ".join(done.stdout.split())
