@@ -64,3 +64,10 @@ def test_glossary_is_sorted_and_names_each_word_once() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     words = [word.lower() for word in re.findall(r"^\*\*([^*]+)\*\*", text, re.MULTILINE)]
     assert words == sorted(set(words))
+
+
+def test_documents_named_in_code_exist() -> None:
+    code = [file.read_text(encoding="utf-8") for file in (ROOT / "gobblin_dagster").rglob("*.py")]
+    named = {path for text in code for path in re.findall(r"\bdocs/[\w/.-]+\.md\b", text)}
+    assert named
+    assert sorted(path for path in named if not (ROOT / path).is_file()) == []
