@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
-from gobblin_dagster.core.errors import DataQualityError
+from gobblin_dagster.core.errors import ConvertError, DataQualityError
 from gobblin_dagster.spec.job import ConstructSpec, OnViolation, RowPolicySpec
 
 Quarantine: TypeAlias = Callable[[Chunk, str, str, str], None]
@@ -64,8 +65,18 @@ class Stage:
         if position == len(self._converters):
             yield chunk
             return
-        for converted in self._converters[position].convert(chunk):
+        for converted in self._converted(self._converters[position], chunk):
             yield from self._convert(converted, position + 1)
+
+    @staticmethod
+    def _converted(converter: Converter, chunk: Chunk) -> Iterator[Chunk]:
+        """Convert, and let an error name the file, which a converter need not know."""
+        try:
+            yield from converter.convert(chunk)
+        except ConvertError as error:
+            if error.file is not None:
+                raise
+            raise dataclasses.replace(error, file=chunk.file) from error
 
     def _judge(self, chunk: Chunk) -> Chunk:
         for spec, policy in self._policies:
