@@ -1,4 +1,4 @@
-"""What plain `dagster dev` shows in this folder: the project in GOBBLIN_PROJECT, else the demo, which is made where it is missing."""
+"""What plain `dagster dev` shows here: the project in GOBBLIN_PROJECT, else the demo, which is made where it is missing."""
 
 import os
 import tempfile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,8 @@ HOME = ".dagster"
 """DAGSTER_HOME below the project folder, where the variable is not set."""
 LOCATION = "gobblin"
 """Name of the code location. Dagster remembers by it which runs a sensor asked for: it must not change."""
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _INSTANCE = """\
 telemetry:
@@ -45,13 +48,21 @@ def serve(project_root: Path, port: int = 3000) -> int:
     environment = dev_environment(project_root)
     command = [sys.executable, "-m", "dagster", "dev", *_target(project_root, Path(environment["DAGSTER_HOME"]))]
     command += ["--host", HOST, "--port", str(port)]
-    # Our own interpreter, fixed words, and values that were checked.
-    process = subprocess.Popen(command, cwd=project_root, env=environment)  # noqa: S603
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # a terminal sends Ctrl-C to both; Dagster ends its own processes first
+    process: subprocess.Popen[bytes] | None = None
+
+    def end(*_: object) -> None:
+        if process is not None:
+            process.terminate()
+
+    # Before the process: what we handle, it handles too, also where we were started with Ctrl-C ignored (`gobblin dev &`).
+    former = {number: signal.signal(number, end) for number in _ENDS}
+    try:
+        # A session of its own: Ctrl-C in a terminal reaches us alone, and Dagster once, through us.
+        process = subprocess.Popen(command, cwd=project_root, env=environment, start_new_session=True)  # noqa: S603 - fixed words
+        return process.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def check_port(port: int) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 
 from gobblin_dagster.core.commit import PublishedFile, StoredSequence
-from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import from_document
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
@@ -28,6 +27,8 @@ class Publication:
     result: DatasetResult
     run_id: str
     files: Sequence[PublishedFile] = ()
+    moved: bool = True
+    """False where it is reported once more because a run found nothing new."""
 
     @classmethod
     def of_commit(cls, commit: DatasetCommit, result: DatasetResult, run_id: str) -> Publication:
@@ -62,7 +63,7 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         md.LOW: str(result.low or ""),
         md.EXPECTED_HIGH: str(result.expected_high or ""),
         md.ACTUAL_HIGH: str(result.actual_high or ""),
-        md.MOVED: result.outcome is DatasetOutcome.COMMITTED,
+        md.MOVED: publication.moved,
         md.ROWS: result.rows_by_branch.get(branch, 0),
         md.ROWS_READ: result.rows_read,
         md.BYTES: sum(file.size_bytes for file in files),

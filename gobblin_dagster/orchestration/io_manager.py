@@ -62,7 +62,7 @@ class CommitStepIOManager(dg.IOManager):
         with obj.resources:
             result = obj.run.publish(obj.commit, obj.recovered)
             step = context.step_context
-            report = RunReport(self._binding, step.instance, step.dagster_run, step.step.key, obj.log_event)
+            report = RunReport(self._binding, obj.store, step.instance, step.dagster_run, step.step.key, obj.log_event)
             outcome = report.log_commits(obj.commit, result)
             obj.store.mark_reported([one.commit_id for one in outcome.committed.values()])
             self._outcomes[context.run_id] = outcome

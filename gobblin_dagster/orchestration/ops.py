@@ -75,9 +75,13 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
             if key in context.selected_asset_keys:
                 yield dg.Output(None, branch)
         # Dagster has now logged every key of the range as materialized, with nothing to it. The newest event counts.
+        store = binding.project.open_store()
         step_key = context.get_step_execution_context().step.key
-        again = RunReport(binding, context.instance, context.run, step_key, _logger(context))
-        again.log_again([to_urn(key) for key in keys], outcome, context.run_id)
+        try:
+            again = RunReport(binding, store, context.instance, context.run, step_key, _logger(context))
+            again.log_again([to_urn(key) for key in keys], outcome, context.run_id)
+        finally:
+            store.close()
 
     return report
 

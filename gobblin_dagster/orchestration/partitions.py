@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import dagster as dg
 
@@ -58,6 +58,5 @@ def add_partitions(instance: dg.DagsterInstance, partitions_name: str, urns: Ite
 
 
 def missing_keys(instance: dg.DagsterInstance, partitions_name: str, urns: Iterable[str]) -> list[str]:
-    """Return the partition keys of datasets that have no partition yet, in the order given."""
-    known: Collection[str] = set(instance.get_dynamic_partitions(partitions_name))
-    return [key for key in dict.fromkeys(map(to_key, urns)) if key not in known]
+    """Return the sorted partition keys of datasets that have no partition yet."""
+    return sorted({to_key(urn) for urn in urns} - {*instance.get_dynamic_partitions(partitions_name)})

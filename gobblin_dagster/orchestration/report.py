@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
 from gobblin_dagster.orchestration.events import Event, Publication, events_of, materialization
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
+from gobblin_dagster.state.store import StateStore
 
 SHOWN = 5
 """Failed datasets that the run's error describes; all are named in its metadata."""
@@ -27,7 +29,6 @@ class Outcome:
     """What became of the datasets of a run, by dataset.urn."""
 
     committed: Mapping[str, Publication] = field(default_factory=dict)
-    results: Mapping[str, DatasetResult] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why nothing of a dataset was committed."""
     partly: Mapping[str, str] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class RunReport:
     """Logs the events of one Dagster run."""
 
     binding: JobBinding
+    store: StateStore
     instance: dg.DagsterInstance
     run: dg.DagsterRun
     step_key: str
@@ -62,7 +64,7 @@ class RunReport:
         for recovered in result.recovered:
             if recovered.state not in _RECOVERED:
                 failed.setdefault(recovered.dataset_urn, recovered.reason)
-        return Outcome(committed, {one.dataset_urn: one for one in result.datasets}, failed, partly)
+        return Outcome(committed, failed, partly)
 
     def log_failures(
         self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
@@ -75,8 +77,8 @@ class RunReport:
         if not outcome.failed and not outcome.partly:
             return
         # Dagster planned every key of the range; in a run that fails, those not materialized would all turn red.
-        done = {*outcome.failed, *outcome.committed, *reconciled}
-        self.log_unmoved((to_urn(key) for key in planned_keys or ()), outcome, result.run_id, done)
+        planned = {to_urn(key) for key in planned_keys or ()}
+        self.log_unmoved(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
         for urn in outcome.failed:
             # Also where Dagster planned it: this run may have reported an earlier commit of it since.
             for key in self.binding.keys.values():
@@ -91,14 +93,20 @@ class RunReport:
     def log_again(self, urns: Iterable[str], outcome: Outcome, run_id: str) -> None:
         """Log the materializations of all partitions of a run once more, because the newest event is what counts."""
         for publication in outcome.committed.values():
-            self._log(materialization(self.binding, branch, publication) for branch in self.binding.specs)
-        self.log_unmoved(urns, outcome, run_id, outcome.committed)
+            self._log_materializations(publication)
+        self.log_unmoved({*urns} - {*outcome.committed}, run_id)
 
-    def log_unmoved(self, urns: Iterable[str], outcome: Outcome, run_id: str, done: Iterable[str]) -> None:
-        """Log of datasets that had nothing new that they are as they were."""
-        for urn in sorted({*urns} - {*done}):
-            idle = outcome.results.get(urn) or DatasetResult(urn, DatasetOutcome.IDLE)
-            self._log(materialization(self.binding, branch, Publication(idle, run_id)) for branch in self.binding.specs)
+    def log_unmoved(self, urns: Iterable[str], run_id: str) -> None:
+        """Log of datasets that had nothing new what was last committed of them."""
+        for urn in sorted(urns):
+            last = self.store.load_sequences(self.binding.name, {SequenceState.COMMITTED}, [urn], limit=1)
+            publication = (
+                Publication.of_stored(last[0]) if last else Publication(DatasetResult(urn, DatasetOutcome.IDLE), run_id)
+            )
+            self._log_materializations(dataclasses.replace(publication, moved=False))
+
+    def _log_materializations(self, publication: Publication) -> None:
+        self._log(materialization(self.binding, branch, publication) for branch in self.binding.specs)
 
     def _log(self, events: Iterable[Event]) -> None:
         for event in events:

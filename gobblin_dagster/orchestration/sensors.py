@@ -185,8 +185,10 @@ def _requests(
         )
         for why, (found, chosen) in wanted.items()
     ]
+    logged = list(events)
     return dg.SensorResult(
         run_requests=requests,
+        skip_reason=None if requests else f"Nothing to run; {len(logged)} events of commits made elsewhere.",
         dynamic_partitions_requests=[binding.partitions.build_add_request(new)] if new else [],
-        asset_events=list(events),
+        asset_events=logged,
     )
