@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SHELL := bash
+# Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install lint types contracts test test-spark test-e2e docs check demo demo-full bench crash clean
 

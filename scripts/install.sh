@@ -21,7 +21,8 @@ fi
 # uv installs the same versions in an eighth of the time; pip alone does where uv cannot be had.
 pip=("$venv/bin/python" -m pip --disable-pip-version-check)
 if "${pip[@]}" install --quiet uv 2>/dev/null; then
-  install=("$venv/bin/uv" pip install --quiet --python "$venv/bin/python")
+  # Compiled now: else the first run would spend seconds on it.
+  install=("$venv/bin/uv" pip install --quiet --compile-bytecode --python "$venv/bin/python")
 else
   install=("${pip[@]}" install --quiet)
 fi
