@@ -99,6 +99,10 @@ class Example:
         inner = self._open_sqlite() if self.kind == "sqlite" else self._open_files(storage or LocalStorage(), points)
         return counted_store(inner, points) if points else inner
 
+    def forget_connections(self) -> None:
+        """Open new connections from now on; for a forked child, which must not touch those of its parent."""
+        self._sqlite = None
+
     def _open_sqlite(self) -> StateStore:
         # The closed store is used again: it holds no connection, and its compiled statements save most of the time.
         if self._sqlite is None:

@@ -127,7 +127,7 @@ def lose_answer(name: str, call: Call) -> NoReturn:
     raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), name)
 
 
-def freeze_while(others: Callable[[], None]) -> Action:
+def freeze_while(others: Callable[[], object]) -> Action:
     """Return an action that lets others run to their end before the call is made: a runner frozen for a long time."""
 
     def freeze(name: str, call: Call) -> Any:

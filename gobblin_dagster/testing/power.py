@@ -7,14 +7,11 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage.local import LocalSink, LocalStorage
-
-EXHAUSTIVE = 8
-"""Up to so many unsynced changes every subset is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +24,14 @@ class Unsynced:
     source: str = ""
     content: bytes = b""
     """What a deleted file held."""
+    taken_to: str = ""
+    """Where a later rename took the file whose content this is."""
 
     def undo(self, moved: Callable[[str], Path]) -> None:
         """Undo the change on a copy of the disk; `moved` says where a path lies there."""
         path = moved(self.path)
+        if self.taken_to and not path.exists():
+            path = moved(self.taken_to)
         if self.kind == "delete":
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(self.content)
@@ -73,6 +74,9 @@ class PowerLossStorage(LocalStorage):
 
         def recorded(source: str, target: str) -> None:
             rename(source, target)
+            self.unsynced = [
+                replace(c, taken_to=target) if c.kind == "content" and c.path == source else c for c in self.unsynced
+            ]
             self.unsynced.append(Unsynced("rename", target, source))
 
         self.rename = recorded
@@ -102,8 +106,8 @@ class PowerLossStorage(LocalStorage):
 
 
 def losses(unsynced: Sequence[Unsynced], rng: random.Random, limit: int = 256) -> Iterator[tuple[Unsynced, ...]]:
-    """Yield the sets of changes that a power loss may undo: all of them up to 8 changes, else `limit` random ones."""
-    if len(unsynced) <= EXHAUSTIVE:
+    """Yield the sets of changes that a power loss may undo: all where there are at most `limit`, else so many random ones."""
+    if 2 ** len(unsynced) <= limit:
         for size in range(len(unsynced) + 1):
             yield from itertools.combinations(unsynced, size)
         return

@@ -189,6 +189,8 @@ def _kill(example: Example, runner: str, number: int, action: Action, hour: int 
     points = FaultPoints(Fault(number, action))
 
     def work() -> None:
+        if hour:  # another run is in the middle of its work in this process
+            example.forget_connections()
         with suppress(GobblinDagsterError):
             example.run(runner, FIRST_BATCH, hour=hour, points=points)
 
