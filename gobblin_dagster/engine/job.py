@@ -13,13 +13,14 @@ from types import TracebackType
 from typing import Protocol
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState, StoredSequence
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.engine.aftermath import tidy_up_after
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -150,21 +151,38 @@ class JobRun:
         self._leases.__exit__(kind, error, trace)
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
-        """Finish or undo stored sequences of selected datasets; one that fails does not stop the others."""
+        """Finish or undo what earlier runs left of selected datasets; one that fails does not stop the others."""
         waiting = [s for s in self._store.load_sequences(self._job.job) if self._selection.matches(s.dataset_urn)]
-        if not waiting:
+        leases = self._store.load_leases(self._job.job)
+        dead = [
+            lease for urn, lease in leases.items() if self._selection.matches(urn) and lease.owner.is_provably_dead()
+        ]
+        if not waiting and not dead:
             return ()
-        grant = self._leases.acquire([sequence.dataset_urn for sequence in waiting])
-        free = [sequence for sequence in waiting if sequence.dataset_urn in grant.granted]
+        grant = self._leases.acquire({*(s.dataset_urn for s in waiting), *(lease.dataset_urn for lease in dead)})
         recovered = [
             RecoveredDataset(s.id, s.dataset_urn, s.state, reason=str(_busy(s.dataset_urn, grant.busy[s.dataset_urn])))
             for s in waiting
             if s.dataset_urn in grant.busy
         ]
-        for done in self._committer.recover_all([(s, self._leases.epoch(s.dataset_urn)) for s in free]):
+        recovered += self._redo([sequence for sequence in waiting if sequence.dataset_urn in grant.granted])
+        tidy_up_after(
+            [lease for lease in dead if lease.dataset_urn in grant.granted],
+            job=self._job.job,
+            store=self._store,
+            storage=self._project.storage(self._job),
+            output_root=self._project.output_root(self._job),
+        )
+        for dataset in recovered:
+            self._observer.recovered(dataset)
+        return tuple(recovered)
+
+    def _redo(self, waiting: Sequence[StoredSequence]) -> list[RecoveredDataset]:
+        redone = []
+        for done in self._committer.recover_all([(s, self._leases.epoch(s.dataset_urn)) for s in waiting]):
             committed = done.outcome is SequenceState.COMMITTED
             audit = audit_dataset(self._job, self._source, self._store, done.dataset_urn) if committed else None
-            recovered.append(
+            redone.append(
                 RecoveredDataset(
                     done.sequence_id,
                     done.dataset_urn,
@@ -175,9 +193,7 @@ class JobRun:
                     audit=audit,
                 )
             )
-        for dataset in recovered:
-            self._observer.recovered(dataset)
-        return tuple(recovered)
+        return redone
 
     def plan(self) -> JobPlan:
         """Plan the run; changes nothing. Raises as `make_plan`."""

@@ -198,3 +198,33 @@ def test_staging_is_gone_after_a_run(tmp_path: Path) -> None:
     run(tmp_path, job_spec({"a": {"rows": 10}, "bad": {"rows": 10, "fail_at": 1}}))
     staging = tmp_path / "lake" / "_gobblin" / "staging"
     assert not staging.exists() or not list(staging.iterdir())
+
+
+def test_killed_run_is_tidied_up_by_the_next_one(tmp_path: Path) -> None:
+    """A child process is killed after its last commit step: sequence, lease, staging and manifest are left behind."""
+    import subprocess
+    import sys
+
+    job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}})
+    child = f"""
+from pathlib import Path
+from gobblin_dagster.engine.commit.listener import crash_at
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.testing.lane import InlineLane
+from tests.unit.engine.jobs import job_spec, project
+job = job_spec({{"a": {{"rows": 10}}, "b": {{"rows": 10}}}})
+run_job(project(Path({str(tmp_path)!r}), job), job, lane=InlineLane(), listener=crash_at(2))
+"""
+    assert subprocess.run([sys.executable, "-c", child], check=False).returncode == -9
+    staging = tmp_path / "lake" / "_gobblin" / "staging"
+    assert list(staging.iterdir())
+    result = run(tmp_path, job)
+    assert [recovered.state for recovered in result.recovered].count("committed") >= 1
+    assert all(one.audit is not None and (one.audit.lost, one.audit.duplicated) == (0, 0) for one in result.recovered)
+    assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "ab")
+    assert not list(staging.iterdir())
+    manifests = tmp_path / "lake" / "_gobblin" / "manifests" / "numbers"
+    assert sorted(path.name for path in manifests.iterdir()) == ["a", "b"]
+    store = project(tmp_path, job).open_store()
+    assert store.load_leases(job.job) == {}
+    store.close()
