@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,8 @@ from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, W
 from gobblin_dagster.core.watermark import (
     CommittedRanges,
     CompositeWatermark,
+    DateWatermark,
+    HourWatermark,
     LongWatermark,
     TimestampWatermark,
     Watermark,
@@ -22,6 +24,8 @@ from gobblin_dagster.core.watermark import (
 MARKS: list[Watermark] = [
     LongWatermark(7),
     TimestampWatermark(datetime(2013, 1, 1, 12, 30, tzinfo=UTC)),
+    DateWatermark(date(2013, 1, 1)),
+    HourWatermark(datetime(2013, 1, 1, 12, tzinfo=UTC)),
     CompositeWatermark({"0": 5, "1": 9}),
 ]
 
@@ -56,7 +60,7 @@ def test_alien_json_is_refused(raw: object) -> None:
 
 
 def test_unknown_type_names_the_known_ones() -> None:
-    with pytest.raises(WatermarkTypeError, match="one of composite, long, timestamp"):
+    with pytest.raises(WatermarkTypeError, match="one of composite, date, hour, long, timestamp"):
         watermark_from_json({"type": "moon", "version": 1, "components": {}})
 
 
@@ -95,7 +99,7 @@ def test_interval_refuses_reversed_bounds_and_other_components() -> None:
 
 
 def test_days_are_shown_without_their_midnight() -> None:
-    assert [str(mark) for mark in MARKS] == ["7", "2013-01-01T12:30:00Z", "{0:5, 1:9}"]
+    assert [str(mark) for mark in MARKS] == ["7", "2013-01-01T12:30:00Z", "2013-01-01", "2013-01-01T12Z", "{0:5, 1:9}"]
     assert str(TimestampWatermark(datetime(2013, 1, 1, tzinfo=UTC))) == "2013-01-01"
     ranges = CommittedRanges(CompositeWatermark, {}).add(
         WatermarkInterval(CompositeWatermark({"0": 1}), CompositeWatermark({"0": 3}))
@@ -144,3 +148,41 @@ def test_ranges_added_in_any_order_merge_into_one(pairs: list[tuple[int, int]]) 
         # The first range may begin lower than before, but what is committed never shrinks.
         assert before is None or ranges.contains(int(str(before)) - 1)
     assert ranges.ranges == {"": ((0, 8),)}
+
+
+def test_date_is_a_whole_day_and_shows_itself_as_one() -> None:
+    mark = DateWatermark(date(2013, 1, 31))
+    assert (str(mark), mark.to_json()["components"]) == ("2013-01-31", {"": "2013-01-31"})
+    with pytest.raises(TypeError, match="expected a date"):
+        DateWatermark(datetime(2013, 1, 31, tzinfo=UTC))
+
+
+def test_hour_is_a_whole_hour_in_utc_whatever_its_zone_was() -> None:
+    mark = HourWatermark(datetime(2013, 1, 31, 5, tzinfo=timezone(timedelta(hours=2))))
+    assert (str(mark), mark.value.hour) == ("2013-01-31T03Z", 3)
+    with pytest.raises(ValueError, match="expected a whole hour"):
+        HourWatermark(datetime(2013, 1, 31, 5, 30, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"type": "date", "version": 1, "components": {"": 20130101}},
+        {"type": "date", "version": 1, "components": {"": "2013-01-01T05"}},
+        {"type": "hour", "version": 1, "components": {"": 2013010105}},
+        {"type": "hour", "version": 1, "components": {"": "2013-01-01T05:30Z"}},
+        {"type": "hour", "version": 1, "components": {"": "2013-01-01T05"}},
+    ],
+    ids=["date as number", "date with hour", "hour as number", "half an hour", "hour without zone"],
+)
+def test_date_and_hour_refuse_what_they_cannot_hold(raw: object) -> None:
+    with pytest.raises(CorruptRecordError, match="stored watermark"):
+        watermark_from_json(raw)
+
+
+def test_days_without_gap_merge_and_a_day_left_out_is_a_gap() -> None:
+    days = [DateWatermark(date(2013, 1, day)) for day in (1, 2, 3, 4)]
+    committed = CommittedRanges(DateWatermark, {}).add(WatermarkInterval(days[0], days[1]))
+    committed = committed.add(WatermarkInterval(days[2], days[3]))
+    assert committed.gaps() == ((date(2013, 1, 2), date(2013, 1, 3)),)
+    assert committed.add(WatermarkInterval(days[1], days[2])).watermark == days[3]
