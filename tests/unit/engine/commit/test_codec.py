@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gobblin_dagster.core.commit import SequenceState, StoredSequence, body_digest
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
+from tests.unit.engine.commit.test_steps import MarkStep
+from tests.unit.engine.commit.world import World
+
+
+def test_sequence_survives_the_store() -> None:
+    sequence = World().sequence(report={"rows": 10, "häil": [1, None]})
+    sequence = replace(sequence, steps=(*sequence.steps, MarkStep("/lake/mark")))
+    stored = encode_sequence(sequence)
+    assert (stored.state, stored.digest) == (SequenceState.PREPARED, body_digest(stored.body))
+    assert decode_sequence(stored) == sequence
+
+
+def test_sequence_without_time_is_refused() -> None:
+    with pytest.raises(UsageError, match="has no creation time"):
+        encode_sequence(replace(World().sequence(), created_at=None))
+
+
+def _with_body(stored: StoredSequence, change: Callable[[str], str]) -> StoredSequence:
+    body = change(stored.body)
+    return replace(stored, body=body, digest=body_digest(body))
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        pytest.param(lambda s: replace(s, body=s.body[:-9]), "does not match its digest", id="torn"),
+        pytest.param(lambda s: replace(s, body=s.body.replace("c1-1", "c1-9")), "digest", id="changed"),
+        pytest.param(lambda s: replace(s, id="c2"), "belongs to another sequence", id="under another row"),
+        pytest.param(lambda s: replace(s, created_at=s.created_at.replace(tzinfo=None)), "no time zone", id="no zone"),
+        pytest.param(lambda s: _with_body(s, lambda b: "{"), "JSONDecodeError", id="no JSON"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace("Sequence/1", "Sequence/2")), "format", id="newer"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace('"files"', '"fills"')), "files", id="no files"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace('"long"', '"wide"')), "wide", id="unknown watermark"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace("rename_file", "fly")), "fly", id="unknown step"),
+    ],
+)
+def test_damaged_record_is_refused(damage: Callable[[StoredSequence], StoredSequence], problem: str) -> None:
+    stored = damage(encode_sequence(World().sequence()))
+    with pytest.raises(CorruptRecordError, match=problem) as caught:
+        decode_sequence(stored)
+    assert caught.value.what == f"Commit sequence {stored.id} of dataset 'a'"
