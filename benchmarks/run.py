@@ -157,7 +157,7 @@ def main() -> None:
     console.print(
         f"Idle run over {idle['datasets']:,.0f} datasets: {idle['seconds']:.1f} s ({idle['process_seconds']:.1f} s with "
         f"Python's start; bar <= 5 s), Spark {'started' if idle['spark_started'] else 'not started'}, "
-        f"{idle['state_queries']:.0f} queries of dataset states (bar: 1)."
+        f"dataset states read in {idle['state_queries']:.0f} query (bar: 1)."
     )
     console.print(f"Load average of the machine: {load_before:.1f} before, {os.getloadavg()[0]:.1f} after.")
     shutil.rmtree(out)

@@ -27,4 +27,4 @@ def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) 
     assert done.stdout.count("same rows") == 2
     assert done.stdout.count("cold") == done.stdout.count("warm") == 2
     assert "Idle run over 5 datasets" in done.stdout
-    assert "Spark not started, 1 queries" in " ".join(done.stdout.split())
+    assert "Spark not started, dataset states read in 1 query" in " ".join(done.stdout.split())
