@@ -59,7 +59,8 @@ def gobblin_assets(
 
     def body() -> dict[str, object]:
         reported = report.alias(REPORT)(extract.alias(EXTRACT)())
-        return {name: getattr(reported, name) for name in outputs}
+        # Of an op with one output, Dagster returns that output itself.
+        return {name: getattr(reported, name) if len(outputs) > 1 else reported for name in outputs}
 
     resources: dict[str, dg.ResourceDefinition] = {
         binding.io_manager_key: dg.IOManagerDefinition.hardcoded_io_manager(CommitStepIOManager(binding))

@@ -1,6 +1,7 @@
-"""GobblinJobComponent: jobs in a Dagster components project (`defs.yaml`), with the faults of a job at their lines."""
+"""GobblinJobComponent: jobs in a Dagster components project (`defs.yaml`), with the faults of a job at their lines.
 
-from __future__ import annotations
+Annotations here are values, not text: Dagster makes the YAML's schema from them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         ),
     ] = None
     job: Annotated[
-        JobSpec | Path | str | None,
+        Any,  # JobSpec, Path, name or None; Dagster takes no pydantic model here that is not its own
         dg.Resolver(
             _resolve_job,
             model_field_type=str | dict[str, Any] | None,
@@ -78,8 +79,10 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
                 jobs = (self.job,)
             case Path():
                 jobs = (load_job(self.job, registry.check).spec,)
-            case name:
-                jobs = (project.job(name),)
+            case str():
+                jobs = (project.job(self.job),)
+            case other:
+                raise UsageError(problem=f"A job is a JobSpec, a path or a name, not {type(other).__name__}.")
         translator = _ComponentTranslator(self)
         return dg.Definitions.merge(*(job_definitions(project, job, translator=translator) for job in jobs))
 

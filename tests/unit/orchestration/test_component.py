@@ -1,0 +1,132 @@
+"""Jobs in a Dagster components project: from a project folder, by name, from a job file, written inline; and its faults."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
+
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.orchestration import BranchData, GobblinJobComponent
+
+JOB = """\
+job: numbers
+source: {type: "gobblin_dagster.testing.rows_source:RowsSource", datasets: {a: {rows: 3}}}
+extract: {namespace: test, table: numbers}
+output: {path: lake}
+"""
+TYPE = "type: gobblin_dagster.orchestration.GobblinJobComponent\n"
+
+
+def inline(job: str) -> str:
+    return TYPE + "attributes:\n  job:\n" + "".join(f"    {line}\n" for line in job.splitlines())
+
+
+@pytest.fixture
+def sandbox() -> Iterator[DefsFolderSandbox]:
+    with create_defs_folder_sandbox() as made:
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "gobblin.yaml").write_text("project: lakes\n")
+    (tmp_path / "jobs" / "numbers.yaml").write_text(JOB)
+    (tmp_path / "jobs" / "letters.yaml").write_text(JOB.replace("numbers", "letters"))
+    return tmp_path
+
+
+def load(sandbox: DefsFolderSandbox, text: str) -> dg.Definitions:
+    folder = sandbox.defs_folder_path / "ingest"
+    folder.mkdir()
+    (folder / "defs.yaml").write_text(text)
+    with sandbox.build_all_defs() as defs:
+        return defs
+
+
+def error(sandbox: DefsFolderSandbox, text: str) -> str:
+    """Return what Dagster shows of a component that cannot be loaded: its error and all that led to it."""
+    with pytest.raises(Exception, match="Error while loading component") as caught:
+        load(sandbox, text)
+    return "".join(traceback.format_exception(caught.value))
+
+
+def names(defs: dg.Definitions) -> list[str]:
+    return sorted(key.to_user_string() for key in defs.resolve_all_asset_keys())
+
+
+def test_project_folder_gives_all_its_jobs_with_their_sensors(sandbox: DefsFolderSandbox, project: Path) -> None:
+    defs = load(sandbox, TYPE + f"attributes: {{project: {project}}}\n")
+    assert names(defs) == ["test/letters/main", "test/numbers/main"]
+    assert {sensor.name for sensor in defs.sensors or ()} == {
+        f"{job}_{what}" for job in ("letters", "numbers") for what in ("new_data", "sweep")
+    }
+    assert defs.resolve_job_def("numbers_job")
+
+
+def test_project_folder_is_relative_to_the_yaml_file(sandbox: DefsFolderSandbox, project: Path) -> None:
+    target = sandbox.defs_folder_path.parent / "lakes"
+    project.rename(target)
+    assert len(names(load(sandbox, TYPE + "attributes: {project: ../../lakes}\n"))) == 2
+
+
+def test_name_chooses_one_job(sandbox: DefsFolderSandbox, project: Path) -> None:
+    assert names(load(sandbox, TYPE + f"attributes: {{project: {project}, job: letters}}\n")) == ["test/letters/main"]
+
+
+def test_job_file_needs_no_project(sandbox: DefsFolderSandbox, project: Path) -> None:
+    file = project / "jobs" / "numbers.yaml"
+    assert names(load(sandbox, TYPE + f"attributes: {{job: {file}}}\n")) == ["test/numbers/main"]
+
+
+def test_inline_job_is_a_job(sandbox: DefsFolderSandbox) -> None:
+    assert names(load(sandbox, inline(JOB))) == ["test/numbers/main"]
+
+
+def test_inline_job_takes_templates_and_leaves_other_text_alone(
+    sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLE", "from_env")
+    text = JOB.replace("table: numbers", "table: '{{ env.TABLE }}'") + 'description: "08"\n'
+    defs = load(sandbox, inline(text))
+    (key,) = defs.resolve_all_asset_keys()
+    assert key.path == ["test", "from_env", "main"]
+    assert defs.resolve_asset_graph().get(key).description == "08"
+
+
+def test_inline_job_faults_are_reported_together_with_their_lines(sandbox: DefsFolderSandbox) -> None:
+    text = JOB.replace("rows: 3", "rows: many").replace("output: {path", "outputs: {path")
+    message = error(sandbox, inline(text))
+    assert "defs.yaml has 3 faults" in message
+    assert "defs.yaml:5: job.source.datasets.a.rows: " in message
+    assert "defs.yaml:7: job.outputs: unknown key; did you mean 'output'?" in message
+
+
+def test_unknown_attribute_is_refused_with_its_line(sandbox: DefsFolderSandbox) -> None:
+    assert "projct at " in error(sandbox, TYPE + "attributes: {projct: x}\n")
+
+
+def test_unknown_job_names_those_that_exist(sandbox: DefsFolderSandbox, project: Path) -> None:
+    with pytest.raises(UsageError, match=r"No job 'nubers'.*letters, numbers"):
+        GobblinJobComponent(project=project, job="nubers").build_defs(dg.ComponentTree.for_test().load_context)
+
+
+def test_component_is_found_through_its_entry_point() -> None:
+    from importlib.metadata import entry_points
+
+    (point,) = (p for p in entry_points(group="dagster_dg_cli.registry_modules") if p.name == "gobblin_dagster")
+    assert point.load().GobblinJobComponent is GobblinJobComponent
+
+
+def test_subclass_says_how_branches_look(project: Path) -> None:
+    class Ours(GobblinJobComponent):
+        def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
+            return super().get_asset_spec(data).replace_attributes(key=["ours", data.branch.name])
+
+    defs = Ours(project=project, job="numbers").build_defs(dg.ComponentTree.for_test().load_context)
+    assert names(defs) == ["ours/main"]

@@ -1,0 +1,117 @@
+"""What downstream assets load: whole commits of their partitions, as the type that they ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from gobblin_dagster.orchestration import PublishedDatasets
+from gobblin_dagster.orchestration import metadata as md
+from tests.unit.orchestration.world import World
+
+PARTITIONS = dg.DynamicPartitionsDefinition(name="numbers.dataset_urn")
+ALL = {"numbers": dg.AssetIn(key=["test", "numbers", "all"])}
+
+
+def downstream(wanted: Any, seen: list[Any], partitions: dg.PartitionsDefinition[str] | None) -> dg.AssetsDefinition:
+    def below(numbers: Any) -> None:
+        seen.append(numbers)
+
+    below.__annotations__["numbers"] = wanted
+    return dg.asset(ins=ALL, partitions_def=partitions)(below)
+
+
+def materialize(world: World, asset: dg.AssetsDefinition, partition: str | None = None) -> dg.ExecuteInProcessResult:
+    world.downstream = [asset]
+    job = world.definitions.resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(instance=world.instance, partition_key=partition, asset_selection=[asset.key])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rows_of"),
+    [
+        (pa.Table, lambda got: got.num_rows),
+        (ds.Dataset, lambda got: got.count_rows()),
+        (PublishedDatasets, lambda got: got.rows),
+        (Any, lambda got: got.rows),
+    ],
+    ids=["table", "dataset", "published", "untyped"],
+)
+def test_asset_in_a_separate_run_loads_its_partition_as_the_type_it_asks_for(
+    world: World, wanted: Any, rows_of: Any
+) -> None:
+    world.run_all()
+    seen: list[Any] = []
+    assert materialize(world, downstream(wanted, seen, PARTITIONS), "c%20c").success
+    assert [rows_of(got) for got in seen] == [20]
+
+
+def test_asset_over_all_partitions_loads_only_what_was_ever_committed(world: World) -> None:
+    world.datasets["b/1"]["fail_at"] = 1
+    world.run_all()
+    seen: list[PublishedDatasets] = []
+    assert materialize(world, downstream(PublishedDatasets, seen, None)).success
+    assert list(seen[0].files) == ["a", "c c"]
+    assert seen[0].rows == seen[0].to_arrow().num_rows == 50
+
+
+def test_asset_over_a_partition_never_committed_gets_an_empty_table(world: World) -> None:
+    world.add_partitions("a")
+    seen: list[pa.Table] = []
+    assert materialize(world, downstream(pa.Table, seen, PARTITIONS), "a").success
+    assert (seen[0].num_rows, seen[0].num_columns) == (0, 0)
+
+
+def test_failed_dataset_is_loaded_as_it_was_last_committed(world: World) -> None:
+    world.run_all()
+    world.datasets["a"] |= {"rows": 40, "fail_at": 35}
+    world.run_all()
+    seen: list[pa.Table] = []
+    materialize(world, downstream(pa.Table, seen, PARTITIONS), "a")
+    assert sorted(seen[0]["id"].to_pylist()) == list(range(30))
+
+
+def test_asset_in_the_same_run_runs_after_the_commit_and_the_watermark_stays_the_newest_event(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    world.run_range("a")
+    seen: list[PublishedDatasets] = []
+    world.downstream = [downstream(PublishedDatasets, seen, PARTITIONS)]
+    assert world.run_range("a", "c%20c", beyond=["below"]).success
+    assert seen[0].rows == 55
+    assert world.events("c c")[0][md.ACTUAL_HIGH] == "20"
+    assert world.events("a")[0][md.MOVED] is False
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_asset_in_the_same_run_does_not_run_after_a_failure(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    world.datasets["b/1"]["fail_at"] = 1
+    seen: list[PublishedDatasets] = []
+    world.downstream = [downstream(PublishedDatasets, seen, PARTITIONS)]
+    assert not world.run_range("a", "c%20c", beyond=["below"]).success
+    assert seen == []
+
+
+def test_columns_that_became_folders_come_back_with_their_types(world: World) -> None:
+    world.parts = {"writer": {"type": "parquet", "partition_by": ["dataset"]}}
+    world.run_all()
+    published = PublishedDatasets.load(world.binding.project, world.job, "all", ["a", "c c"])
+    table = published.to_arrow()
+    assert table.schema.field("dataset").type == pa.string()
+    assert sorted(set(table["dataset"].to_pylist())) == ["a", "c c"]
+    assert table["id"].type == pa.int64()
+
+
+def test_formats_and_columns_may_differ_between_snapshots(world: World) -> None:
+    world.parts = {"writer": {"type": "jsonl"}, "converters": [{"type": "drop", "columns": ["dataset"]}]}
+    world.run_all()
+    world.parts = {"writer": {"type": "parquet"}}
+    world.datasets = {urn: {"rows": 40} for urn in world.datasets}
+    world.run_all()
+    table = PublishedDatasets.load(world.binding.project, world.job, "all", ["a"]).to_arrow()
+    assert sorted(table["id"].to_pylist()) == list(range(40))
+    assert table["dataset"].null_count == 30

@@ -1,0 +1,252 @@
+"""What Dagster shows after runs: partition status, metadata and checks, under every kind of failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.orchestration import metadata as md
+from gobblin_dagster.orchestration.partitions import to_urn
+from tests.unit.engine.jobs import published
+from tests.unit.orchestration.world import BAD_BRANCH, World
+
+
+def test_untagged_run_adds_partitions_and_materializes_all_branches(world: World) -> None:
+    assert world.run_all().success
+    assert world.instance.get_dynamic_partitions("numbers.dataset_urn") == ["a", "b/1", "c%20c"]
+    assert world.status("all") == world.status("masked") == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_materialization_carries_watermarks_and_counts(world: World) -> None:
+    result = world.run_all()
+    (event,) = world.events("a")
+    assert {name: event[name] for name in (md.LOW, md.EXPECTED_HIGH, md.ACTUAL_HIGH)} == {
+        md.LOW: "0",
+        md.EXPECTED_HIGH: "30",
+        md.ACTUAL_HIGH: "30",
+    }
+    assert (event[md.ROWS], event[md.ROWS_READ], event[md.FILES], event[md.SNAPSHOT]) == (30, 30, 1, 1)
+    assert event[md.MOVED] is True
+    assert event[md.RUN_ID] == result.run_id
+    assert event[md.DATASET_URN] == "a"
+    (file,) = Path(event[md.PATH]).iterdir()
+    assert file.stat().st_size == event[md.BYTES]
+    assert event[md.COMMIT_ID] in file.name
+
+
+def test_rejected_rows_are_counted_per_policy_in_metadata_and_checks(world: World) -> None:
+    policy = {"name": "has_value", "type": "not_null", "columns": ["value"], "on_violation": "quarantine"}
+    world.parts = {"row_policies": [policy], "task_policies": [{"type": "row_count"}]}
+    assert world.run_all().success
+    (event,) = world.events("a")
+    assert (event[md.REJECTED + "has_value"], event[md.QUARANTINED], event[md.ROWS]) == (3, 3, 27)
+    checks = evaluations(world, "all")
+    assert checks["has_value", "a"] == (False, 3)
+    assert checks["row_count", "b/1"][0] is True
+    assert {name for name, _ in checks} == {"has_value", "row_count"}
+    assert {key.name for key in world.check_keys()} == {"has_value", "row_count"}
+
+
+def evaluations(world: World, branch: str) -> dict[tuple[str, str], tuple[bool, Any]]:
+    """Return (passed, rows that failed) of every check of a branch, by check and partition."""
+    found = {}
+    for key in world.check_keys():
+        if key.asset_key == world.binding.keys[branch]:
+            for record in world.instance.event_log_storage.get_asset_check_execution_history(key, limit=100):
+                event = record.event.dagster_event if record.event else None
+                if event is not None and record.partition is not None:
+                    said = event.asset_check_evaluation_data
+                    rows = said.metadata.get(md.ROWS_FAILED)
+                    found[key.name, record.partition] = (said.passed, rows.value if rows else None)
+    return found
+
+
+def test_one_bad_dataset_of_three_is_the_only_failed_partition(world: World) -> None:
+    world.datasets["b/1"]["fail_at"] = 2
+    result = world.run_all()
+    assert not result.success
+    assert world.status("all") == world.status("masked") == ({"a", "c%20c"}, {"b/1"})
+    assert "2 committed, 1 failed" in world.error(result)
+    assert "'b/1': Dataset 'b/1', file b/1.rows, row 2: is told to fail." in world.error(result)
+
+
+def test_a_failing_branch_fails_its_dataset_in_every_branch(world: World) -> None:
+    world.parts = {"fork": BAD_BRANCH}
+    world.datasets["bad_branch"] = {"rows": 3}
+    assert not world.run_all().success
+    good = {"a", "b/1", "c%20c"}
+    assert world.status("all") == world.status("masked") == (good, {"bad_branch"})
+
+
+def test_a_dataset_that_cannot_be_planned_fails_alone(world: World) -> None:
+    world.datasets["b/1"]["problem"] = "its folder is gone"
+    result = world.run_all()
+    assert "its folder is gone" in world.error(result)
+    assert world.status() == ({"a", "c%20c"}, {"b/1"})
+
+
+def test_range_run_reads_its_partitions_and_no_other(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    assert world.run_range("a", "b/1").success
+    assert world.status() == ({"a", "b/1"}, set())
+    assert len(world.events("a")) == 1  # nothing automatic beside ours, which would hide the watermark
+
+
+def test_range_run_with_a_failure_keeps_idle_and_committed_partitions_green(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    assert world.run_range("a").success
+    world.datasets["c c"]["fail_at"] = 1
+    assert not world.run_range("a", "c%20c").success
+    assert world.status("all") == world.status("masked") == ({"a", "b/1"}, {"c%20c"})
+    newest, first = world.events("a")
+    assert (newest[md.MOVED], first[md.MOVED]) == (False, True)
+    assert newest | {md.MOVED: True} == first  # the last commit, told once more
+
+
+def test_partition_that_recovers_from_failure_turns_green(world: World) -> None:
+    world.datasets["a"]["fail_at"] = 1
+    assert not world.run_all().success
+    del world.datasets["a"]["fail_at"]
+    assert world.run_range("a").success
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_dataset_that_fails_after_earlier_success_turns_red_and_keeps_its_data(world: World) -> None:
+    assert world.run_all().success
+    world.datasets["a"] |= {"rows": 40, "fail_at": 35}
+    assert not world.run_all().success
+    assert world.status() == ({"b/1", "c%20c"}, {"a"})
+    assert published(world.root, world.job, "a") == list(range(30))
+    assert world.instance.get_materialized_partitions(world.binding.keys["all"]) == {"a", "b/1", "c%20c"}
+
+
+def test_run_for_one_partition_that_fails_is_red(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    world.datasets["a"]["fail_at"] = 1
+    assert not world.run_range("a").success
+    assert world.status("all") == world.status("masked") == (set(), {"a"})
+
+
+def test_selected_branch_never_narrows_the_commit(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    world.datasets["b/1"]["fail_at"] = 1
+    assert not world.run_range("a", "c%20c", select=["all"]).success
+    assert world.status("all") == world.status("masked") == ({"a", "c%20c"}, {"b/1"})
+    assert published(world.root, world.job, "a", "masked") == list(range(30))
+
+
+def test_config_urns_choose_scattered_datasets(world: World) -> None:
+    assert world.run_all(["a", "c c"]).success
+    assert world.status() == ({"a", "c%20c"}, set())
+    assert not world.events("b/1")
+
+
+def test_idle_run_logs_nothing_and_is_green(world: World) -> None:
+    world.run_all()
+    assert world.run_all().success
+    assert len(world.events("a")) == 1
+
+
+def test_new_rows_move_only_their_dataset(world: World) -> None:
+    world.run_all()
+    world.datasets["a"]["rows"] = 31
+    assert world.run_all().success
+    newest, _ = world.events("a")
+    assert (newest[md.LOW], newest[md.ACTUAL_HIGH], newest[md.ROWS], newest[md.SNAPSHOT]) == ("30", "31", 1, 2)
+    assert len(world.events("b/1")) == 1
+
+
+def test_partly_committed_dataset_is_green_and_the_run_names_what_failed(world: World) -> None:
+    world.parts = {"commit": {"policy": "successful"}}
+    world.datasets["a"] |= {"unit_rows": 10, "fail_at": 15}
+    result = world.run_all()
+    assert not result.success
+    assert "1 of the committed only in part" in world.error(result)
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+    (event,) = world.events("a")
+    assert "is told to fail" in event[md.FAILURES]
+    assert event[md.ROWS] == 20
+
+
+def test_every_urn_finds_its_way_to_a_partition_and_back(world: World) -> None:
+    urns = ["a/b", "with space", "..", "ünïcode", "a,b|c", "%41", "x:y"]
+    world.datasets = {urn: {"rows": 2} for urn in urns}
+    assert world.run_all().success
+    keys = world.instance.get_dynamic_partitions("numbers.dataset_urn")
+    assert sorted(map(to_urn, keys)) == sorted(urns)
+    assert sorted(keys) == sorted(DatasetUrn(urn).partition_key for urn in urns)
+    assert not {" ", ","} & set("".join(keys))
+    assert world.run_range(DatasetUrn("a,b|c").partition_key).success
+
+
+def test_commits_made_elsewhere_appear_once_at_the_next_run(world: World) -> None:
+    first = world.run_elsewhere()
+    world.datasets["a"]["rows"] = 32
+    second = world.run_elsewhere()
+    assert world.run_all().success
+    (event,) = world.events("a")  # the newest commit of two
+    assert (event[md.RUN_ID], event[md.ACTUAL_HIGH]) == (second.run_id, "32")
+    (event,) = world.events("b/1", "masked")
+    assert event[md.RUN_ID] == first.run_id
+    assert world.run_all().success
+    assert len(world.events("a")) == 1
+
+
+def test_dataset_reconciled_and_failing_in_one_run_is_red(world: World) -> None:
+    world.run_elsewhere()
+    world.datasets["a"] |= {"rows": 40, "fail_at": 35}
+    world.add_partitions("a", "b/1", "c c")
+    assert not world.run_range("a", "c%20c").success
+    assert world.status("all") == world.status("masked") == ({"b/1", "c%20c"}, {"a"})
+    assert len(world.events("b/1")) == 1
+
+
+def test_run_holds_no_lease_and_leaves_no_staging_behind(world: World) -> None:
+    world.datasets["b/1"]["fail_at"] = 2
+    world.run_all()
+    store = world.binding.project.open_store()
+    assert not store.load_leases("numbers")
+    store.close()
+    assert not list((world.root / "lake" / "_gobblin" / "staging").glob("*"))
+
+
+def test_busy_dataset_fails_and_names_its_holder(world: World) -> None:
+    from datetime import timedelta
+
+    from gobblin_dagster.core.lease import LeaseOwner
+
+    store = world.binding.project.open_store()
+    store.acquire_leases("numbers", ["a"], LeaseOwner.current("other-run"), timedelta(minutes=5))
+    result = world.run_all()
+    store.close()
+    assert "other-run" in world.error(result)
+    assert world.status() == ({"b/1", "c%20c"}, {"a"})
+
+
+def test_source_that_cannot_be_loaded_fails_the_run_with_its_own_words(world: World) -> None:
+    world.parts = {
+        "source": {"type": "files", "path": "nowhere/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
+    }
+    result = world.run_all()
+    assert not result.success
+    assert "nowhere" in world.error(result)
+
+
+def test_translator_says_how_a_branch_looks(world: World) -> None:
+    from gobblin_dagster.orchestration import BranchData, GobblinTranslator
+
+    class Mine(GobblinTranslator):
+        def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
+            spec = super().get_asset_spec(data).replace_attributes(key=["lake", data.branch.name], owners=["team:data"])
+            return spec.merge_attributes(tags={"tier": "bronze"})
+
+    world.translator = Mine()
+    (assets,) = world.definitions.assets or ()
+    assert isinstance(assets, dg.AssetsDefinition)
+    spec = assets.specs_by_key[dg.AssetKey(["lake", "all"])]
+    assert (spec.owners, spec.tags["tier"], spec.group_name) == (["team:data"], "bronze", "test")
+    assert world.run_all().success
+    assert world.status("masked") == ({"a", "b/1", "c%20c"}, set())

@@ -1,0 +1,179 @@
+"""What the sensors ask for, report and end; and that nothing is asked for twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.orchestration import metadata as md
+from gobblin_dagster.orchestration import new_data_sensor, sweep_sensor
+from gobblin_dagster.orchestration.ops import run_config
+from tests.unit.orchestration.world import World
+
+
+def tick(world: World, sensor: dg.SensorDefinition) -> Any:
+    """Evaluate a sensor and do with its answer what Dagster's daemon does."""
+    with dg.build_sensor_context(instance=world.instance, definitions=world.definitions) as context:
+        data = sensor.evaluate_tick(context)
+    for request in data.dynamic_partitions_requests or ():
+        world.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
+    for event in data.asset_events:
+        world.instance.report_runless_asset_event(event)
+    return data
+
+
+def new_data(world: World) -> Any:
+    return tick(world, new_data_sensor(world.binding.project, world.job))
+
+
+def sweep(world: World) -> Any:
+    return tick(world, sweep_sensor(world.binding.project, world.job))
+
+
+def test_new_data_asks_for_one_untagged_run_over_datasets_with_work(world: World) -> None:
+    world.datasets["b/1"]["rows"] = 0
+    (request,) = new_data(world).run_requests
+    assert request.run_config == run_config("numbers", ["a", "c c"])
+    assert request.partition_key is None
+    assert world.instance.get_dynamic_partitions("numbers.dataset_urn") == ["a", "c%20c"]
+
+
+def test_new_data_gives_the_same_run_key_until_something_is_different(world: World) -> None:
+    first, again = new_data(world).run_requests[0].run_key, new_data(world).run_requests[0].run_key
+    world.datasets["a"]["rows"] = 31
+    assert first == again != new_data(world).run_requests[0].run_key
+
+
+def test_new_data_asks_for_nothing_where_nothing_is_new(world: World) -> None:
+    world.run_all()
+    data = new_data(world)
+    assert not data.run_requests
+    assert data.skip_message == "None of 3 datasets has anything new."
+
+
+def test_run_of_a_request_leaves_nothing_to_ask_for(world: World) -> None:
+    (request,) = new_data(world).run_requests
+    job = world.definitions.resolve_job_def("numbers_job")
+    assert job.execute_in_process(instance=world.instance, run_config=request.run_config).success
+    assert not new_data(world).run_requests
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_sweep_reports_commits_of_the_command_line_without_a_run(world: World) -> None:
+    result = world.run_elsewhere()
+    data = sweep(world)
+    assert not data.run_requests
+    assert world.status("all") == world.status("masked") == ({"a", "b/1", "c%20c"}, set())
+    (event,) = world.events("a")
+    assert event[md.RUN_ID] == result.run_id
+
+
+def test_sweep_reports_each_commit_once_and_marks_it_when_dagster_has_it(world: World) -> None:
+    world.run_elsewhere()
+    store = world.binding.project.open_store()
+    sweep(world)
+    assert len(store.load_unreported("numbers")) == 3  # not before the daemon has stored the events
+    assert not sweep(world).asset_events
+    assert store.load_unreported("numbers") == []
+    assert len(world.events("a")) == 1
+    store.close()
+
+
+def test_sweep_and_run_never_report_the_same_commit(world: World) -> None:
+    world.run_elsewhere()
+    sweep(world)
+    world.run_all()
+    assert len(world.events("a")) == 1
+
+
+def dead_owner(run_id: str) -> LeaseOwner:
+    """Return the owner that stands for a process of this machine that was killed."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    owner = LeaseOwner.current(run_id)
+    started = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    return dataclasses.replace(owner, pid=child.pid, started=started)
+
+
+def test_sweep_ends_a_run_whose_process_is_gone(world: World) -> None:
+    job = world.definitions.resolve_job_def("numbers_job")
+    run = world.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    store = world.binding.project.open_store()
+    store.acquire_leases("numbers", ["a"], dead_owner(run.run_id), timedelta(minutes=5))
+    sweep(world)
+    found = world.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.status is dg.DagsterRunStatus.FAILURE
+    store.close()
+
+
+def test_sweep_leaves_a_living_run_alone(world: World) -> None:
+    job = world.definitions.resolve_job_def("numbers_job")
+    run = world.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    store = world.binding.project.open_store()
+    store.acquire_leases("numbers", ["a"], LeaseOwner.current(run.run_id), timedelta(minutes=5))
+    sweep(world)
+    found = world.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.status is dg.DagsterRunStatus.STARTED
+    store.close()
+
+
+def leave_prepared(world: World) -> str:
+    """Stop the publication of dataset `a` after its write-ahead, as a crash would; return the sequence's id."""
+    from gobblin_dagster.engine.commit.listener import SilentListener
+    from gobblin_dagster.engine.job import JobRun
+    from gobblin_dagster.engine.plan import Selection
+    from gobblin_dagster.testing.lane import InlineLane
+
+    class Crash(SilentListener):
+        def prepared(self, sequence: Any) -> None:
+            raise KeyboardInterrupt
+
+    store = world.binding.project.open_store()
+    run = JobRun(
+        world.binding.project, world.job, store, InlineLane(), Selection(urns=frozenset({"a"})), listener=Crash()
+    )
+    with run, pytest.raises(KeyboardInterrupt):
+        run.publish(run.extract(run.plan()))
+    (stored,) = store.load_sequences("numbers", {SequenceState.PREPARED})
+    store.close()
+    return stored.id
+
+
+def test_sweep_asks_for_a_run_that_finishes_what_a_dead_one_left(world: World) -> None:
+    leave_prepared(world)
+    first, second = sweep(world).run_requests, sweep(world).run_requests
+    assert [one.run_key for one in first] == [one.run_key for one in second]
+    job = world.definitions.resolve_job_def("numbers_job")
+    assert job.execute_in_process(instance=world.instance, run_config=first[0].run_config).success
+    assert not sweep(world).run_requests
+    (event,) = world.events("a")
+    assert event[md.ACTUAL_HIGH] == "30"
+    assert world.status() == ({"a"}, set())
+
+
+def test_sweep_leaves_sequences_of_a_living_owner_alone(world: World) -> None:
+    leave_prepared(world)
+    store = world.binding.project.open_store()
+    store.acquire_leases("numbers", ["a"], LeaseOwner.current("alive"), timedelta(minutes=5))
+    assert not sweep(world).run_requests
+    store.close()
+
+
+def test_new_data_starts_stopped_and_sweep_running(world: World) -> None:
+    project = world.binding.project
+    assert new_data_sensor(project, world.job).default_status is dg.DefaultSensorStatus.STOPPED
+    assert sweep_sensor(project, world.job).default_status is dg.DefaultSensorStatus.RUNNING
