@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from datetime import timedelta
+
+import pytest
+
+from gobblin_dagster.core.errors import TransientError, UsageError
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.storage import MemoryStorage
+from tests.unit.engine.commit.world import JOB, Clock, World
+
+TTL = timedelta(minutes=1)
+FIRST, SECOND = LeaseOwner.current("first"), LeaseOwner.current("second")
+
+
+def test_leases_are_held_inside_and_given_back_after() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as keeper:
+        grant = keeper.acquire(["a", "b"])
+        assert set(grant.granted) == {"a", "b"}
+        assert keeper.epoch("a") == grant.granted["a"].epoch
+        assert set(world.store.load_leases(JOB)) == {"a", "b"}
+    assert world.store.load_leases(JOB) == {}
+
+
+def test_nothing_held_gives_nothing_back() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as keeper:
+        assert keeper.lost == frozenset()
+    assert world.store.load_leases(JOB) == {}
+
+
+def test_busy_datasets_are_named_and_have_no_epoch() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as first, LeaseKeeper(world.store, JOB, SECOND, TTL) as second:
+        first.acquire(["a"])
+        grant = second.acquire(["a", "b"])
+        assert (set(grant.granted), set(grant.busy)) == ({"b"}, {"a"})
+        with pytest.raises(UsageError, match="'a' was never granted to run second"):
+            second.epoch("a")
+
+
+def test_renewal_prolongs_what_is_held() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as keeper:
+        keeper.renew()
+        keeper.acquire(["a"])
+        until = world.store.load_leases(JOB)["a"].until
+        world.clock.instant += TTL / 2
+        keeper.renew()
+        assert world.store.load_leases(JOB)["a"].until == until + TTL / 2
+
+
+def test_lease_taken_over_keeps_its_stale_epoch_and_is_left_to_its_new_holder() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as keeper:
+        stale = keeper.acquire(["a", "b"]).granted["a"].epoch
+        world.clock.instant += 2 * TTL
+        current = world.store.acquire_leases(JOB, ["a"], SECOND, TTL).granted["a"]
+        keeper.renew()
+        assert keeper.lost == {"a"}
+        assert keeper.epoch("a") == stale < current.epoch
+    assert world.store.load_leases(JOB) == {"a": current}
+
+
+def test_lost_lease_may_be_acquired_again() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as keeper:
+        keeper.acquire(["a"])
+        world.clock.instant += 2 * TTL
+        taken = world.store.acquire_leases(JOB, ["a"], SECOND, TTL).granted
+        keeper.renew()
+        world.store.release_leases(JOB, list(taken.values()))
+        keeper.acquire(["a"])
+        assert keeper.lost == frozenset()
+        assert keeper.epoch("a") == taken["a"].epoch + 1
+
+
+class _Flaky(FileStateStore):
+    """Fails each second renewal, and the release."""
+
+    def __init__(self) -> None:
+        super().__init__("/state", MemoryStorage(), Clock())
+        self.renewals = 0
+        self.renewed_twice = threading.Event()
+
+    def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
+        self.renewals += 1
+        if self.renewals % 2:
+            raise TransientError(problem="the store is away")
+        if self.renewals >= 4:
+            self.renewed_twice.set()
+        return super().renew_leases(job, leases, ttl)
+
+    def release_leases(self, job: str, leases: Collection[Lease]) -> None:
+        raise TransientError(problem="the store is away")
+
+
+def test_background_renewal_survives_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    store = _Flaky()
+    with LeaseKeeper(store, JOB, FIRST, timedelta(milliseconds=15)) as keeper:
+        keeper.acquire(["a"])
+        assert store.renewed_twice.wait(20)
+    assert "were not renewed: the store is away" in caplog.text
+    assert "were not given back and will expire: the store is away" in caplog.text

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.engine.commit.manifest import fill_manifests, manifest_dir, manifest_path, read_manifest
+from tests.unit.engine.commit.world import JOB, ROOT, World
+
+
+def _publish(world: World, *, snapshots: int, urn: str = "a") -> None:
+    for number in range(1, snapshots + 1):
+        unit = world.unit(f"c{number}", urn=urn, low=10 * number, high=10 * number + 10, branches=("main", "copy"))
+        sequence = world.sequence(f"c{number}", urn=urn, units=[unit])
+        assert world.committer().publish_all([(sequence, world.epoch(urn))]) == {urn: None}
+
+
+def test_reader_folds_all_snapshots() -> None:
+    world = World()
+    _publish(world, snapshots=3)
+    files = read_manifest(world.storage, f"{ROOT}/", JOB, "a")
+    assert files == world.store.load_snapshot(JOB, "a")
+    assert [(file.branch, file.snapshot) for file in files] == [(b, n) for b in ("copy", "main") for n in (1, 2, 3)]
+
+
+def test_reader_of_an_older_snapshot_sees_what_it_was() -> None:
+    world = World()
+    _publish(world, snapshots=3)
+    assert read_manifest(world.storage, ROOT, JOB, "a", 2) == world.store.load_snapshot(JOB, "a", 2)
+
+
+def test_nothing_published_is_an_empty_snapshot() -> None:
+    assert read_manifest(World().storage, ROOT, JOB, "a") == []
+
+
+@pytest.mark.parametrize(("snapshots", "known"), [(0, "nothing was published"), (1, "the newest is 1")])
+def test_unknown_snapshot_is_refused(snapshots: int, known: str) -> None:
+    world = World()
+    _publish(world, snapshots=snapshots)
+    with pytest.raises(UsageError, match=f"has no snapshot 7: {known}"):
+        read_manifest(world.storage, ROOT, JOB, "a", 7)
+
+
+def test_unfinished_and_foreign_names_are_not_read() -> None:
+    world = World()
+    _publish(world, snapshots=1)
+    for name in ("0000000009.json.tmp", "notes.txt", "9.json"):
+        world.storage.put_if_absent(f"{manifest_dir(ROOT, JOB, 'a')}/{name}", b"{")
+    assert len(read_manifest(world.storage, ROOT, JOB, "a")) == 2
+
+
+def test_missing_manifests_are_written_before_the_next_one() -> None:
+    world = World()
+    _publish(world, snapshots=2)
+    contents = {}
+    for number in (1, 2):
+        path = manifest_path(ROOT, JOB, "a", number)
+        contents[path] = world.storage.read(path)
+        world.storage.delete(path)
+    unit = world.unit("c3", low=100, high=110)
+    assert world.committer().publish_all([(world.sequence("c3", units=[unit]), world.epoch())]) == {"a": None}
+    assert {path: world.storage.read(path) for path in contents} == contents
+    assert len(read_manifest(world.storage, ROOT, JOB, "a")) == 5
+
+
+def test_fill_writes_what_a_crash_left_out_and_nothing_else() -> None:
+    world = World()
+    _publish(world, snapshots=2)
+    path = manifest_path(ROOT, JOB, "a", 2)
+    content = world.storage.read(path)
+    world.storage.delete(path)
+    states = world.store.load_dataset_states(JOB)
+    states["empty"] = replace(states["a"], dataset_urn="empty", snapshot=0)
+    assert fill_manifests(world.storage, world.store, ROOT, JOB, states) == ["a"]
+    assert world.storage.read(path) == content
+    assert fill_manifests(world.storage, world.store, ROOT, JOB, states) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "Expecting property name"),
+        (b"[]", "expected .*, got '\\[\\]'"),
+        (b'{"format":"Manifest/2","snapshot":1,"previous":0}', "Manifest/1"),
+        (b'{"format":"Manifest/1","snapshot":1,"previous":1}', "previous"),
+        (b'{"format":"Manifest/1","snapshot":1,"previous":0}', "branches"),
+        (b'{"format":"Manifest/1","snapshot":1,"previous":0,"branches":{"main":[{"path":"x"}]}}', "size_bytes"),
+    ],
+)
+def test_damaged_manifest_is_refused(content: bytes, problem: str) -> None:
+    world = World()
+    world.storage.put_if_absent(manifest_path(ROOT, JOB, "a", 1), content)
+    with pytest.raises(CorruptRecordError, match=problem):
+        read_manifest(world.storage, ROOT, JOB, "a")
+
+
+def test_deleted_manifest_of_the_chain_is_named() -> None:
+    world = World()
+    _publish(world, snapshots=3)
+    world.storage.delete(manifest_path(ROOT, JOB, "a", 2))
+    with pytest.raises(CorruptRecordError, match=r"0000000002\.json"):
+        read_manifest(world.storage, ROOT, JOB, "a")
