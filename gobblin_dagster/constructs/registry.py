@@ -29,7 +29,7 @@ from gobblin_dagster.core.constructs import (
     TaskLevelPolicy,
 )
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.spec.job import ConstructSpec, RowPolicySpec, TaskPolicySpec
+from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
 
 ENTRY_POINT_GROUP = "gobblin_dagster.constructs"
 Fault = tuple[tuple[str | int, ...], str]
@@ -93,6 +93,7 @@ _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.WRITER: DataWriter,
 }
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {
+    ConstructKind.CONVERTER: ConverterSpec,
     ConstructKind.ROW_POLICY: RowPolicySpec,
     ConstructKind.TASK_POLICY: TaskPolicySpec,
 }

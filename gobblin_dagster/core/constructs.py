@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -35,6 +36,10 @@ class ConstructContext:
     """None before the fork."""
     block_bytes: int = 1 << 20
     """Bytes that readers take at a time: the lever on memory."""
+    run_id: str = ""
+    """Empty where nothing runs."""
+    load_time: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When the attempt on the work unit began: one instant for all of its rows, aware and in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,14 @@ class TaskLevelPolicy(Protocol):
 
     def evaluate(self, view: BranchView) -> tuple[bool, str]:
         """Return whether it holds, and one line with expected and got."""
+
+
+@runtime_checkable
+class BatchObserver(Protocol):
+    """What a task-level policy also implements where it must see the rows: one object per branch and work unit."""
+
+    def observe(self, batch: pa.RecordBatch) -> None:
+        """Take note of a batch that was written; keep no batch. Raises ConvertError, which fails the branch."""
 
 
 class ForkOperator(Protocol):

@@ -155,5 +155,7 @@ class TaskState:
     """Written Arrow schema by branch, as text `name: type` lines."""
     queues: Mapping[str, QueueStats] = field(default_factory=dict)
     """Use of the branches' queues; empty where branches ran one after the other."""
+    notes: tuple[str, ...] = ()
+    """What people should know of an attempt that may well have succeeded: columns that are new, gone or changed."""
     seconds: float = 0.0
     """Wall time of the attempt."""

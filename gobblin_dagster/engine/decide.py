@@ -119,6 +119,6 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         bytes_written=sum(file.size_bytes for file in files),
         policies=tuple(outcome for state in states for outcome in state.policies),
         failures=tuple(failure for state in decision.failed for failure in state.failures),
-        notes=plan.notes,
+        notes=(*plan.notes, *dict.fromkeys(note for state in states for note in state.notes)),
         seconds=round(sum(state.seconds for state in states), 3),
     )

@@ -7,9 +7,9 @@ package never imports `constructs`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.extract import Extract, ExtractType
 
@@ -38,10 +38,38 @@ class ConstructSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class OnViolation(StrEnum):
-    """What becomes of a row that breaks a row-level policy.
+class OnError(StrEnum):
+    """What becomes of a row that a converter cannot take."""
 
-    Source: gobblin-core `RowLevelPolicy.Type` (FAIL, OPTIONAL, ERR_FILE).
+    FAIL = "fail"
+    """The work unit fails."""
+    SKIP = "skip"
+    """The row is dropped, counted and shown."""
+    QUARANTINE = "quarantine"
+    """The row, as the converter got it, is published to the dataset's quarantine with the reason."""
+
+
+class ConverterSpec(ConstructSpec):
+    """A converter; the other keys are options of its type."""
+
+    name: Name | None = None
+    """Shown in reports and written beside quarantined rows; default: its type."""
+    on_error: OnError = OnError.FAIL
+    """`fail`, `skip` or `quarantine`: what becomes of a row that it cannot take. The others of the batch go on."""
+    max_errors: int = Field(default=1000, ge=0)
+    """Most rows of a work unit that are skipped or quarantined; one more fails it."""
+
+    @property
+    def label(self) -> str:
+        """The name in reports."""
+        return self.name or self.type
+
+
+class OnViolation(StrEnum):
+    """What becomes of a row that breaks a row-level policy; Gobblin's FAIL, OPTIONAL and ERR_FILE are understood.
+
+    Source: gobblin-core `RowLevelPolicy.Type` (FAIL, OPTIONAL, ERR_FILE). Differs: OPTIONAL drops rows there without a
+    word; here dropped rows are counted and shown.
     """
 
     FAIL = "fail"
@@ -51,6 +79,26 @@ class OnViolation(StrEnum):
     QUARANTINE = "quarantine"
     """The row is published to the dataset's quarantine with rule, reason and source position."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> OnViolation | None:
+        return {"FAIL": cls.FAIL, "OPTIONAL": cls.DROP, "ERR_FILE": cls.QUARANTINE}.get(str(value))
+
+
+class SchemaContract(StrEnum):
+    """What a branch may publish when its rows come with other columns or types than it published before."""
+
+    EVOLVE = "evolve"
+    """New columns are added (nullable), types may widen; columns that are gone are written as null, narrower types as
+    the wider ones published before. Other types fail."""
+    FREEZE = "freeze"
+    """Any change fails the work unit."""
+    DISCARD = "discard"
+    """The published schema stays: new columns are left out, columns that are gone are written as null, values are cast
+    to the published types; one that does not fit fails."""
+    FAIL = "fail"
+    """What readers of the published files could not take fails: a column gone or of a type that is no wider one. New
+    columns and wider types are written as they come, nothing is filled in."""
+
 
 class RowPolicySpec(ConstructSpec):
     """A row-level policy; the options belong to its type."""
@@ -59,6 +107,16 @@ class RowPolicySpec(ConstructSpec):
     """Shown in reports and written beside quarantined rows."""
     on_violation: OnViolation = OnViolation.QUARANTINE
     """`fail`, `drop` or `quarantine`."""
+    max_share: float | None = Field(default=None, ge=0, le=1)
+    """Greatest allowed ratio of rejected to judged rows of a work unit (0.01: 1%); more fail it at its end. Default: any."""
+
+    @model_validator(mode="after")
+    def _share_needs_rows_that_pass(self) -> Self:
+        if self.max_share is not None and self.on_violation is OnViolation.FAIL:
+            raise ValueError(
+                "max_share needs on_violation drop or quarantine: with fail the first row ends the work unit"
+            )
+        return self
 
 
 class TaskPolicySpec(ConstructSpec):
@@ -69,19 +127,27 @@ class TaskPolicySpec(ConstructSpec):
     enforce: bool = True
     """True: a failure fails the work unit (Gobblin's FAIL). False: it is only recorded (OPTIONAL)."""
 
+    @field_validator("enforce", mode="before")
+    @classmethod
+    def _gobblin_type(cls, given: object) -> object:
+        # FAILED stands in the fork operator's documentation, FAIL in the code.
+        return {"FAIL": True, "FAILED": True, "OPTIONAL": False}.get(given, given) if isinstance(given, str) else given
+
 
 class BranchSpec(SpecModel):
     """One branch of the fork: its own converters, policies and writer."""
 
     name: Name
     """Last part of the branch's Dagster asset key and of its folder."""
-    converters: tuple[ConstructSpec, ...] = ()
+    converters: tuple[ConverterSpec, ...] = ()
     """Applied in order, after the fork."""
     row_policies: tuple[RowPolicySpec, ...] = ()
     task_policies: tuple[TaskPolicySpec, ...] | None = None
     """Default: those of the job."""
     writer: ConstructSpec | None = None
     """Default: the job's `writer`."""
+    schema_contract: SchemaContract | None = None
+    """`evolve`, `freeze`, `discard` or `fail`; default: the job's `schema_contract`."""
 
     @field_validator("name")
     @classmethod
@@ -171,7 +237,7 @@ class JobSpec(SpecModel):
     description: str = ""
     source: ConstructSpec
     extract: ExtractSpec
-    converters: tuple[ConstructSpec, ...] = ()
+    converters: tuple[ConverterSpec, ...] = ()
     """Applied in order, before the fork."""
     row_policies: tuple[RowPolicySpec, ...] = ()
     """Applied in order after the converters, before the fork; a row stops at the first that it breaks."""
@@ -181,6 +247,9 @@ class JobSpec(SpecModel):
     """Judged on each branch that has none of its own."""
     writer: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="parquet"))
     """Writer of branches that have none of their own."""
+    schema_contract: SchemaContract | None = None
+    """`evolve`, `freeze`, `discard` or `fail`: what becomes of columns and types that differ from what was published.
+    Default: no contract, rows are written as they come."""
     output: OutputSpec
     commit: CommitSpec = Field(default_factory=CommitSpec)
     execution: ExecutionSpec = Field(default_factory=ExecutionSpec)
@@ -200,6 +269,10 @@ class JobSpec(SpecModel):
 
     @property
     def has_quarantine(self) -> bool:
-        """Whether any row-level policy quarantines."""
-        policies = [*self.row_policies, *(p for branch in self.fork.branches for p in branch.row_policies)]
-        return any(policy.on_violation is OnViolation.QUARANTINE for policy in policies)
+        """Whether any row-level policy or converter quarantines."""
+        branches = self.fork.branches
+        policies = [*self.row_policies, *(policy for branch in branches for policy in branch.row_policies)]
+        converters = [*self.converters, *(converter for branch in branches for converter in branch.converters)]
+        return any(policy.on_violation is OnViolation.QUARANTINE for policy in policies) or any(
+            converter.on_error is OnError.QUARANTINE for converter in converters
+        )

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
-from gobblin_dagster.spec.job import JobSpec, SpecModel
+from gobblin_dagster.spec.job import ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 
 ConstructCheck: TypeAlias = Callable[[Any, str, Mapping[str, Any]], list[tuple[tuple[str | int, ...], str]]]
@@ -28,7 +28,11 @@ _Model = TypeVar("_Model", bound=SpecModel)
 
 _SINGLE = {"source": "source", "writer": "writer"}
 _LISTS = {"converters": "converter", "row_policies": "row_policy", "task_policies": "task_policy"}
-_FIELDS = {"row_policy": {"type", "name", "on_violation"}, "task_policy": {"type", "name", "enforce"}}
+_FIELDS = {
+    "converter": set(ConverterSpec.model_fields),
+    "row_policy": set(RowPolicySpec.model_fields),
+    "task_policy": set(TaskPolicySpec.model_fields),
+}
 """Keys of a construct that are fields of its spec and no options, by kind."""
 
 

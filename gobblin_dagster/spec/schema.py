@@ -12,9 +12,9 @@ from gobblin_dagster.spec.job import JobSpec
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_KIND_OF_MODEL = {"RowPolicySpec": "row_policy", "TaskPolicySpec": "task_policy"}
+_KIND_OF_MODEL = {"ConverterSpec": "converter", "RowPolicySpec": "row_policy", "TaskPolicySpec": "task_policy"}
 """Models that stand for one kind of construct wherever they appear."""
-_KIND_OF_FIELD = {"source": "source", "writer": "writer", "converters": "converter", "operator": "fork"}
+_KIND_OF_FIELD = {"source": "source", "writer": "writer", "operator": "fork"}
 """Kind of the plain `ConstructSpec` in a field of this name."""
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.names import columns_text
+from gobblin_dagster.constructs.quality.schema_text import schema_text, type_texts
 from gobblin_dagster.core.constructs import BranchView, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
-
-
-def schema_text(schema: pa.Schema) -> str:
-    """Return a schema as `name: type` lines, without metadata: what is stored and compared."""
-    return "\n".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
 class SchemaCompatibilityPolicy:
@@ -36,8 +31,8 @@ class SchemaCompatibilityPolicy:
     def evaluate(self, view: BranchView) -> tuple[bool, str]:
         if view.previous_schema is None:
             return True, f"first schema of the branch, {len(view.schema)} columns"
-        now = _types(schema_text(view.schema))
-        before = _types(view.previous_schema)
+        now = type_texts(schema_text(view.schema))
+        before = type_texts(view.previous_schema)
         gone = [f"{name} ({kind}) is gone" for name, kind in before.items() if name not in now]
         changed = [
             f"{name} was {before[name]}, is {now[name]}" for name in before if name in now and before[name] != now[name]
@@ -47,12 +42,6 @@ class SchemaCompatibilityPolicy:
         expected = f"expected the {len(before)} columns published before" + (", or more" if self._evolve else "")
         holds = not gone and not changed and (self._evolve or not new)
         return holds, f"{expected}; got {differences or 'the same'}"
-
-
-def _types(text: str) -> dict[str, str]:
-    """Read `schema_text`: the type by column name."""
-    parts = (line.partition(": ") for line in text.splitlines())
-    return {name: kind for name, _, kind in parts}
 
 
 class RequiredColumnsPolicy:

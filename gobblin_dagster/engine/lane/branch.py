@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.quality.contract import Contract
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import (
+    BatchObserver,
     BranchView,
     Chunk,
     ConstructContext,
@@ -39,26 +41,50 @@ class Branch:
         self.failure: TaskFailure | None = None
         self.files: tuple[StagedFile, ...] = ()
         self.schema: pa.Schema | None = None
+        self.notes: tuple[str, ...] = ()
         self._writer_spec = spec.writer or job.writer
+        self._contract_kind = spec.schema_contract or job.schema_contract
         self._policy_specs: Sequence[TaskPolicySpec] = (
             spec.task_policies if spec.task_policies is not None else job.task_policies
         )
         self._context = dataclasses.replace(context, branch=spec.name)
         self._stage = Stage(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
         self._writer: DataWriter | None = None
+        self._contract: Contract | None = None
+        self._previous_schema: str | None = None
+        self._policies: list[tuple[TaskPolicySpec, TaskLevelPolicy]] = []
+        self._observers: list[BatchObserver] = []
         self._rows_in = 0
         self._rows_written = 0
 
-    def open(self, schema: pa.Schema, writer_context: Callable[[str, pa.Schema], WriterContext]) -> None:
-        """Prepare for chunks of `schema`."""
+    def open(
+        self,
+        schema: pa.Schema,
+        writer_context: Callable[[str, pa.Schema], WriterContext],
+        previous_schema: str | None,
+    ) -> None:
+        """Prepare for chunks of `schema`; `previous_schema` is what the branch published last."""
         with self._keeping_failure():
-            self.schema = self._stage.open(schema)
+            self._previous_schema = previous_schema
+            self.schema = self._agreed(self._stage.open(schema))
+            self._policies = [
+                (spec, registry.create(ConstructKind.TASK_POLICY, spec, self._context)) for spec in self._policy_specs
+            ]
+            self._observers = [policy for _, policy in self._policies if isinstance(policy, BatchObserver)]
             self._writer = registry.create(
                 ConstructKind.WRITER,
                 self._writer_spec,
                 self._context,
                 writer_context=writer_context(self.name, self.schema),
             )
+
+    def _agreed(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema to write by the branch's contract."""
+        if self._contract_kind is None or self._previous_schema is None:
+            return schema
+        self._contract = Contract(self._contract_kind, self._previous_schema, schema, self._context)
+        self.notes = self._contract.notes
+        return self._contract.schema
 
     def write(self, chunk: Chunk) -> None:
         """Take a chunk; does nothing once the branch has failed."""
@@ -67,16 +93,20 @@ class Branch:
         with self._keeping_failure():
             self._rows_in += chunk.batch.num_rows
             for processed in self._stage.process(chunk):
-                self._writer.write(processed.batch)
-                self._rows_written += processed.batch.num_rows
+                batch = processed.batch if self._contract is None else self._contract.conform(processed.batch)
+                self._writer.write(batch)
+                self._rows_written += batch.num_rows
+                for observer in self._observers:
+                    observer.observe(batch)
 
     def finish(self) -> None:
         """Close and sync the branch's files."""
         if self.failure is None and self._writer is not None:
             with self._keeping_failure():
+                self._stage.finish()
                 self.files = tuple(self._writer.finish())
 
-    def evaluate(self, rows_read: int, rows_expected: int | None, previous: Mapping[str, str]) -> list[PolicyOutcome]:
+    def evaluate(self, rows_read: int, rows_expected: int | None) -> list[PolicyOutcome]:
         """Judge the finished branch by its task-level policies; an enforced failure fails the branch."""
         outcomes: list[PolicyOutcome] = []
         if self.failure is not None or self.schema is None:
@@ -87,12 +117,11 @@ class Branch:
             rows_read=rows_read,
             rows_expected=rows_expected,
             schema=self.schema,
-            previous_schema=previous.get(self.name),
+            previous_schema=self._previous_schema,
             files=self.files,
         )
-        for spec in self._policy_specs:
+        for spec, policy in self._policies:
             with self._keeping_failure():
-                policy: TaskLevelPolicy = registry.create(ConstructKind.TASK_POLICY, spec, self._context)
                 holds, detail = policy.evaluate(view)
                 name = spec.name or spec.type
                 result = PolicyResult.PASSED if holds else PolicyResult.FAILED

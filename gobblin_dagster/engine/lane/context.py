@@ -40,6 +40,7 @@ class LaneContext:
             dataset_urn=dataset_urn,
             branch=branch,
             block_bytes=spec.execution.block_bytes,
+            run_id=self.run_id,
         )
 
 

@@ -12,7 +12,7 @@ import time
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.quality.schema import schema_text
+from gobblin_dagster.constructs.quality.schema_text import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
@@ -105,7 +105,7 @@ class _WorkUnitRun:
         self._present = [bool(flag) for flag in flags]
         for branch, present in zip(self._branches, self._present, strict=True):
             if present:
-                branch.open(schema, self._writer_context)
+                branch.open(schema, self._writer_context, self._task.previous_schemas.get(branch.name))
         self._runners = runners(self._branches, self._spec.fork)
         return fork
 
@@ -121,12 +121,14 @@ class _WorkUnitRun:
 
     def _close(self) -> None:
         """Sync everything, then judge: only a work unit that is whole is put before the task-level policies."""
+        if self._stage is not None:
+            self._stage.finish()
         for runner in self._runners:
             runner.finish()
         if self._quarantine is not None:
             self._quarantined_files = tuple(self._quarantine.finish())
         for branch in self._branches:
-            self._outcomes += branch.evaluate(self._rows_read, self._unit.rows, self._task.previous_schemas)
+            self._outcomes += branch.evaluate(self._rows_read, self._unit.rows)
 
     def _abort(self) -> None:
         for branch in self._branches:
@@ -189,6 +191,7 @@ class _WorkUnitRun:
             failures=tuple(failures),
             schemas={branch.name: schema_text(branch.schema) for branch in self._branches if branch.schema is not None},
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
+            notes=tuple(note for branch in self._branches for note in branch.notes),
             seconds=round(seconds, 3),
         )
 
@@ -202,7 +205,7 @@ def _count_untaken(chunk: Chunk, flags: list[bool | pa.BooleanArray], present: l
         if is_present and not isinstance(flag, bool):
             masks.append(flag)
     if not masks:
-        return chunk.batch.num_rows
+        return int(chunk.batch.num_rows)
     taken = pc.fill_null(masks[0], False)
     for mask in masks[1:]:
         taken = pc.or_(taken, pc.fill_null(mask, False))

@@ -1,0 +1,150 @@
+"""The schema contract of a branch: what becomes of columns and types that differ from what it published before."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.converters.blame import first_failing_row
+from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.quality.schema_text import schema_text, type_from_text, type_texts
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.spec.job import SchemaContract
+
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_WIDER: dict[str, tuple[str, ...]] = {
+    **{name: _INTEGERS[at + 1 :] for at, name in enumerate(_INTEGERS)},
+    "uint8": ("uint16", "uint32", "uint64", "int16", "int32", "int64"),
+    "uint16": ("uint32", "uint64", "int32", "int64"),
+    "uint32": ("uint64", "int64"),
+    "float": ("double",),
+    "string": ("large_string",),
+    "binary": ("large_binary",),
+    "date32[day]": ("date64[ms]",),
+}
+"""Types that hold every value of a type exactly, by the names that pyarrow gives them."""
+
+
+class Contract:
+    """Agrees on a schema with what was published, and brings batches into it.
+
+    Raises: ConvertError, when made (the contract is broken) and in `conform` (a value does not fit), naming column,
+    expected and got.
+
+    Source: none; the original publishes whatever comes. The modes are those of dlt's schema contracts, for files.
+    """
+
+    def __init__(self, kind: SchemaContract, previous: str, schema: pa.Schema, context: ConstructContext) -> None:
+        self._name = f"schema contract '{kind}'"
+        self._context = context
+        before, now = type_texts(previous), type_texts(schema_text(schema))
+        self._gone = {name: text for name, text in before.items() if name not in now}
+        self._new = [name for name in now if name not in before]
+        self._changed = {name: text for name, text in before.items() if name in now and now[name] != text}
+        self.notes: tuple[str, ...] = tuple(self._differences(now))
+        """The difference to the published schema, a line per column."""
+        self._given = schema
+        self.schema: pa.Schema = self._settled(kind)
+        """What is written."""
+
+    def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch in the schema of the contract."""
+        if self.schema is self._given:
+            return batch
+        columns = [self._column(field, batch) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _differences(self, now: dict[str, str]) -> list[str]:
+        branch = self._context.branch
+        return [
+            *(f"branch {branch!r}: column {name!r} ({now[name]}) is new" for name in self._new),
+            *(f"branch {branch!r}: column {name!r} ({text}) is gone" for name, text in self._gone.items()),
+            *(f"branch {branch!r}: column {name!r} was {text}, is {now[name]}" for name, text in self._changed.items()),
+        ]
+
+    def _settled(self, kind: SchemaContract) -> pa.Schema:
+        if kind is SchemaContract.DISCARD:
+            return pa.schema(
+                [self._as_published(f) for f in self._given if f.name not in self._new] + self._filled_in()
+            )
+        broken = self.notes if kind is SchemaContract.FREEZE else self._unreadable(kind)
+        if broken:
+            raise self._error(f"expected the columns published before; got a difference: {'; '.join(broken)}")
+        if kind is SchemaContract.EVOLVE:
+            return pa.schema([self._wider(field) for field in self._given] + self._filled_in())
+        return self._given
+
+    def _unreadable(self, kind: SchemaContract) -> list[str]:
+        """Say what readers of the published files could not take; `evolve` mends columns that are gone or narrower."""
+        mends = kind is SchemaContract.EVOLVE
+        problems = [] if mends else [f"{name!r} is gone" for name in self._gone]
+        for name, text in self._changed.items():
+            before, now = type_from_text(text), self._given.field(name).type
+            readable = before is not None and (
+                now == before or is_wider(now, before) or (mends and is_wider(before, now))
+            )
+            if not readable:
+                problems.append(f"{name!r} was {text}, is {now}, which is no wider type")
+        return problems
+
+    def _wider(self, field: pa.Field) -> pa.Field:
+        before = self._before(field)
+        return pa.field(field.name, before if is_wider(before, field.type) else field.type)
+
+    def _as_published(self, field: pa.Field) -> pa.Field:
+        return pa.field(field.name, self._before(field))
+
+    def _before(self, field: pa.Field) -> pa.DataType:
+        """Return the published type of a column, its own where it is new or the same."""
+        text = self._changed.get(field.name)
+        return field.type if text is None else self._type(field.name, text)
+
+    def _filled_in(self) -> list[pa.Field]:
+        return [pa.field(name, self._type(name, text)) for name, text in self._gone.items()]
+
+    def _type(self, name: str, text: str) -> pa.DataType:
+        kind = type_from_text(text)
+        if kind is None:
+            raise self._error(f"column {name!r}: expected {text} as published before; a nested type cannot be restored")
+        return kind
+
+    def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            return pa.nulls(batch.num_rows, field.type)
+        values = batch.column(at)
+        try:
+            return values.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise self._misfit(field, batch.select([at])) from error
+
+    def _misfit(self, field: pa.Field, column: pa.RecordBatch) -> ConvertError:
+        def cast(batch: pa.RecordBatch) -> None:
+            try:
+                batch.column(0).cast(field.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise self._error(str(error)) from error
+
+        value = repr(column.column(0)[first_failing_row(cast, column)].as_py())[:40]
+        return self._error(f"column {field.name!r}: expected {field.type} as published before, got {value}")
+
+    def _error(self, problem: str) -> ConvertError:
+        return convert_error(problem, self._name, self._context)
+
+
+def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Return whether `wide` holds every value of `narrow` exactly, and is another type.
+
+    Example:
+        >>> is_wider(pa.int64(), pa.int32()), is_wider(pa.float64(), pa.int64())
+        (True, False)
+    """
+    if pa.types.is_null(narrow):
+        return not pa.types.is_null(wide)
+    if pa.types.is_decimal(wide) and pa.types.is_decimal(narrow):
+        whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+        return bool(wide != narrow and whole and wide.scale >= narrow.scale)
+    if pa.types.is_timestamp(wide) and pa.types.is_timestamp(narrow):
+        units = ("s", "ms", "us", "ns")
+        return wide.tz == narrow.tz and units.index(wide.unit) > units.index(narrow.unit)
+    return str(wide) in _WIDER.get(str(narrow), ())

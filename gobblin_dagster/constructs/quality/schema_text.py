@@ -1,0 +1,49 @@
+"""Schemas as text, there and back: what a dataset's state keeps of a published schema."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+_NAMED: dict[str, pa.DataType] = {
+    str(kind): kind
+    for kind in (
+        *(pa.null(), pa.bool_(), pa.string(), pa.large_string(), pa.string_view()),
+        *(pa.binary(), pa.large_binary(), pa.binary_view(), pa.date32(), pa.date64()),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+        *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
+        *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
+    )
+}
+_TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
+_DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+_NOT_NULL = " not null"
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """Return a schema as `name: type` lines, without metadata: what is stored and compared."""
+    return "\n".join(f"{field.name}: {field.type}{'' if field.nullable else _NOT_NULL}" for field in schema)
+
+
+def type_texts(text: str) -> dict[str, str]:
+    """Read `schema_text`: the type's text by column name."""
+    parts = (line.partition(": ") for line in text.splitlines())
+    return {name: kind for name, _, kind in parts}
+
+
+def type_from_text(text: str) -> pa.DataType | None:
+    """Return the type that a line of `schema_text` names; None for lists, structs and other types made of types.
+
+    Example:
+        >>> type_from_text("timestamp[us, tz=UTC]")
+        TimestampType(timestamp[us, tz=UTC])
+    """
+    text = text.removesuffix(_NOT_NULL)
+    if match := _TIMESTAMP.fullmatch(text):
+        return pa.timestamp(match[1], match[2])
+    if match := _DECIMAL.fullmatch(text):
+        make = pa.decimal128 if match[1] == "128" else pa.decimal256
+        return make(int(match[2]), int(match[3]))
+    return _NAMED.get(text)

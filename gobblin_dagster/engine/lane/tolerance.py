@@ -1,0 +1,57 @@
+"""Rows that a converter cannot take: found by halving the batch, so that all others go on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from gobblin_dagster.core.constructs import Chunk, Converter
+from gobblin_dagster.core.errors import ConvertError
+
+
+class TolerantConverter:
+    """Converts what can be converted; hands each row that cannot to `drop`, with the reason.
+
+    A batch that raises ConvertError is tried again in halves, so a bad row costs about log2(rows) more runs over ever
+    smaller parts. Only ConvertError is a matter of rows; any other error fails the work unit.
+
+    Source: `task.skip.error.records` of gobblin-api `ConfigurationKeys`. Differs: per converter; rows can be quarantined.
+    """
+
+    def __init__(self, converter: Converter, max_errors: int, drop: Callable[[Chunk, str], None]) -> None:
+        self._converter = converter
+        self._max_errors = max_errors
+        self._drop = drop
+        self._errors = 0
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        return self._converter.convert_schema(schema)
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        try:
+            # All of it before the first part goes on: what was given away cannot be taken back.
+            converted = list(self._converter.convert(chunk))
+        except ConvertError as error:
+            rows = chunk.batch.num_rows
+            if rows > 1:
+                yield from self.convert(_part(chunk, 0, rows // 2))
+                yield from self.convert(_part(chunk, rows // 2, rows))
+            elif rows:
+                self._give_up(chunk, error)
+            else:
+                raise
+        else:
+            yield from converted
+
+    def _give_up(self, chunk: Chunk, error: ConvertError) -> None:
+        self._errors += 1
+        if self._errors > self._max_errors:
+            problem = f"expected at most {self._max_errors} bad rows (max_errors), got one more: {error.problem}"
+            raise dataclasses.replace(error, problem=problem) from error
+        self._drop(chunk, error.problem)
+
+
+def _part(chunk: Chunk, begin: int, end: int) -> Chunk:
+    return Chunk(chunk.batch.slice(begin, end - begin), chunk.file, chunk.rows.slice(begin, end - begin))
