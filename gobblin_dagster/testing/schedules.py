@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.checkers import Harm, Seen, Violation, check_instant, check_recovered, tree_digest
-from gobblin_dagster.testing.example import FIRST_BATCH, SECOND_BATCH, Example
+from gobblin_dagster.testing.example import FIRST_BATCH, JOB, SECOND_BATCH, Example
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Action,
@@ -140,6 +143,24 @@ def frozen_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Sched
         yield _recovered(example, f"freeze {first} while B: {what} {second}", runner="C", hour=MUCH_LATER)
 
 
+def late_movers(example: Example) -> Iterator[Schedule]:
+    """Let run A freeze before its moves, and wake and do them all before each call of the run that recovers after it."""
+    first = trace_of(example).index("storage.make_dirs") + 1
+    count = 1
+    number = 0
+    while number < count:
+        number += 1
+        example.reset()
+        _kill(example, "A", first, crash_before)
+        moves = _moves_of(example)
+        watch = functools.partial(_move_at, number, moves)
+        points = FaultPoints(watch=watch)
+        with suppress(GobblinDagsterError, OSError):
+            example.run("B", SECOND_BATCH, hour=LATER, points=points)
+        count = len(points.trace)
+        yield _recovered(example, f"late moves at {number} {points.trace[number - 1]}", runner="C", hour=MUCH_LATER)
+
+
 def power_losses(example: Example, *, seed: int, limit: int = 256) -> Iterator[Schedule]:
     """Cut the power before each call of run A, with every set of unsynced changes undone (or `limit` random sets)."""
     images = example.root.with_name(f"{example.root.name}-images")
@@ -176,6 +197,23 @@ def killed_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Sched
         _kill(example, "A", first, kill_one)
         _kill(example, "A2", second, kill_two)
         yield _recovered(example, f"{one} {first}, then {two} {second}")
+
+
+def _moves_of(example: Example) -> list[tuple[str, str]]:
+    """Return (source, target) of each step of the only prepared sequence."""
+    store = example.open_store()
+    try:
+        (stored,) = store.load_sequences(JOB)
+        steps = decode_sequence(stored).steps
+    finally:
+        store.close()
+    return [(step.source, step.target) for step in steps if isinstance(step, RenameFileStep)]
+
+
+def _move_at(at: int, moves: list[tuple[str, str]], number: int, name: str) -> None:
+    for source, target in moves if number == at else ():
+        with suppress(OSError):
+            LocalStorage().move(source, target)
 
 
 def _run_a(example: Example, points: FaultPoints) -> None:

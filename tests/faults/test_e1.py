@@ -18,6 +18,7 @@ from gobblin_dagster.testing.schedules import (
     instants,
     killed_pairs,
     kills,
+    late_movers,
     power_losses,
     trace_of,
 )
@@ -59,6 +60,11 @@ def test_single_fault_harms_nobody(scratch: Path, kind: StoreKind, family: str) 
 @pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.slow), "files"])
 def test_single_fault_while_a_commit_is_undone_harms_nobody(scratch: Path, kind: StoreKind, family: str) -> None:
     _assert_safe(Example(scratch / "lake", kind, loses="wu-2"), SINGLE_FAULTS[family], 40)
+
+
+@pytest.mark.parametrize("unit", ["wu-1", "wu-2", "wu-3"])
+def test_run_that_wakes_late_cannot_bring_back_what_was_undone(scratch: Path, unit: str) -> None:
+    _assert_safe(Example(scratch / "lake", "files", loses=unit), late_movers, 40)
 
 
 @pytest.mark.parametrize("family", PAIRS)

@@ -31,7 +31,7 @@ from gobblin_dagster.testing import example as example_module
 from gobblin_dagster.testing import power
 from gobblin_dagster.testing.checkers import Harm, check_instant
 from gobblin_dagster.testing.example import FIRST_BATCH, URN, Example
-from gobblin_dagster.testing.schedules import Schedule, errors, freezes, instants, kills, power_losses
+from gobblin_dagster.testing.schedules import Schedule, errors, freezes, instants, kills, late_movers, power_losses
 
 Family = Callable[[Example], Iterator[Schedule]]
 Patch = pytest.MonkeyPatch
@@ -147,6 +147,17 @@ def _undo_leaves_published_files(patch: Patch) -> None:
     patch.setattr(committer, "undo_steps", sources_only)
 
 
+def _undo_deletes_published_files_first(patch: Patch) -> None:
+    def wrong(storage: Storage, sequence: CommitSequence, published: object) -> None:
+        steps = [step for step in sequence.steps if isinstance(step, RenameFileStep)]
+        for step in steps:
+            storage.delete(step.target)
+        for step in steps:
+            storage.delete(step.source)
+
+    patch.setattr(committer, "undo_steps", wrong)
+
+
 def _lost_answer_is_taken_for_a_failure(patch: Patch) -> None:
     def wrong(self: Committer, sequence: CommitSequence, epoch: int) -> None:
         try:
@@ -242,6 +253,7 @@ BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm], str]] = [
     (_folders_are_not_synced, power_cut, {Harm.AHEAD}, ""),
     (_neither_epoch_nor_version_is_checked, freezes, {Harm.DUPLICATED, Harm.REGRESSED}, ""),
     (_undo_leaves_published_files, errors, {Harm.ORPHAN, Harm.DUPLICATED}, "wu-2"),
+    (_undo_deletes_published_files_first, late_movers, {Harm.ORPHAN, Harm.DUPLICATED}, "wu-2"),
     (_lost_answer_is_taken_for_a_failure, errors, {Harm.AHEAD}, ""),
     (_manifests_have_holes, kills, {Harm.TORN}, ""),
     (_failed_moves_count_as_done, errors, {Harm.AHEAD}, ""),

@@ -341,6 +341,15 @@ def test_undo_that_fails_is_finished_by_the_next_run() -> None:
     assert again.outcome is SequenceState.ABORTED
 
 
+def test_undo_of_a_sequence_that_never_came_to_make_its_folders() -> None:
+    world = World()
+    sequence, epoch = _prepared(world)
+    world.storage.delete_tree(staging("c1"))
+    world.store.start_abort(sequence.id, epoch, "staging is lost")
+    assert world.committer().recover(world.stored(sequence), epoch).outcome is SequenceState.ABORTED
+    assert world.storage.list_names(f"{ROOT}/main") == []
+
+
 def test_copying_storage_is_never_undone_by_itself() -> None:
     world = World()
     sequence, epoch = _prepared(world)
