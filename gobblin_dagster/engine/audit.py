@@ -45,5 +45,5 @@ def count_published(files: Sequence[PublishedFile]) -> int:
 
     by_format: dict[str, list[str]] = {}
     for file in files:
-        by_format.setdefault(_FORMATS[file.path.split(".", 1)[1].split(".")[0]], []).append(file.path)
+        by_format.setdefault(_FORMATS[file.path.rpartition("/")[2].split(".")[1]], []).append(file.path)
     return sum(int(ds.dataset(paths, format=name).count_rows()) for name, paths in by_format.items())

@@ -32,14 +32,15 @@ class SlowSource(RowsSource):
         return SlowExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
 """
 DATASETS = [f"d{number:02}" for number in range(24)]
-JOB = """\
+ROWS = ", ".join(f"{urn}: {{rows: 1000}}" for urn in DATASETS)
+JOB = f"""\
 job: slow
 source:
   type: slow:SlowSource
-  datasets: {%s}
-extract: {namespace: test, table: slow}
-output: {path: lake}
-""" % ", ".join(f"{urn}: {{rows: 1000}}" for urn in DATASETS)
+  datasets: {{{ROWS}}}
+extract: {{namespace: test, table: slow}}
+output: {{path: lake}}
+"""
 
 
 def _start(root: Path) -> subprocess.Popen[str]:

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.engine.audit import audit_dataset
+
+from .jobs import job_spec, project, run
+
+
+@pytest.mark.parametrize("writer", ["parquet", "csv", "jsonl"])
+def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: str) -> None:
+    root = tmp_path / "dots.in.names"
+    policies = [{"name": "has_value", "type": "not_null", "columns": ["value"]}]
+    job = job_spec({"a": {"rows": 25}}, row_policies=policies, writer={"type": writer})
+    run(root, job)
+    context = ConstructContext(job=job.job, base_dir=str(root))
+    source = registry.create(ConstructKind.SOURCE, job.source, context)
+    store = project(root, job).open_store()
+    audit = audit_dataset(job, source, store, "a")
+    assert audit is not None
+    assert (audit.source_rows, audit.published_rows) == (25, {"all": 22, "masked": 22, "quarantine": 3})
+    assert (audit.lost, audit.duplicated) == (0, 0)
+    assert audit_dataset(job, source, store, "never published") is None
+
+    store.close()
+
+
+def test_audit_finds_lost_and_duplicated_rows(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 25}}, writer={"type": "jsonl"})
+    run(tmp_path, job)
+    source = registry.create(ConstructKind.SOURCE, job.source, ConstructContext(job=job.job, base_dir=str(tmp_path)))
+    (file,) = (tmp_path / "lake/test/numbers/all").rglob("*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    store = project(tmp_path, job).open_store()
+    for text, lost, duplicated in [("".join(lines[:-3]), 3, 0), ("".join([*lines, lines[0]]), 0, 1)]:
+        file.write_text(text)
+        audit = audit_dataset(job, source, store, "a")
+        assert audit is not None
+        assert (audit.lost, audit.duplicated) == (lost, duplicated)
+    store.close()
