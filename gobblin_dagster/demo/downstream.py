@@ -19,8 +19,15 @@ DATASETS = dg.DynamicPartitionsDefinition(name="flights.dataset_urn")
 )
 def flight_delays(context: dg.AssetExecutionContext, flights: pa.Table) -> dg.MaterializeResult[None]:
     """Take the published flights of one dataset; half a commit is never among them."""
-    days = flights.group_by("flight_date").aggregate([("dep_delay", "mean"), ("dep_delay", "count")]).sort_by("flight_date")
-    rows = [dg.TableRecord({"day": str(day["flight_date"]), "mean_delay": day["dep_delay_mean"]}) for day in days.to_pylist()]
+    days = (
+        flights.group_by("flight_date")
+        .aggregate([("dep_delay", "mean"), ("dep_delay", "count")])
+        .sort_by("flight_date")
+    )
+    rows = [
+        dg.TableRecord({"day": str(day["flight_date"]), "mean_delay": day["dep_delay_mean"]})
+        for day in days.to_pylist()
+    ]
     mean = pc.mean(flights["dep_delay"]).as_py()
     context.log.info(f"{flights.num_rows} flights, {mean} minutes late on average")
     return dg.MaterializeResult(

@@ -117,4 +117,6 @@ class RowsExtractor:
             os._exit(9)
         if self._dataset.fail_at is not None and self._dataset.fail_at in ids:
             urn = self._unit.dataset_urn
-            raise ExtractError(dataset_urn=urn, file=f"{urn}.rows", row=self._dataset.fail_at, problem="is told to fail.")
+            raise ExtractError(
+                dataset_urn=urn, file=f"{urn}.rows", row=self._dataset.fail_at, problem="is told to fail."
+            )
