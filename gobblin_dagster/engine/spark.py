@@ -18,6 +18,7 @@ from pathlib import Path
 import pyspark
 from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -65,9 +66,9 @@ class SparkLane:
         """
         if spec.remote:
             return cls(_connect(spec), owns_session=True)
-        active = SparkSession.getActiveSession()
-        if active is not None:
-            return cls(active, local_cores(spec.master))
+        existing = _existing_session()
+        if existing is not None:
+            return cls(existing, local_cores(spec.master))
         return cls(_start_classic(spec, log_file), local_cores(spec.master), owns_session=True)
 
     def run(
@@ -147,6 +148,14 @@ class _SparkJob:
     def _lost(self) -> TaskFailure:
         first_line = str(self._error).strip().splitlines()[0] if self._error else "no result came back"
         return TaskFailure("spark", f"Spark lost this work unit: {first_line[:500]}", transient=True)
+
+
+def _existing_session() -> SparkSession | None:
+    """Return the process's session, whichever thread made it: there can be one only."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def _connect(spec: SparkSpec) -> SparkSession:

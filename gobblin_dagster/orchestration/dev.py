@@ -46,7 +46,7 @@ def serve(project_root: Path, port: int = 3000) -> int:
     """
     check_port(port)
     environment = dev_environment(project_root)
-    command = [sys.executable, "-m", "dagster", "dev", *_target(project_root, Path(environment["DAGSTER_HOME"]))]
+    command = [sys.executable, "-m", "dagster", "dev", *target_options(project_root, Path(environment["DAGSTER_HOME"]))]
     command += ["--host", HOST, "--port", str(port)]
     process: subprocess.Popen[bytes] | None = None
 
@@ -89,7 +89,7 @@ def dev_environment(project_root: Path) -> dict[str, str]:
     return environment | {"DAGSTER_HOME": str(home)}
 
 
-def _target(root: Path, home: Path) -> list[str]:
+def target_options(root: Path, home: Path) -> list[str]:
     """Return where Dagster finds the definitions: the project's own, else those made from its job files."""
     if (root / "workspace.yaml").is_file():
         return ["-w", "workspace.yaml"]

@@ -1,0 +1,93 @@
+"""The demo's job as Dagster runs it: on real Spark, with real flights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from gobblin_dagster.demo.downstream import flight_delays
+from gobblin_dagster.demo.project import add_day, write_demo
+from gobblin_dagster.engine.project import open_project
+from gobblin_dagster.orchestration import GobblinSparkResource, PublishedDatasets, build_definitions
+from gobblin_dagster.orchestration import metadata as md
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+ALL = dg.AssetKey(["nyc", "flights", "all"])
+
+
+def latest(instance: dg.DagsterInstance, partition: str) -> dict[str, object]:
+    wanted = dg.AssetRecordsFilter(ALL, asset_partitions=[partition])
+    event = instance.fetch_materializations(wanted, limit=1).records[0].asset_materialization
+    assert event is not None
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def test_demo_runs_on_spark_and_its_delays_are_computed_downstream(tmp_path: Path) -> None:
+    demo = tmp_path / "demo"
+    write_demo(demo)
+    lane = GobblinSparkResource.of_project(open_project(demo)).lane
+    defs = dg.Definitions.merge(build_definitions(demo), dg.Definitions([flight_delays]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not lane.is_started
+        assert defs.resolve_job_def("flights_job").execute_in_process(instance=instance).success
+        keys = instance.get_dynamic_partitions("flights.dataset_urn")
+        assert keys == ["9E-JFK", "B6-JFK", "EV-EWR", "HA-JFK", "UA-EWR", "WN-LGA"]
+        first = latest(instance, "EV-EWR")
+        assert (first[md.LOW], first[md.ACTUAL_HIGH]) == ("2013-02-06", "2013-02-13")
+        assert first[md.ROWS_READ] == int(str(first[md.ROWS])) + int(str(first[md.QUARANTINED])) == 866
+
+        job = defs.resolve_implicit_global_asset_job_def()
+        chosen = [flight_delays.key]
+        assert job.execute_in_process(instance=instance, partition_key="EV-EWR", asset_selection=chosen).success
+        (record,) = instance.fetch_materializations(flight_delays.key, limit=10).records
+        assert record.asset_materialization is not None
+        assert record.asset_materialization.metadata["flights"].value == first[md.ROWS]
+
+        add_day(demo)
+        assert defs.resolve_job_def("flights_job").execute_in_process(instance=instance).success
+        assert latest(instance, "EV-EWR")[md.LOW] == "2013-02-13"
+
+    project = open_project(demo)
+    published = PublishedDatasets.load(project, project.job("flights"), "all", ["EV-EWR", "HA-JFK"])
+    frame = published.to_spark(GobblinSparkResource.of_project(project).session)
+    assert frame.count() == published.rows == published.to_arrow().num_rows
+    assert dict(frame.dtypes)["flight_date"] == "date"
+
+
+def test_downstream_asset_takes_a_spark_frame(tmp_path: Path) -> None:
+    from pyspark.sql import DataFrame
+
+    demo = tmp_path / "demo"
+    write_demo(demo)
+    seen = []
+
+    def carriers(flights: DataFrame) -> None:
+        seen.append(flights.select("carrier").distinct().count())
+
+    carriers.__annotations__["flights"] = DataFrame  # text under `from __future__`, and the name is local
+    asset = dg.asset(ins={"flights": dg.AssetIn(key=ALL)})(carriers)
+    defs = dg.Definitions.merge(build_definitions(demo), dg.Definitions([asset]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert defs.resolve_job_def("flights_job").execute_in_process(instance=instance).success
+        job = defs.resolve_implicit_global_asset_job_def()
+        assert job.execute_in_process(instance=instance, asset_selection=[asset.key]).success
+    assert seen == [6]
+
+
+def test_idle_run_starts_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "gobblin.yaml").write_text("project: idle\nspark: {conf: {spark.app.name: never_started}}\n")
+    (tmp_path / "jobs" / "numbers.yaml").write_text(
+        "job: numbers\n"
+        "source: {type: 'gobblin_dagster.testing.rows_source:RowsSource', datasets: {a: {rows: 0}}}\n"
+        "extract: {namespace: test, table: numbers}\n"
+        "output: {path: lake}\n"
+    )
+    lane = GobblinSparkResource.of_project(open_project(tmp_path)).lane
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_definitions(tmp_path).resolve_job_def("numbers_job")
+        assert job.execute_in_process(instance=instance).success
+        assert list(instance.get_dynamic_partitions("numbers.dataset_urn")) == ["a"]
+    assert not lane.is_started
