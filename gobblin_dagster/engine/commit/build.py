@@ -7,14 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gobblin_dagster.core.commit import CommitSequence, PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.task_state import StagedFile, TaskState
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark, WatermarkInterval
 from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.roots import check_paths
-from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.commit.steps import RenameFileStep, rename_steps
+
+BATCH_ABOVE_FILES = 1000
+"""Files of a dataset above which one step moves many of them."""
+BATCH_FILES = 250
+"""Files that such a step moves: a redo begins with the step, and threads and Spark tasks share steps."""
 
 
 def build_sequence(
@@ -78,10 +83,7 @@ def build_sequence(
         dataset_urn=dataset_urn,
         run_id=run_id,
         version_read=before.version if before else 0,
-        steps=tuple(
-            RenameFileStep(file.path, target, file.size_bytes, file.sha256)
-            for file, target in zip(staged, targets, strict=True)
-        ),
+        steps=_renames(staged, targets),
         files=tuple(
             PublishedFile(file.branch, target, file.size_bytes, file.sha256, file.rows, after.snapshot)
             for file, target in zip(staged, targets, strict=True)
@@ -94,6 +96,15 @@ def build_sequence(
     )
     check_paths(sequence)
     return sequence
+
+
+def _renames(staged: Sequence[StagedFile], targets: Sequence[str]) -> tuple[CommitStep, ...]:
+    """Return a step per file, or batches where there are so many that the stored body would grow large."""
+    renames = [
+        RenameFileStep(file.path, target, file.size_bytes, file.sha256)
+        for file, target in zip(staged, targets, strict=True)
+    ]
+    return tuple(renames) if len(renames) <= BATCH_ABOVE_FILES else rename_steps(renames, BATCH_FILES)
 
 
 def _checked(file: StagedFile, commit_id: str) -> str:

@@ -34,7 +34,7 @@ from gobblin_dagster.engine.commit.listener import CommitListener, SilentListene
 from gobblin_dagster.engine.commit.manifest import write_manifest
 from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
-from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
 
@@ -100,7 +100,7 @@ class Committer:
         """
         check_paths(sequence)
         try:
-            self._runner.sync_folders(step.source for step in sequence.steps if isinstance(step, RenameFileStep))
+            self._runner.sync_folders(rename.source for rename in renames_of(sequence.steps))
         except OSError as error:
             raise _storage_error("sync the staging of", sequence, error) from error
         self._store.prepare(encode_sequence(sequence), epoch)
@@ -258,7 +258,7 @@ class Committer:
             raise self._quarantine(
                 sequence, f"{reason} Moves of this storage are copies, so it cannot be undone safely"
             )
-        if not all(isinstance(step, RenameFileStep) for step in sequence.steps):
+        if not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
             raise self._quarantine(sequence, f"{reason} It has steps that cannot be undone")
         self._store.start_abort(sequence.id, epoch, reason)
         self._finish_abort(sequence, epoch)

@@ -12,12 +12,12 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.listener import CommitListener
-from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.commit.steps import RenameFilesStep, RenameFileStep, is_rename, renames_of
 
 T = TypeVar("T")
 R = TypeVar("R")
 STEPS_PER_CHUNK = 128
-"""Steps that one thread works through at a time."""
+"""Steps of one file that one thread works through at a time; a batch counts as its files."""
 SLOW_STEP_S = 0.0005
 """Seconds per step above which threads pay. A local rename takes a hundredth of it: threads would only queue for the
 interpreter's lock; copies, far file systems and comparing content take more."""
@@ -50,7 +50,7 @@ class StepRunner:
         in_parallel(self._storage.sync_dir, folders_of(paths), self._parallelism)
 
     def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
-        """Do all steps and make them durable.
+        """Do all steps and make them durable: renames first, in any order, then the others in theirs.
 
         Args:
             sequence: prepared, its paths checked.
@@ -63,16 +63,16 @@ class StepRunner:
             StepRefusedError, StagedFileLostError, OSError: the gravest of what went wrong, in this order; the other
                 steps went on as far as they could.
         """
-        targets = [step.target for step in sequence.steps if isinstance(step, RenameFileStep)]
+        targets = [rename.target for rename in renames_of(sequence.steps)]
         in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
-        chunks = list(_chunks(sequence.steps))
+        chunks = list(_chunks([step for step in sequence.steps if is_rename(step)]))
         numbers = itertools.count(1)
 
         def run(steps: Sequence[CommitStep]) -> tuple[int, list[Exception]]:
             executed = 0
             for step in steps:
                 try:
-                    if self._run(step, verify_content=verify_content):
+                    if sum(self._run(part, verify_content=verify_content) for part in _parts(step)):
                         executed += 1
                         self._listener.step_done(sequence, step, next(numbers))
                 except Exception as error:  # noqa: BLE001  # raised below, once the other threads have ended
@@ -89,6 +89,10 @@ class StepRunner:
         # The renames must survive a power loss before the watermark may move.
         self.sync_folders(targets)
         executed = sum(count for count, _ in results)
+        for step in sequence.steps:
+            if not is_rename(step) and self._run(step, verify_content=verify_content):
+                executed += 1
+                self._listener.step_done(sequence, step, next(numbers))
         return len(sequence.steps) - executed, executed
 
     def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
@@ -103,8 +107,22 @@ class StepRunner:
 
 
 def _chunks(steps: Sequence[CommitStep]) -> Iterator[Sequence[CommitStep]]:
-    for start in range(0, len(steps), STEPS_PER_CHUNK):
-        yield steps[start : start + STEPS_PER_CHUNK]
+    """Yield steps in parts of about `STEPS_PER_CHUNK` files."""
+    chunk: list[CommitStep] = []
+    files = 0
+    for step in steps:
+        chunk.append(step)
+        files += len(step.files) if isinstance(step, RenameFilesStep) else 1
+        if files >= STEPS_PER_CHUNK:
+            yield chunk
+            chunk, files = [], 0
+    if chunk:
+        yield chunk
+
+
+def _parts(step: CommitStep) -> Iterator[CommitStep]:
+    """Yield what is verified and executed on its own."""
+    return step.renames() if isinstance(step, RenameFilesStep) else iter((step,))
 
 
 def _gravity(error: Exception) -> int:

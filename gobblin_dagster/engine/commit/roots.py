@@ -7,7 +7,7 @@ from functools import cache
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
-from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.commit.steps import SetPermissionsStep, renames_of
 
 INTERNAL_DIR = "_gobblin"
 """Folder below the output root for staging and manifests; readers of a lake skip names that begin with `_`."""
@@ -56,9 +56,8 @@ def check_paths(sequence: CommitSequence) -> None:
     def may_give(folder: str) -> bool:
         return any(folder == staging or is_below(folder, staging) for staging in sequence.staging_dirs)
 
-    for step in sequence.steps:
-        if not isinstance(step, RenameFileStep):
-            continue  # a registered step answers for its own paths
+    # A registered step answers for its own paths.
+    for step in renames_of(sequence.steps):
         folder, _, name = step.target.rpartition("/")
         if not may_receive(folder) or name in {"", ".", "..", INTERNAL_DIR}:
             raise StepRefusedError(
@@ -67,3 +66,7 @@ def check_paths(sequence: CommitSequence) -> None:
         folder, _, name = step.source.rpartition("/")
         if not may_give(folder) or name in {"", ".", ".."}:
             raise StepRefusedError(step=step.describe(), problem="the source lies in no staging folder of the sequence")
+    for own in sequence.steps:
+        for path in own.paths() if isinstance(own, SetPermissionsStep) else ():
+            if not may_receive(path.rpartition("/")[0]):
+                raise StepRefusedError(step=own.describe(), problem=f"{path} must lie below {root}, outside {internal}")

@@ -13,7 +13,7 @@ from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.roll import folders_of
-from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 
 
 def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection[str]) -> None:
@@ -28,7 +28,7 @@ def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection
         StepRefusedError: a target exists that is not provably ours; nothing but sources was deleted then.
         OSError: the storage refused; to be tried again.
     """
-    steps = [step for step in sequence.steps if isinstance(step, RenameFileStep)]
+    steps = list(renames_of(sequence.steps))
     for step in steps:
         storage.delete(step.source)
     _sync(storage, (step.source for step in steps))

@@ -1,0 +1,32 @@
+"""Commit steps: what a publication does, one idempotent action each, verified by content.
+
+`rename.py` moves staged files, `permissions.py` sets mode and group, `own.py` brings steps of a user's package, and
+`registry.py` reads stored steps. What the commit transaction itself does is in `engine/commit/progress.py`.
+"""
+
+from gobblin_dagster.engine.commit.steps.own import OwnStep, load_own_steps, plan_own_steps
+from gobblin_dagster.engine.commit.steps.permissions import Permissions, SetPermissionsStep
+from gobblin_dagster.engine.commit.steps.registry import register_commit_step, step_from_json, step_to_json
+from gobblin_dagster.engine.commit.steps.rename import (
+    RenameFilesStep,
+    RenameFileStep,
+    is_rename,
+    rename_steps,
+    renames_of,
+)
+
+__all__ = [
+    "OwnStep",
+    "Permissions",
+    "RenameFileStep",
+    "RenameFilesStep",
+    "SetPermissionsStep",
+    "is_rename",
+    "load_own_steps",
+    "plan_own_steps",
+    "register_commit_step",
+    "rename_steps",
+    "renames_of",
+    "step_from_json",
+    "step_to_json",
+]

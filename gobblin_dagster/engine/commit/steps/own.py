@@ -1,0 +1,96 @@
+"""Steps of a user's package: declared in `commit.steps`, run after the renames and before COMMIT, in order.
+
+A type is a name of the entry-point group `gobblin_dagster.commit_steps`, or `module:Class` for a class of the project.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Protocol, Self, cast
+
+from pydantic import BaseModel, ValidationError
+
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.engine.commit.steps.registry import register_commit_step
+from gobblin_dagster.spec.job import ConstructSpec
+
+ENTRY_POINT_GROUP = "gobblin_dagster.commit_steps"
+
+
+class OwnStep(CommitStep, Protocol):
+    """What a class named in `commit.steps` must offer, besides being a `CommitStep`.
+
+    `plan` is called on the driver, once per dataset and run, before anything is stored; it must touch nothing. `verify`
+    and `execute` are called before COMMIT, again after a crash, maybe by another process: what `execute` does must be
+    harmless when done twice, and `verify` should tell that it is done. A sequence with such a step is never undone by
+    itself: where staged files are lost, a person decides (`gobblin commit abandon`).
+    """
+
+    Options: ClassVar[type[BaseModel]]
+    """Frozen, unknown keys refused."""
+
+    @classmethod
+    def plan(cls, options: Any, sequence: CommitSequence) -> Self:
+        """Return the step for a sequence that holds all renames and published files."""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote; raises KeyError, TypeError or ValueError where it is something else."""
+
+
+_METHODS = ("plan", "from_json", "verify", "execute", "to_json", "describe")
+
+
+def load_own_steps(specs: Sequence[ConstructSpec]) -> list[tuple[type[OwnStep], BaseModel]]:
+    """Find the classes of a job's own steps, make them loadable from stored sequences, and read their options.
+
+    Raises:
+        UsageError: there is no such type, it cannot be imported, or it is no such step.
+        InvalidSpecError: the options do not fit; all faults are named.
+    """
+    return [(cls := _load(spec.type), _options(cls, spec, number)) for number, spec in enumerate(specs)]
+
+
+def plan_own_steps(specs: Sequence[ConstructSpec], sequence: CommitSequence) -> tuple[CommitStep, ...]:
+    """Return a job's own steps for one sequence, in order; raises as `load_own_steps`."""
+    return tuple(cls.plan(options, sequence) for cls, options in load_own_steps(specs))
+
+
+def _load(type_name: str) -> type[OwnStep]:
+    targets = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    target = type_name if ":" in type_name else targets.get(type_name)
+    if target is None:
+        raise UsageError(
+            problem=f"There is no commit step {type_name!r}.",
+            hint=f"Installed: {', '.join(sorted(targets)) or 'none'}; or module:Class for your own.",
+        )
+    module, _, attribute = target.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            problem=f"The commit step {type_name!r} cannot be loaded from {target}: {error}.",
+            hint="Install its package, or mend the name; your own modules lie in the project folder.",
+        ) from error
+    missing = [name for name in _METHODS if not callable(getattr(cls, name, None))]
+    missing += [name for name in ("type_name", "version", "Options") if not hasattr(cls, name)]
+    if missing:
+        raise UsageError(
+            problem=f"The commit step {type_name!r} lacks {', '.join(missing)}.",
+            hint=f"See {OwnStep.__module__}.{OwnStep.__name__}.",
+        )
+    return register_commit_step(cast("type[OwnStep]", cls))
+
+
+def _options(cls: type[OwnStep], spec: ConstructSpec, number: int) -> BaseModel:
+    try:
+        return cls.Options.model_validate(spec.options)
+    except ValidationError as error:
+        faults = tuple(
+            SpecFault(".".join([f"commit.steps[{number}]", *map(str, fault["loc"])]), fault["msg"])
+            for fault in error.errors(include_url=False)
+        )
+        raise InvalidSpecError(file=f"Commit step {spec.type!r}", faults=faults) from error

@@ -1,0 +1,124 @@
+"""Mode and group of published files and folders."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.steps.registry import register_commit_step
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What published files and folders shall have; None leaves it as it is.
+
+    Source: `writer.file.permissions`, `writer.dir.permissions`, `writer.group.name`.
+    """
+
+    file_mode: int | None = None
+    dir_mode: int | None = None
+    group: str | None = None
+
+    def __bool__(self) -> bool:
+        return (self.file_mode, self.dir_mode, self.group) != (None, None, None)
+
+
+@runtime_checkable
+class PermissionStorage(Protocol):
+    """A storage that knows modes and groups."""
+
+    def has_permissions(self, path: str, mode: int | None, group: str | None) -> bool:
+        """Tell whether a file or folder has them; False where it is gone."""
+
+    def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
+        """Set them, durable on return; raises OSError (not ours, no such group)."""
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class SetPermissionsStep:
+    """Gives published files, and the folders between them and the output root, their mode and group.
+
+    Runs after the renames and before COMMIT, so that no snapshot names a file that its readers may not open.
+
+    Source: gobblin-core `WriterUtils.mkdirsWithRecursivePermission` and `FsDataWriter.setFilePermissions`. Differs:
+    applied when published, and verified after a crash.
+    """
+
+    root: str
+    """Absolute output root; its own permissions stay."""
+    files: tuple[str, ...]
+    """Paths below it."""
+    permissions: Permissions
+    type_name: ClassVar[str] = "set_permissions"
+    version: ClassVar[int] = 1
+
+    @classmethod
+    def of(cls, root: str, targets: Iterable[str], permissions: Permissions) -> SetPermissionsStep:
+        """Return the step for absolute targets below the root."""
+        return cls(root, tuple(posixpath.relpath(target, root) for target in targets), permissions)
+
+    def verify(self, storage: Storage) -> bool:
+        """Tell whether all have them; raises StepRefusedError where the storage knows none."""
+        able = self._able(storage)
+        return all(able.has_permissions(path, mode, self.permissions.group) for path, mode in self._wanted())
+
+    def execute(self, storage: Storage) -> None:
+        """Set them where they are missing; raises OSError, or StepRefusedError as `verify`."""
+        able = self._able(storage)
+        for path, mode in self._wanted():
+            if not able.has_permissions(path, mode, self.permissions.group):
+                able.set_permissions(path, mode, self.permissions.group)
+
+    def to_json(self) -> dict[str, Any]:
+        wanted = self.permissions
+        return {
+            "root": self.root,
+            "files": list(self.files),
+            "file_mode": wanted.file_mode,
+            "dir_mode": wanted.dir_mode,
+            "group": wanted.group,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> SetPermissionsStep:
+        """Read what `to_json` wrote; raises KeyError or TypeError where it is something else."""
+        permissions = Permissions(fields["file_mode"], fields["dir_mode"], fields["group"])
+        return cls(str(fields["root"]), tuple(map(str, fields["files"])), permissions)
+
+    def describe(self) -> str:
+        wanted = self.permissions
+        parts = [f"mode {mode:04o} of {what}" for what, mode in self._modes().items() if mode is not None]
+        parts += [f"group {wanted.group}"] if wanted.group else []
+        return f"set {', '.join(parts)} for {len(self.files)} published files"
+
+    def paths(self) -> Iterator[str]:
+        """Yield the absolute paths of the files."""
+        return (f"{self.root}/{file}" for file in self.files)
+
+    def _modes(self) -> dict[str, int | None]:
+        return {"files": self.permissions.file_mode, "folders": self.permissions.dir_mode}
+
+    def _wanted(self) -> Iterator[tuple[str, int | None]]:
+        """Yield (path, mode): files first, because a folder may become unreadable for us."""
+        for path in self.paths():
+            yield path, self.permissions.file_mode
+        for folder in sorted({folder for file in self.files for folder in _parents(file)}, reverse=True):
+            yield f"{self.root}/{folder}", self.permissions.dir_mode
+
+    def _able(self, storage: Storage) -> PermissionStorage:
+        if not isinstance(storage, PermissionStorage):
+            raise StepRefusedError(
+                step=self.describe(),
+                problem=f"a {type(storage).__name__} knows no modes and groups; remove them from `output`",
+            )
+        return storage
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        yield path

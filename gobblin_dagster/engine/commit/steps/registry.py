@@ -1,0 +1,63 @@
+"""The types of commit steps: how a stored step becomes an object again, also one that a package brought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from gobblin_dagster.core.commit import CommitStep
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+
+StepLoader = Callable[[Mapping[str, Any]], CommitStep]
+T = TypeVar("T", bound=type[CommitStep])
+_LOADERS: dict[tuple[str, int], tuple[type[CommitStep], StepLoader]] = {}
+
+
+def register_commit_step(cls: T) -> T:
+    """Make a step type loadable from stored sequences; usable as a class decorator.
+
+    The class needs `type_name`, `version` and a classmethod `from_json(fields)` that reads what `to_json` wrote. Keep
+    old versions registered: a sequence may be stored before an upgrade and finished after it.
+
+    Raises:
+        UsageError: another class has that name and version, or there is no `from_json`.
+    """
+    loader = getattr(cls, "from_json", None)
+    if not callable(loader):
+        raise UsageError(
+            problem=f"Commit step {cls.__qualname__} has no from_json.",
+            hint="Add `@classmethod def from_json(cls, fields)`.",
+        )
+    known, _ = _LOADERS.setdefault((cls.type_name, cls.version), (cls, loader))
+    if known is not cls:
+        owner = f"{known.__module__}.{known.__qualname__}"
+        raise UsageError(
+            problem=f"Commit step {cls.type_name!r} version {cls.version} is {owner} already.",
+            hint="Choose another type_name, or raise the version.",
+        )
+    return cls
+
+
+def step_to_json(step: CommitStep) -> dict[str, Any]:
+    """Return a step with its type and version."""
+    return {"type": step.type_name, "version": step.version, **step.to_json()}
+
+
+def step_from_json(raw: Any) -> CommitStep:
+    """Read what `step_to_json` wrote.
+
+    Raises:
+        CorruptRecordError: the type or version is not registered, or the fields do not fit.
+    """
+    if not isinstance(raw, Mapping):
+        raise CorruptRecordError(what="A stored commit step", problem=f"expected an object, got {str(raw)[:80]!r}")
+    known = _LOADERS.get((raw.get("type", ""), raw.get("version", 0)))
+    if known is None:
+        raise CorruptRecordError(
+            what="A stored commit step",
+            problem=f"type {raw.get('type')!r} version {raw.get('version')!r} is not registered in this program",
+        )
+    try:
+        return known[1]({key: value for key, value in raw.items() if key not in {"type", "version"}})
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptRecordError(what=f"A stored commit step {raw['type']!r}", problem=repr(error)) from error
