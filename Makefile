@@ -52,9 +52,9 @@ types: install ## mypy, strict
 contracts: install ## who may import whom
 	$(BIN)/lint-imports
 
-test: install ## all tests; installs Java, PostgreSQL and Chromium where permitted
+test: install ## all tests; installs Java, PostgreSQL, Chromium and Maven where permitted
 	@scripts/ensure-java.sh
-	@scripts/ensure-system.sh postgresql chromium || true # said in one sentence; tests that need them are skipped by name
+	@scripts/ensure-system.sh postgresql chromium maven default-jdk-headless || true # said in one sentence; tests that need them are skipped by name
 	$(BIN)/pytest
 
 test-spark: install ## tests that start Spark

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
 from tests.services.postgres import PostgresServer, binaries, running_postgres
+from tests.services.s3 import S3Server, running_s3
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +17,21 @@ def postgres_server() -> Iterator[PostgresServer]:
     if folder is None:
         pytest.skip("no PostgreSQL server is installed here (looked for /usr/lib/postgresql/*/bin/initdb and on PATH)")
     with running_postgres(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_server() -> Iterator[HdfsServer]:
+    jars = hadoop_jars()
+    if isinstance(jars, str):
+        pytest.skip(jars)
+    with running_hdfs(jars) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    with running_s3() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
         yield server

@@ -3,16 +3,20 @@
 Read first: `local.py`; `urls.py` says which storage a path means.
 """
 
+from gobblin_dagster.storage.hdfs import HdfsStorage
 from gobblin_dagster.storage.local import TEMP_PREFIX, LocalSink, LocalStorage
 from gobblin_dagster.storage.memory import MemorySink, MemoryStorage
+from gobblin_dagster.storage.s3 import S3Storage
 from gobblin_dagster.storage.urls import open_storage, storage_path
 
 __all__ = [
     "TEMP_PREFIX",
+    "HdfsStorage",
     "LocalSink",
     "LocalStorage",
     "MemorySink",
     "MemoryStorage",
+    "S3Storage",
     "open_storage",
     "storage_path",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.storage import FileDigest, Storage
-from gobblin_dagster.storage import TEMP_PREFIX, LocalStorage, MemoryStorage
+from gobblin_dagster.storage import TEMP_PREFIX, HdfsStorage, LocalStorage, MemoryStorage, S3Storage, open_storage
 from gobblin_dagster.storage._rename import link_new
 
 STORAGES: dict[str, Callable[[], Storage]] = {
@@ -20,17 +20,32 @@ STORAGES: dict[str, Callable[[], Storage]] = {
     "local-without-renameat2": lambda: LocalStorage(rename=link_new),
     "memory": MemoryStorage,
 }
+WITH_FOLDERS = [*STORAGES, pytest.param("hdfs", marks=pytest.mark.hdfs)]
+ALL = [*WITH_FOLDERS, pytest.param("s3", marks=pytest.mark.s3)]
+needs_folders = pytest.mark.parametrize("storage", WITH_FOLDERS, indirect=True)
+"""For what can only be said of folders that are there by themselves; in S3 a folder is the beginning of a name."""
 
 
-@pytest.fixture(params=list(STORAGES))
+@pytest.fixture(params=ALL)
 def storage(request: pytest.FixtureRequest) -> Storage:
+    if request.param == "hdfs":
+        return open_storage(request.getfixturevalue("hdfs_server").url)
+    if request.param == "s3":
+        return S3Storage(request.getfixturevalue("s3_server").new_bucket())
     return STORAGES[request.param]()
 
 
 @pytest.fixture
 def root(storage: Storage, tmp_path: Path) -> str:
-    storage.make_dirs(str(tmp_path))
-    return str(tmp_path)
+    match storage:
+        case HdfsStorage(authority=authority):
+            folder = f"hdfs://{authority}{tmp_path}"
+        case S3Storage(bucket=bucket):
+            folder = f"s3://{bucket}{tmp_path}"
+        case _:
+            folder = str(tmp_path)
+    storage.make_dirs(folder)
+    return folder
 
 
 def write(storage: Storage, path: str, content: bytes = b"") -> str:
@@ -67,6 +82,7 @@ def test_open_new_existing_file_is_refused_and_kept(storage: Storage, root: str)
     assert storage.read(path) == b"old"
 
 
+@needs_folders
 def test_open_new_below_a_file_is_refused(storage: Storage, root: str) -> None:
     path = write(storage, f"{root}/a.bin")
     with pytest.raises(NotADirectoryError):
@@ -102,6 +118,7 @@ def test_reads_of_missing_file_say_so(storage: Storage, root: str) -> None:
         storage.delete_tree(path)
 
 
+@needs_folders
 def test_folder_has_neither_size_nor_content(storage: Storage, root: str) -> None:
     storage.make_dirs(f"{root}/folder")
     assert storage.size(f"{root}/folder") is None
@@ -141,7 +158,7 @@ def test_move_takes_the_content_along(storage: Storage, root: str) -> None:
     storage.sync_dir(f"{root}/staging")
     storage.sync_dir(f"{root}/output")
 
-    assert storage.is_move_atomic
+    assert storage.is_move_atomic is not isinstance(storage, S3Storage)
     assert list(storage.walk_files(root)) == [f"{root}/output/b"]
     assert storage.read(f"{root}/output/b") == b"rows"
 
@@ -153,6 +170,7 @@ def test_move_onto_a_file_changes_neither(storage: Storage, root: str) -> None:
     assert (storage.read(source), storage.read(target)) == (b"new", b"old")
 
 
+@needs_folders
 def test_move_onto_a_folder_never_moves_into_it(storage: Storage, root: str) -> None:
     source = write(storage, f"{root}/a", b"new")
     storage.make_dirs(f"{root}/b")
@@ -161,10 +179,15 @@ def test_move_onto_a_folder_never_moves_into_it(storage: Storage, root: str) -> 
     assert list(storage.walk_files(root)) == [source]
 
 
-def test_move_of_missing_file_or_into_missing_folder_is_refused(storage: Storage, root: str) -> None:
-    source = write(storage, f"{root}/a", b"rows")
+def test_move_of_missing_file_is_refused(storage: Storage, root: str) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
         storage.move(f"{root}/gone", f"{root}/b")
+    assert storage.list_names(root) == []
+
+
+@needs_folders
+def test_move_into_missing_folder_is_refused(storage: Storage, root: str) -> None:
+    source = write(storage, f"{root}/a", b"rows")
     with pytest.raises(FileNotFoundError):
         storage.move(source, f"{root}/no-folder/b")
     assert storage.read(source) == b"rows"
@@ -208,6 +231,7 @@ def test_put_if_absent_makes_folders_and_never_overwrites(storage: Storage, root
     assert list(storage.walk_files(root)) == [f"{root}/log/1"]
 
 
+@needs_folders
 def test_put_if_absent_below_a_file_is_refused(storage: Storage, root: str) -> None:
     path = write(storage, f"{root}/a")
     with pytest.raises(NotADirectoryError):
@@ -225,12 +249,14 @@ def test_put_if_absent_raced_has_one_winner_per_path(storage: Storage, root: str
 
 
 # -- folders and deleting ----------------------------------------------------------------------------------------------
+@needs_folders
 def test_make_dirs_existing_is_fine(storage: Storage, root: str) -> None:
     storage.make_dirs(f"{root}/a/b/c")
     storage.make_dirs(f"{root}/a/b/c")
     assert storage.list_names(f"{root}/a/b") == ["c"]
 
 
+@needs_folders
 @pytest.mark.parametrize("below", ["", "/b", "/b/c"], ids=["itself", "child", "grandchild"])
 def test_make_dirs_where_a_file_is_is_refused(storage: Storage, root: str, below: str) -> None:
     path = write(storage, f"{root}/a", b"kept")
@@ -239,6 +265,7 @@ def test_make_dirs_where_a_file_is_is_refused(storage: Storage, root: str, below
     assert storage.read(path) == b"kept"
 
 
+@needs_folders
 def test_make_dirs_raced_all_succeed(storage: Storage, root: str) -> None:
     def make(name: str) -> bool:
         storage.make_dirs(f"{root}/a/b/c/{name}")
@@ -249,13 +276,14 @@ def test_make_dirs_raced_all_succeed(storage: Storage, root: str) -> None:
 
 
 def test_sync_dir_missing_folder_is_an_error_where_syncing_is_meant(storage: Storage, root: str) -> None:
-    if storage == LocalStorage(durable=False):
+    if storage == LocalStorage(durable=False) or isinstance(storage, HdfsStorage | S3Storage):
         storage.sync_dir(f"{root}/none")
     else:
         with pytest.raises(FileNotFoundError):
             storage.sync_dir(f"{root}/none")
 
 
+@needs_folders
 def test_delete_removes_one_file_and_no_folder(storage: Storage, root: str) -> None:
     write(storage, f"{root}/a")
     storage.make_dirs(f"{root}/b")

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.storage import LocalStorage, MemoryStorage, open_storage, storage_path
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.storage import HdfsStorage, LocalStorage, MemoryStorage, S3Storage, open_storage, storage_path
 
 
 @pytest.mark.parametrize(
@@ -33,10 +34,35 @@ def test_open_storage_memory_is_shared_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "storage", "path"),
+    [
+        ("hdfs://node:8020/lake/50%25/", HdfsStorage("node:8020"), "/lake/50%25"),
+        ("hdfs:///lake", HdfsStorage(""), "/lake"),
+        ("s3://bucket/lake/a%2Fb", S3Storage("bucket"), "/lake/a%2Fb"),
+        ("s3://bucket", S3Storage("bucket"), "/"),
+    ],
+)
+def test_open_storage_remote_paths_are_taken_as_written(url: str, storage: Storage, path: str) -> None:
+    assert open_storage(url) == storage
+    assert storage_path(url) == path
+
+
+def test_open_storage_durability_reaches_hdfs() -> None:
+    assert open_storage("hdfs://node/lake", durable=False) == HdfsStorage("node", durable=False)
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret@bucket/lake", "hdfs://secret@node:8020/lake"])
+def test_open_storage_refuses_credentials_and_never_shows_them(url: str) -> None:
+    with pytest.raises(UsageError, match="names a user or a key") as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("url", "named"),
     [
-        ("s3://bucket/key", "'s3' is not supported"),
-        ("hdfs://node:8020/lake", "'hdfs' is not supported"),
+        ("gs://bucket/key", "'gs' is not supported"),
+        ("s3:///key", "'s3:///key' names no bucket"),
         ("lake/out", "'lake/out' is no absolute path"),
         ("", "'' is no absolute path"),
         ("file://host/lake", "no absolute path"),

@@ -1,0 +1,256 @@
+"""HdfsStorage: files of an HDFS cluster through hdfs-native, a client without a JVM (extra `hdfs`).
+
+What holds there: a rename is one entry of the NameNode's journal, and never overwrites; what the journal holds survives
+the NameNode, so folders need no syncing. A block is synced to the disks of its DataNodes only when asked for: the sink asks
+at the end of each block and of the file, before it is closed (closing alone leaves the blocks in memory).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import posixpath
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.storage import FileDigest
+from gobblin_dagster.storage.local import TEMP_PREFIX
+
+if TYPE_CHECKING:
+    from hdfs_native import Client, FileStatus, FileWriter
+
+_CODES = {
+    "is not a file": errno.EISDIR,
+    "is not a directory": errno.ENOTDIR,
+    "must both be directories": errno.EEXIST,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+    "AccessControlException": errno.EACCES,
+    "QuotaExceededException": errno.EDQUOT,
+    "InvalidPathException": errno.EINVAL,
+}
+"""What the NameNode says where hdfs-native has no exception of Python for it, in the order in which it is looked for."""
+
+
+def _os_error(error: Exception, path: str, target: str | None) -> OSError:
+    """Return what the operating system would raise for a local file; without the server's stack trace."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error  # our own
+    text = str(error)
+    code = next((code for mark, code in _CODES.items() if mark in text), None)
+    if code is None:
+        by_class = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, PermissionError: errno.EACCES}
+        code = next((code for cls, code in by_class.items() if isinstance(error, cls)), None)
+    words = os.strerror(code) if code else text.replace("\\n", "\n").partition("\n")[0][:300]
+    return OSError(code or errno.EIO, words, path, None, target)
+
+
+@contextmanager
+def _errors(path: str, target: str | None = None) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise _os_error(error, path, target) from error
+
+
+@cache
+def _client(authority: str, process: int) -> Client:
+    """Return the connection of this process; one that was forked must not use its parent's."""
+    try:
+        # An optional package: only who writes to HDFS needs it.
+        from hdfs_native import Client  # noqa: PLC0415
+    except ImportError as error:
+        raise EnvironmentFaultError(
+            problem="Paths that begin with hdfs:// need the package hdfs-native, which is not installed.",
+            hint="Install it with: pip install 'gobblin-dagster[hdfs]'.",
+        ) from error
+    return Client(f"hdfs://{authority}" if authority else None)
+
+
+class HdfsSink:
+    """A new file; other clients see what was synced so far, under its staging name."""
+
+    def __init__(self, client: Client, name: str, path: str, durable: bool) -> None:
+        with _errors(path):
+            self._file: FileWriter = client.create(name)
+            self._block_bytes = client.get_file_info(name).blocksize or 0
+        self._client = client
+        self._name = name
+        self._path = path
+        self._durable = durable and self._block_bytes > 0
+        self._hash = hashlib.sha256()
+        self._size_bytes = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        view = memoryview(data).cast("B")
+        self._hash.update(view)
+        with _errors(self._path):
+            for piece in self._pieces(view):
+                self._file.write(piece)
+                self._size_bytes += piece.nbytes
+                if self._durable and self._size_bytes % self._block_bytes == 0:
+                    # Now or never: with the next byte this block is closed, and closing does not sync.
+                    self._file.hsync()
+        return view.nbytes
+
+    def _pieces(self, view: memoryview) -> Iterator[memoryview]:
+        """Cut data where blocks end."""
+        while view.nbytes:
+            room = self._block_bytes - self._size_bytes % self._block_bytes if self._durable else view.nbytes
+            yield view[:room]
+            view = view[room:]
+
+    def finish(self) -> FileDigest:
+        # A folder that was deleted meanwhile took the file along; it stays deleted, as a local file would.
+        with suppress(FileNotFoundError), _errors(self._path):
+            if self._durable and self._size_bytes % self._block_bytes:
+                self._file.hsync()
+            self._file.close()
+        return FileDigest(self._size_bytes, self._hash.hexdigest())
+
+    def abort(self) -> None:
+        with suppress(OSError), _errors(self._path):
+            self._client.delete(self._name)
+        # After the delete, so that nothing half written is ever a closed file; ends the renewal of its lease.
+        with suppress(OSError), _errors(self._path):
+            self._file.close()
+
+
+@dataclass
+class HdfsStorage:
+    """Files of one HDFS cluster, by `hdfs://authority/path` or by absolute path.
+
+    Who we are comes from where Hadoop's own clients take it: `HADOOP_CONF_DIR`, `HADOOP_USER_NAME`, a Kerberos ticket.
+
+    Args:
+        authority: `host:port` of the NameNode, or the name of a service in the cluster's configuration; empty means
+            `fs.defaultFS`.
+        durable: whether a finished file is on the disks of its DataNodes (`commit.durability: full`) or only in their
+            memory (`fast`). Renames and folders are in the NameNode's journal either way.
+
+    Raises:
+        EnvironmentFaultError: hdfs-native is not installed; on first use.
+
+    Source: gobblin-api and gobblin-core work on Hadoop's `FileSystem`. Differs: a rename never overwrites and never
+    moves into a folder, and files are synced before they count.
+    """
+
+    authority: str
+    durable: bool = True
+    is_move_atomic: bool = field(default=True, init=False, repr=False)
+
+    @property
+    def _hdfs(self) -> Client:
+        return _client(self.authority, os.getpid())
+
+    def _name(self, path: str) -> str:
+        """Return a path as the NameNode knows it; URLs are taken as they are written, as Hadoop does."""
+        name = path.removeprefix(f"hdfs://{self.authority}")
+        if not name.startswith("/"):
+            raise OSError(errno.EINVAL, f"not an absolute path of hdfs://{self.authority}", path)
+        return name.rstrip("/") or "/"
+
+    def _status(self, path: str) -> FileStatus | None:
+        try:
+            with _errors(path):
+                return self._hdfs.get_file_info(self._name(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open_new(self, path: str) -> HdfsSink:
+        return HdfsSink(self._hdfs, self._name(path), path, self.durable)
+
+    def size(self, path: str) -> int | None:
+        status = self._status(path)
+        return None if status is None or status.isdir else status.length
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with _errors(path):
+            file = self._hdfs.read(self._name(path))
+            for piece in file.read_range_stream(0, len(file)):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def read(self, path: str) -> bytes:
+        with _errors(path):
+            return self._hdfs.read(self._name(path)).read()
+
+    def move(self, source: str, target: str) -> None:
+        with _errors(source, target):
+            self._hdfs.rename(self._name(source), self._name(target))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        temp = posixpath.join(posixpath.dirname(path), TEMP_PREFIX + secrets.token_hex(16))
+        sink = self.open_new(temp)
+        try:
+            sink.write(data)
+            sink.finish()
+            self.move(temp, path)
+        except FileExistsError:
+            sink.abort()
+            return False
+        except FileNotFoundError:
+            # The answer to a rename was lost, and the client's second try found nothing to rename: it was done.
+            if self.size(path) is None:
+                raise
+        except BaseException:
+            sink.abort()
+            raise
+        return True
+
+    def make_dirs(self, path: str) -> None:
+        try:
+            with _errors(path):
+                self._hdfs.mkdirs(self._name(path), create_parent=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
+
+    def sync_dir(self, path: str) -> None:
+        """Do nothing: the NameNode answers a change of a folder once its journal holds it."""
+
+    def list_names(self, path: str) -> list[str]:
+        return [posixpath.basename(status.path) for status in self._list(path)]
+
+    def walk_files(self, path: str) -> Iterator[str]:
+        for status in self._list(path):
+            child = posixpath.join(path, posixpath.basename(status.path))
+            if status.isdir:
+                yield from self.walk_files(child)
+            else:
+                yield child
+
+    def _list(self, path: str) -> list[FileStatus]:
+        name = self._name(path)
+        try:
+            with _errors(path):
+                found = list(self._hdfs.list_status(name))
+        except FileNotFoundError:
+            return []
+        if len(found) == 1 and found[0].path == name and not found[0].isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        visible = (one for one in found if not posixpath.basename(one.path).startswith(TEMP_PREFIX))
+        return sorted(visible, key=lambda one: posixpath.basename(one.path))
+
+    def delete(self, path: str) -> None:
+        status = self._status(path)
+        if status is None:
+            return
+        if status.isdir:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        with _errors(path):
+            self._hdfs.delete(self._name(path))
+
+    def delete_tree(self, path: str) -> None:
+        status = self._status(path)
+        if status is None:
+            return
+        if not status.isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        with _errors(path):
+            self._hdfs.delete(self._name(path), recursive=True)

@@ -1,0 +1,238 @@
+"""S3Storage: objects of one bucket through boto3 (extra `s3`), also of stores that speak S3.
+
+There is no rename: a move is a copy that becomes visible whole and only where nothing stands (`If-None-Match: *`), followed
+by the deletion of its source. There are no folders: one is there while an object lies below it. What S3 acknowledged is
+durable, so nothing is synced. Needs the permissions s3:GetObject, PutObject, DeleteObject, AbortMultipartUpload, ListBucket
+and ListBucketMultipartUploads.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gobblin_dagster.core.storage import FileDigest
+from gobblin_dagster.storage._s3_client import ABSENT, MARK, ConditionCheck, s3_client, s3_errors
+from gobblin_dagster.storage._s3_upload import Upload, mark_of
+from gobblin_dagster.storage.local import TEMP_PREFIX
+
+PART_BYTES = 8 << 20
+"""Bytes that a sink gathers before it sends them."""
+COPY_BYTES = 512 << 20
+"""Bytes that one request copies inside the store; it allows up to 5 GiB, in one long silence."""
+_PARTS_PER_SIZE = 1000
+"""After so many parts they grow by `PART_BYTES`: an object has at most 10,000."""
+_TRIES = 5
+
+_conditions = ConditionCheck()
+
+
+class S3Sink:
+    """A new object, sent in parts; nobody sees it before `finish`."""
+
+    def __init__(self, upload: Upload, storage: S3Storage, path: str) -> None:
+        self._upload = upload
+        self._storage = storage
+        self._path = path
+        self._buffer = bytearray()
+        self._hash = hashlib.sha256()
+        self._size_bytes = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        view = memoryview(data).cast("B")
+        self._hash.update(view)
+        self._buffer += view
+        self._size_bytes += view.nbytes
+        while len(self._buffer) >= (size := PART_BYTES * (1 + self._upload.parts // _PARTS_PER_SIZE)):
+            self._upload.add(self._buffer[:size])
+            del self._buffer[:size]
+        return view.nbytes
+
+    def finish(self) -> FileDigest:
+        # A folder that was deleted meanwhile took the upload along; it stays deleted, as a local file would.
+        with suppress(FileNotFoundError):
+            if self._buffer or not self._upload.parts:
+                self._upload.add(self._buffer)
+            self._upload.complete()
+        self._buffer.clear()
+        return FileDigest(self._size_bytes, self._hash.hexdigest())
+
+    def abort(self) -> None:
+        self._upload.abort()
+        with suppress(OSError):
+            if self._upload.is_visible():
+                self._storage.delete(self._path)
+
+
+@dataclass
+class S3Storage:
+    """Objects of one bucket, by `s3://bucket/key` or by `/key`. Keys are taken as they are written, never decoded.
+
+    Credentials, region and endpoint come from boto3's own chain: environment, `~/.aws`, instance or web identity. Another
+    store than Amazon's is named by `AWS_ENDPOINT_URL_S3`.
+
+    A lost answer is never taken for a lost race: each object carries the mark of the write that made it.
+
+    Args:
+        bucket: Its name; it must exist.
+
+    Raises:
+        EnvironmentFaultError: boto3 is not installed, or the store ignores `If-None-Match` (asked once per process).
+    """
+
+    bucket: str
+    is_move_atomic: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def _s3(self) -> Any:
+        return s3_client(os.getpid())
+
+    def _key(self, path: str) -> str:
+        root = f"s3://{self.bucket}"
+        if path != root and not path.startswith((root + "/", "/")):
+            raise OSError(errno.EINVAL, f"not a path of {root}", path)
+        return path.removeprefix(root).strip("/")
+
+    def _where(self, path: str) -> dict[str, str]:
+        return {"Bucket": self.bucket, "Key": self._key(path)}
+
+    def _writer(self, path: str) -> Any:
+        """Return the client once the store has shown that it keeps what it is told to keep."""
+        folder = self._key(path).rpartition("/")[0]
+        with s3_errors(path):
+            _conditions.require(self._s3, self.bucket, f"{folder}/{TEMP_PREFIX}".lstrip("/"))
+        return self._s3
+
+    def _upload(self, path: str) -> Upload:
+        return Upload(self._writer(path), self.bucket, self._key(path), path)
+
+    def _head(self, path: str) -> dict[str, Any]:
+        with s3_errors(path):
+            found: dict[str, Any] = self._s3.head_object(**self._where(path))
+            return found
+
+    def open_new(self, path: str) -> S3Sink:
+        if self.size(path) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        return S3Sink(self._upload(path), self, path)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return int(self._head(path)["ContentLength"])
+        except FileNotFoundError:
+            return None
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with s3_errors(path):
+            for piece in self._s3.get_object(**self._where(path))["Body"].iter_chunks(1 << 20):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def read(self, path: str) -> bytes:
+        with s3_errors(path):
+            content: bytes = self._s3.get_object(**self._where(path))["Body"].read()
+            return content
+
+    def move(self, source: str, target: str) -> None:
+        found = self._head(source)
+        size = int(found["ContentLength"])
+        upload = self._upload(target)
+        try:
+            for start in range(0, size, COPY_BYTES):
+                upload.copy(self._key(source), found["ETag"], start, min(start + COPY_BYTES, size))
+            if not upload.parts:
+                upload.add(b"")
+            upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
+        if self.size(target) != size:
+            raise OSError(errno.EIO, f"the store made {self.size(target)} of {size} bytes; the source is kept", target)
+        self.delete(source)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        mark = secrets.token_hex(16)
+        for _ in range(_TRIES - 1):
+            # S3's answer to two writes at one moment, of which it may have done neither.
+            with suppress(BlockingIOError):
+                return self._put(path, data, mark)
+        return self._put(path, data, mark)
+
+    def _put(self, path: str, data: bytes, mark: str) -> bool:
+        where, client = self._where(path), self._writer(path)
+        try:
+            with s3_errors(path):
+                client.put_object(**where, Body=data, IfNoneMatch=ABSENT, Metadata={MARK: mark})
+        except FileExistsError:
+            return mark_of(client, self.bucket, self._key(path)) == mark
+        return True
+
+    def make_dirs(self, path: str) -> None:
+        """Do nothing: a folder is there once an object is."""
+
+    def sync_dir(self, path: str) -> None:
+        """Do nothing: what was acknowledged is durable."""
+
+    def list_names(self, path: str) -> list[str]:
+        found: set[str] = set()
+        for page in self._pages(path, Delimiter="/"):
+            found.update(one["Prefix"].rstrip("/").rpartition("/")[2] for one in page.get("CommonPrefixes", ()))
+            found.update(one["Key"].rpartition("/")[2] for one in page.get("Contents", ()))
+        if not found:
+            self._refuse_file(path)
+        return sorted(name for name in found if name and not name.startswith(TEMP_PREFIX))
+
+    def walk_files(self, path: str) -> Iterator[str]:
+        start = len(self._prefix(path))
+        keys = [one["Key"][start:] for page in self._pages(path) for one in page.get("Contents", ())]
+        if not keys:
+            self._refuse_file(path)
+        # Folder by folder, as all storages do: S3's own order puts `b.x` before `b/1`.
+        for parts in sorted(key.split("/") for key in keys):
+            if parts[-1] and not any(part.startswith(TEMP_PREFIX) for part in parts):
+                yield f"{path.rstrip('/')}/{'/'.join(parts)}"
+
+    def delete(self, path: str) -> None:
+        with s3_errors(path):
+            self._s3.delete_object(**self._where(path))
+
+    def delete_tree(self, path: str) -> None:
+        """Delete what lies below, and give up uploads that were begun there: their writers find them gone."""
+        is_empty = True
+        for page in self._pages(path):
+            keys = [{"Key": one["Key"]} for one in page.get("Contents", ())]
+            is_empty &= not keys
+            if keys:
+                with s3_errors(path):
+                    failed = self._s3.delete_objects(Bucket=self.bucket, Delete={"Objects": keys, "Quiet": True})
+                for one in failed.get("Errors", ()):
+                    raise OSError(errno.EIO, f"{one.get('Code')}: {one.get('Message')}", one.get("Key"))
+        if is_empty:
+            self._refuse_file(path)
+        with s3_errors(path):
+            pages = self._s3.get_paginator("list_multipart_uploads")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix(path)):
+                for one in page.get("Uploads", ()):
+                    with suppress(FileNotFoundError), s3_errors(path):
+                        self._s3.abort_multipart_upload(Bucket=self.bucket, Key=one["Key"], UploadId=one["UploadId"])
+
+    def _prefix(self, path: str) -> str:
+        key = self._key(path)
+        return f"{key}/" if key else ""
+
+    def _pages(self, path: str, **more: str) -> Iterator[dict[str, Any]]:
+        with s3_errors(path):
+            pages = self._s3.get_paginator("list_objects_v2")
+            yield from pages.paginate(Bucket=self.bucket, Prefix=self._prefix(path), **more)
+
+    def _refuse_file(self, path: str) -> None:
+        """Raise NotADirectoryError where a path without anything below it is an object."""
+        if self._key(path) and self.size(path) is not None:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

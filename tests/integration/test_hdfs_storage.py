@@ -1,0 +1,91 @@
+"""What HdfsStorage promises beyond the contract, on a real NameNode and DataNode."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.storage import HdfsStorage, hdfs, open_storage
+from tests.services.hdfs import BLOCK_BYTES, HdfsServer
+
+pytestmark = pytest.mark.hdfs
+
+
+@pytest.fixture
+def root(hdfs_server: HdfsServer, tmp_path: Path) -> str:
+    return f"{hdfs_server.url}{tmp_path}"
+
+
+def _write(storage: HdfsStorage, path: str, blocks: float) -> None:
+    sink = storage.open_new(path)
+    sink.write(bytes(int(blocks * BLOCK_BYTES)))
+    sink.finish()
+
+
+def _fsyncs_of(server: HdfsServer, storage: HdfsStorage, path: str, blocks: float, expected: int) -> int:
+    """Count what writing a file syncs; counters are published once a second."""
+    before = server.fsyncs()
+    _write(storage, path, blocks)
+    deadline = time.monotonic() + 10
+    while server.fsyncs() - before < expected and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(1.2)
+    return server.fsyncs() - before
+
+
+def test_finish_syncs_every_block_to_the_disk(hdfs_server: HdfsServer, root: str) -> None:
+    storage = open_storage(root)
+    fast = open_storage(root, durable=False)
+    assert isinstance(storage, HdfsStorage)
+    assert isinstance(fast, HdfsStorage)
+    time.sleep(1.2)
+    by_itself = _fsyncs_of(hdfs_server, fast, f"{root}/fast", 2.5, expected=3)
+    assert _fsyncs_of(hdfs_server, storage, f"{root}/durable", 2.5, by_itself + 3) == by_itself + 3
+
+
+def test_put_if_absent_answer_to_rename_lost_is_known_as_our_own(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hdfs_native
+
+    rename = hdfs_native.Client.rename
+
+    def rename_twice(client: Any, source: str, target: str, overwrite: bool = False) -> None:
+        rename(client, source, target, overwrite)
+        rename(client, source, target, overwrite)
+
+    monkeypatch.setattr(hdfs_native.Client, "rename", rename_twice)
+    assert open_storage(root).put_if_absent(f"{root}/log/1", b"mine")
+    monkeypatch.undo()
+    assert not open_storage(root).put_if_absent(f"{root}/log/1", b"theirs")
+    assert open_storage(root).read(f"{root}/log/1") == b"mine"
+
+
+def test_storage_travels_to_other_processes_and_takes_urls_and_paths(hdfs_server: HdfsServer, root: str) -> None:
+    storage = pickle.loads(pickle.dumps(open_storage(root)))
+    _write(storage, f"{root}/a%2Fb c", 0.1)
+    plain = root.removeprefix(hdfs_server.url)
+    assert list(storage.walk_files(plain)) == [f"{plain}/a%2Fb c"]
+    assert list(storage.walk_files(root)) == [f"{root}/a%2Fb c"]
+    with pytest.raises(OSError, match="not an absolute path of hdfs://") as caught:
+        storage.size("hdfs://elsewhere:8020/a")
+    assert caught.value.errno == errno.EINVAL
+
+
+def test_errors_name_the_path_and_no_stack_trace(root: str) -> None:
+    with pytest.raises(OSError, match=r"Invalid argument: '.*a:b'") as caught:
+        open_storage(root).open_new(f"{root}/a:b")
+    assert caught.value.errno == errno.EINVAL
+    assert "org.apache" not in str(caught.value)
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    hdfs._client.cache_clear()
+    with pytest.raises(EnvironmentFaultError, match=r"hdfs-native.*pip install 'gobblin-dagster\[hdfs\]'"):
+        open_storage("hdfs://node:8020/lake").size("/lake/a")

@@ -1,0 +1,94 @@
+"""A real NameNode and DataNode for tests, from Hadoop's own jars; they end with the tests, whatever becomes of these."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent / "hadoop"
+BLOCK_BYTES = 1 << 20
+_DOWNLOAD_S = 280
+_END_S = 30
+
+
+@dataclass(frozen=True)
+class HdfsServer:
+    """A running cluster."""
+
+    url: str
+    """`hdfs://host:port`, without a path."""
+    datanode_port: int
+
+    def fsyncs(self) -> int:
+        """Return how often the DataNode has synced a block to its disk."""
+        query = "qry=Hadoop:service=DataNode,name=DataNodeActivity*"
+        with urllib.request.urlopen(f"http://localhost:{self.datanode_port}/jmx?{query}") as answer:
+            return sum(int(bean["FsyncCount"]) for bean in json.load(answer)["beans"])
+
+
+def hadoop_jars() -> Path | str:
+    """Return the folder of Hadoop's jars, downloading them the first time; or the reason why there is none."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster" / "hadoop-3.4.1"
+    if shutil.which("javac") is None:
+        return "no JDK is installed here (looked for javac on PATH)"
+    if folder.is_dir():
+        return folder
+    if shutil.which("mvn") is None:
+        return "Maven is not installed here (looked for mvn on PATH), and Hadoop's jars were not downloaded before"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temp:
+        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={temp}/jars"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"Maven did not download Hadoop's jars within {_DOWNLOAD_S} s"
+        if done.returncode != 0:
+            return "Maven could not download Hadoop's jars: " + (done.stdout + done.stderr).strip()[:300]
+        # Whole or not at all: another run of the tests may do the same.
+        if not folder.is_dir():
+            Path(temp, "jars").rename(folder)
+    return folder
+
+
+@contextmanager
+def running_hdfs(jars: Path) -> Iterator[HdfsServer]:
+    """Start a cluster in a folder of its own and end it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="gobblin-hdfs-") as home, Path(home, "log").open("wb") as log:
+        command = ["java", "-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            "-cp",
+            f"{jars}/*:{HERE}",
+            str(HERE / "MiniDfs.java"),
+        ]
+        process = subprocess.Popen(
+            [*command, f"{home}/dfs", str(BLOCK_BYTES)],
+            cwd=home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            ready = next((line.split() for line in process.stdout if line.startswith("READY")), None)
+            if ready is None:
+                raise RuntimeError(f"HDFS did not start: {Path(home, 'log').read_text(errors='replace')[-2000:]}")
+            yield HdfsServer(ready[1], int(ready[2]))
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(timeout=_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,59 @@
+"""The S3 server as a program: moto, one request at a time, so that conditions are checked as atomically as in S3.
+
+Prints "READY" and its port; ends when its standard input does. Buckets whose names begin with `careless` ignore
+`If-None-Match`, as some stores do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.exceptions import NoSuchUpload
+from moto.s3.models import S3Backend
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+
+def _know_missing_uploads(name: str) -> None:
+    """Let moto answer NoSuchUpload, as S3 does, where it would answer with an internal error."""
+    method: Callable[..., Any] = getattr(S3Backend, name)
+
+    def checked(backend: Any, bucket_name: str, multipart_id: str, *rest: Any, **named: Any) -> Any:
+        if multipart_id not in backend.get_bucket(bucket_name).multiparts:
+            raise NoSuchUpload(upload_id=multipart_id)
+        return method(backend, bucket_name, multipart_id, *rest, **named)
+
+    setattr(S3Backend, name, checked)
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    for name in ("upload_part", "complete_multipart_upload"):
+        _know_missing_uploads(name)
+    application = DomainDispatcherApplication(create_backend_app)
+
+    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith("/careless"):
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        answer: Iterable[bytes] = application(environ, start_response)
+        return answer
+
+    server = make_server("127.0.0.1", 0, serve, threaded=False, request_handler=_Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdout.write(f"READY {server.server_port}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
