@@ -13,6 +13,7 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.task_state import TaskFailure, TaskState
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable
+from gobblin_dagster.engine.commit.steps import Permissions, plan_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
@@ -46,6 +47,14 @@ def decide_dataset(
         failures = (*summed.failures, describe_failure(error))
         failed = dataclasses.replace(summed, outcome=DatasetOutcome.FAILED, actual_high=plan.low, failures=failures)
         return DatasetCommit(failed)
+
+
+def permissions_of(job: JobSpec) -> Permissions:
+    """Return what published files and folders of a job shall have."""
+    file_mode, dir_mode = (
+        None if mode is None else int(mode, 8) for mode in (job.output.file_mode, job.output.dir_mode)
+    )
+    return Permissions(file_mode, dir_mode, job.output.group)
 
 
 def without_commit(plan: DatasetPlan, outcome: DatasetOutcome, code: str, message: str) -> DatasetResult:
@@ -82,7 +91,9 @@ def _publication(
         staging_dirs=(f"{context.staging_root}/{plan.commit_id}",),
         now=now,
         report={},
+        permissions=permissions_of(job),
     )
+    sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
     result = dataclasses.replace(
         summed,
         outcome=DatasetOutcome.COMMITTED,

@@ -25,7 +25,8 @@ from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
-from gobblin_dagster.engine.decide import decide_dataset, without_commit
+from gobblin_dagster.engine.commit.steps import check_permissions, load_own_steps
+from gobblin_dagster.engine.decide import decide_dataset, permissions_of, without_commit
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.observer import Observer
@@ -130,6 +131,8 @@ class JobRun:
         self._stop = stop or threading.Event()
         self._results: dict[str, DatasetResult] = {}
         self._source: Source = registry.create(ConstructKind.SOURCE, job.source, self._context().construct_context(job))
+        load_own_steps(job.commit.steps)  # also for sequences that an earlier run stored
+        check_permissions(project.storage(job), project.output_root(job), permissions_of(job))
         self._leases = LeaseKeeper(
             store, job.job, LeaseOwner.current(self.run_id), timedelta(seconds=project.spec.lease_ttl_s)
         )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.registry import ConstructKind, Fault, registry
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.steps import check_own_step
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.store import StateStore
-from gobblin_dagster.storage import open_storage
+from gobblin_dagster.storage import open_storage, storage_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Project:
     def output_root(self, job: JobSpec) -> str:
         """Return the absolute root of a job's output."""
         path = job.output.path
+        if path.startswith("file://"):
+            return storage_path(path)
         return path.rstrip("/") if "://" in path else str((self.root / path).resolve())
 
     def storage(self, job: JobSpec) -> Storage:
@@ -58,12 +63,17 @@ def open_project(root: Path) -> Project:
         UsageError: there is no `gobblin.yaml`.
     """
     spec = load_project(root)
-    loaded, errors = load_jobs(root, spec, registry.check)
+    loaded, errors = load_jobs(root, spec, check_construct)
     if errors:
         raise errors[0]
     for job in loaded:
         check_fork(job.spec, root)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
+
+
+def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
+    """Return every fault of a construct's declaration, own commit steps among them; see `Registry.check`."""
+    return check_own_step(type_name, options) if kind == "commit_step" else registry.check(kind, type_name, options)
 
 
 def check_fork(job: JobSpec, root: Path) -> None:

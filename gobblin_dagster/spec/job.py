@@ -17,6 +17,9 @@ NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """Letters, digits and `_`, beginning with a letter: safe as a folder, a Dagster name and a SQL identifier."""
 
+Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
+"""Permissions as octal text."""
+
 
 class SpecModel(BaseModel):
     """A frozen declaration that refuses unknown keys."""
@@ -211,6 +214,19 @@ class CommitSpec(SpecModel):
     """Failed redos of a stored sequence before its dataset is quarantined."""
     parallelism: int = Field(default=8, ge=1, le=64)
     """Threads on the driver that commit datasets and move files."""
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    """`exactly_once`: what is to be done is stored before it is done. `at_least_once`: it is not; after a crash, files may
+    lie in the output that no snapshot names, beside others with the same rows.
+    Source: `gobblin.runtime.delivery.semantics`; its upper-case values are understood."""
+    spark_threshold: int = Field(default=50_000, ge=1)
+    """Files of a dataset from which on they are moved by Spark tasks instead of by the driver's threads."""
+    steps: tuple[ConstructSpec, ...] = ()
+    """Steps of your own: after the files are in place and before the dataset is committed, in order."""
+
+    @field_validator("delivery", mode="before")
+    @classmethod
+    def _any_case(cls, given: object) -> object:
+        return given.lower() if isinstance(given, str) else given
 
 
 class ExecutionSpec(SpecModel):
@@ -227,6 +243,14 @@ class OutputSpec(SpecModel):
 
     path: str = Field(min_length=1)
     """Root of the output: a local folder (relative to the project) or a URL. Staging lies below it, in `_gobblin`."""
+    file_mode: Mode | None = None
+    """Mode of published files, octal in quotes, e.g. `"0640"`. Default: as the writer's process makes them.
+    Source: `writer.file.permissions`."""
+    dir_mode: Mode | None = None
+    """Mode of the folders of published files, e.g. `"0750"`; that of `path` itself stays.
+    Source: `writer.dir.permissions`."""
+    group: str | None = Field(default=None, min_length=1)
+    """Group of published files and their folders, by name. Source: `writer.group.name`."""
 
 
 class JobSpec(SpecModel):

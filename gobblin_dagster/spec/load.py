@@ -165,6 +165,10 @@ def _construct_nodes(data: Any, at: Loc) -> Iterator[tuple[Loc, str, Any]]:
         yield ("fork", "operator"), "fork", fork.get("operator")
         for index, branch in _items(fork.get("branches")):
             yield from _construct_nodes(branch, ("fork", "branches", index))
+    commit = data.get("commit")
+    if not at and isinstance(commit, dict):
+        for index, node in _items(commit.get("steps")):
+            yield ("commit", "steps", index), "commit_step", node
 
 
 def _items(value: Any) -> Iterator[tuple[int, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import grp
 import hashlib
 import os
 import secrets
@@ -30,6 +31,13 @@ def _sync(fd: int, path: str) -> None:
 
 def _temp_beside(path: str) -> str:
     return str(Path(path).with_name(TEMP_PREFIX + secrets.token_hex(16)))
+
+
+def _group_id(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise OSError(errno.EINVAL, f"there is no group {name!r} on this machine") from error
 
 
 class LocalSink:
@@ -185,6 +193,29 @@ class LocalStorage:
                 yield from self.walk_files(str(child))
             else:
                 yield str(child)
+
+    def has_permissions(self, path: str, mode: int | None, group: str | None) -> bool:
+        gid = None if group is None else _group_id(group)
+        try:
+            found = os.stat(path)  # noqa: PTH116  # once per committed file, as in `size`
+        except FileNotFoundError:
+            return False
+        is_mode = mode is None or stat.S_IMODE(found.st_mode) == mode
+        return is_mode and gid in (None, found.st_gid)
+
+    def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
+        # Opened first, so that a link or another file under this name cannot take what is meant for ours, and so that
+        # the change can be synced even where the new mode forbids to open it.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            if group is not None:
+                os.fchown(fd, -1, _group_id(group))
+            if mode is not None:  # after the owner, whose change clears some bits
+                os.fchmod(fd, mode)
+            if self.durable:
+                _sync(fd, path)
+        finally:
+            os.close(fd)
 
     def delete(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)

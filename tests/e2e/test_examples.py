@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +63,16 @@ def test_own_converter_replaces_accounts_and_keeps_equal_ones_equal(example: Pat
     assert books[4] is None
     assert not any(str(account).startswith("DE") for account in [*books.values(), *bikes.values()])
     assert "nothing to do" in run(example, PAYMENTS_KEY="a-key-for-tests")
+
+
+@pytest.mark.parametrize("example", ["own_commit_step"], indirect=True)
+def test_own_commit_step_announces_each_publication_once(example: Path) -> None:
+    run(example)
+    run(example)
+    notes = [json.loads(path.read_text()) for path in (example / "lake/_inbox").iterdir()]
+    assert [(note["dataset"], note["snapshot"], note["rows"]) for note in notes] == [("books", 1, 3)]
+    published = [example / "lake" / file for file in notes[0]["files"]]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in published} == {0o640}
 
 
 @pytest.mark.parametrize("example", ["routing"], indirect=True)

@@ -14,12 +14,13 @@ from gobblin_dagster.core.task_state import StagedFile, TaskState
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark, WatermarkInterval
 from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.roots import check_paths
-from gobblin_dagster.engine.commit.steps import RenameFileStep, rename_steps
+from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, SetPermissionsStep, rename_steps
 
 BATCH_ABOVE_FILES = 1000
 """Files of a dataset above which one step moves many of them."""
 BATCH_FILES = 250
 """Files that such a step moves: a redo begins with the step, and threads and Spark tasks share steps."""
+NO_PERMISSIONS = Permissions()
 
 
 def build_sequence(
@@ -35,6 +36,7 @@ def build_sequence(
     staging_dirs: Sequence[str],
     now: datetime,
     report: Mapping[str, Any],
+    permissions: Permissions = NO_PERMISSIONS,
 ) -> CommitSequence:
     """Return the sequence that publishes a decision: one rename per staged file, and the state to come.
 
@@ -53,6 +55,7 @@ def build_sequence(
         staging_dirs: absolute folders to delete at the end; they belong to this dataset and run alone.
         now: aware, UTC.
         report: JSON facts for people.
+        permissions: what published files and folders shall have.
 
     Raises:
         UsageError: nothing is to be published.
@@ -83,7 +86,7 @@ def build_sequence(
         dataset_urn=dataset_urn,
         run_id=run_id,
         version_read=before.version if before else 0,
-        steps=_renames(staged, targets),
+        steps=(*_renames(staged, targets), *_permissions(root, targets, permissions)),
         files=tuple(
             PublishedFile(file.branch, target, file.size_bytes, file.sha256, file.rows, after.snapshot)
             for file, target in zip(staged, targets, strict=True)
@@ -105,6 +108,10 @@ def _renames(staged: Sequence[StagedFile], targets: Sequence[str]) -> tuple[Comm
         for file, target in zip(staged, targets, strict=True)
     ]
     return tuple(renames) if len(renames) <= BATCH_ABOVE_FILES else rename_steps(renames, BATCH_FILES)
+
+
+def _permissions(root: str, targets: Sequence[str], permissions: Permissions) -> tuple[CommitStep, ...]:
+    return (SetPermissionsStep.of(root, targets, permissions),) if permissions and targets else ()
 
 
 def _checked(file: StagedFile, commit_id: str) -> str:

@@ -4,8 +4,8 @@
 `registry.py` reads stored steps. What the commit transaction itself does is in `engine/commit/progress.py`.
 """
 
-from gobblin_dagster.engine.commit.steps.own import OwnStep, load_own_steps, plan_own_steps
-from gobblin_dagster.engine.commit.steps.permissions import Permissions, SetPermissionsStep
+from gobblin_dagster.engine.commit.steps.own import OwnStep, check_own_step, load_own_steps, plan_own_steps
+from gobblin_dagster.engine.commit.steps.permissions import Permissions, SetPermissionsStep, check_permissions
 from gobblin_dagster.engine.commit.steps.registry import register_commit_step, step_from_json, step_to_json
 from gobblin_dagster.engine.commit.steps.rename import (
     RenameFilesStep,
@@ -21,6 +21,8 @@ __all__ = [
     "RenameFileStep",
     "RenameFilesStep",
     "SetPermissionsStep",
+    "check_own_step",
+    "check_permissions",
     "is_rename",
     "load_own_steps",
     "plan_own_steps",

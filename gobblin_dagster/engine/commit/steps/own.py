@@ -44,19 +44,43 @@ class OwnStep(CommitStep, Protocol):
 _METHODS = ("plan", "from_json", "verify", "execute", "to_json", "describe")
 
 
-def load_own_steps(specs: Sequence[ConstructSpec]) -> list[tuple[type[OwnStep], BaseModel]]:
-    """Find the classes of a job's own steps, make them loadable from stored sequences, and read their options.
+def load_own_steps(specs: Sequence[ConstructSpec]) -> list[type[OwnStep]]:
+    """Find the classes of a job's own steps, and make them loadable from stored sequences.
 
     Raises:
         UsageError: there is no such type, it cannot be imported, or it is no such step.
-        InvalidSpecError: the options do not fit; all faults are named.
     """
-    return [(cls := _load(spec.type), _options(cls, spec, number)) for number, spec in enumerate(specs)]
+    return [_load(spec.type) for spec in specs]
+
+
+def check_own_step(type_name: str, options: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return (place inside the step, problem) of each fault of a declaration."""
+    try:
+        _load(type_name).Options.model_validate(dict(options))
+    except UsageError as error:
+        return [(("type",), str(error))]
+    except ValidationError as error:
+        return [(fault["loc"], fault["msg"]) for fault in error.errors(include_url=False)]
+    return []
 
 
 def plan_own_steps(specs: Sequence[ConstructSpec], sequence: CommitSequence) -> tuple[CommitStep, ...]:
-    """Return a job's own steps for one sequence, in order; raises as `load_own_steps`."""
-    return tuple(cls.plan(options, sequence) for cls, options in load_own_steps(specs))
+    """Return a job's own steps for one sequence, in order.
+
+    Raises:
+        UsageError: as `load_own_steps`.
+        InvalidSpecError: the options do not fit; all faults are named.
+    """
+    steps: list[CommitStep] = []
+    for number, (spec, cls) in enumerate(zip(specs, load_own_steps(specs), strict=True)):
+        if faults := check_own_step(spec.type, spec.options):
+            where = f"commit.steps[{number}]"
+            raise InvalidSpecError(
+                file=f"Job {sequence.job!r}",
+                faults=tuple(SpecFault(".".join([where, *map(str, loc)]), problem) for loc, problem in faults),
+            )
+        steps.append(cls.plan(cls.Options.model_validate(spec.options), sequence))
+    return tuple(steps)
 
 
 def _load(type_name: str) -> type[OwnStep]:
@@ -83,14 +107,3 @@ def _load(type_name: str) -> type[OwnStep]:
             hint=f"See {OwnStep.__module__}.{OwnStep.__name__}.",
         )
     return register_commit_step(cast("type[OwnStep]", cls))
-
-
-def _options(cls: type[OwnStep], spec: ConstructSpec, number: int) -> BaseModel:
-    try:
-        return cls.Options.model_validate(spec.options)
-    except ValidationError as error:
-        faults = tuple(
-            SpecFault(".".join([f"commit.steps[{number}]", *map(str, fault["loc"])]), fault["msg"])
-            for fault in error.errors(include_url=False)
-        )
-        raise InvalidSpecError(file=f"Commit step {spec.type!r}", faults=faults) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.steps.registry import register_commit_step
 
@@ -36,6 +36,25 @@ class PermissionStorage(Protocol):
 
     def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
         """Set them, durable on return; raises OSError (not ours, no such group)."""
+
+
+def check_permissions(storage: Storage, output_root: str, wanted: Permissions) -> None:
+    """Refuse permissions that could never be set, before anything is read.
+
+    Raises:
+        UsageError: the storage knows none, or there is no such group.
+    """
+    if not wanted:
+        return
+    if not isinstance(storage, PermissionStorage):
+        raise UsageError(
+            problem=f"Output {output_root} is in a {type(storage).__name__}, which knows no modes and groups.",
+            hint="Remove `file_mode`, `dir_mode` and `group` from `output`.",
+        )
+    try:
+        storage.has_permissions(output_root, None, wanted.group)
+    except OSError as error:
+        raise UsageError(problem=f"`output.group` cannot be set: {error.strerror}.") from error
 
 
 @register_commit_step
