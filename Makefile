@@ -6,7 +6,7 @@ SHELL := bash
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs check demo demo-full bench crash clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench crash clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ test-e2e: install ## tests that run commands as a user does
 
 docs: install ## documentation in step with the code, no dead links
 	$(BIN)/pytest tests/architecture
+
+screenshots: install ## take the README's pictures of Dagster's pages anew, in Chromium
+	@scripts/ensure-java.sh
+	@scripts/ensure-system.sh chromium
+	$(BIN)/python scripts/screenshot.py
 
 check: lint types contracts test ## what CI runs, in the same order
 

@@ -23,6 +23,7 @@ JOB_FILE = Path("jobs", "flights.yaml")
 _TEMPLATE = {
     Path("gobblin.yaml"): "gobblin.yaml",
     JOB_FILE: "flights.yaml",
+    Path("definitions.py"): "definitions",  # without its suffix in the package, where it would count as a module
     Path("README.md"): "README.md",
     Path(".gitignore"): "gitignore",  # without its dot in the package, where it would hide files from git
 }

@@ -66,19 +66,20 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
         md.MOVED: publication.moved,
         md.ROWS: result.rows_by_branch.get(branch, 0),
         md.ROWS_READ: result.rows_read,
-        md.BYTES: sum(file.size_bytes for file in files),
-        md.FILES: len(files),
         md.QUARANTINED: result.rows_quarantined,
-        md.RUN_ID: publication.run_id,
-        md.PATH: dg.PathMetadataValue(binding.dataset_path(branch, result.dataset_urn)),
     }
     for policy in row_policies(binding.job, branch):
         metadata[md.REJECTED + policy.spec.name] = result.rejected.get(policy.counted_as, 0)
+    metadata |= {md.FILES: len(files), md.BYTES: sum(file.size_bytes for file in files)}
     if publication.commit_id:
-        metadata[md.SNAPSHOT] = result.snapshot
-        metadata[md.COMMIT_ID] = publication.commit_id
+        metadata |= {md.SNAPSHOT: result.snapshot, md.COMMIT_ID: publication.commit_id}
+    metadata |= {md.RUN_ID: publication.run_id, md.PATH: _path(binding, branch, result.dataset_urn)}
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
     return dg.AssetMaterialization(
         asset_key=binding.keys[branch], partition=to_key(result.dataset_urn), metadata=metadata
     )
+
+
+def _path(binding: JobBinding, branch: str, dataset_urn: str) -> dg.MetadataValue[str]:
+    return dg.MetadataValue.path(binding.dataset_path(branch, dataset_urn))
