@@ -51,7 +51,10 @@ class ConstructKind(StrEnum):
 
 _HERE = __name__.rpartition(".")[0]
 _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
-    ConstructKind.SOURCE: {"files": "sources.files:FilesSource"},
+    ConstructKind.SOURCE: {
+        "files": "sources.files:FilesSource",
+        "query": "sources.query:QuerySource",
+    },
     ConstructKind.FORMAT: {
         "csv": "extractors.csv:CsvFormat",
         "jsonl": "extractors.jsonl:JsonLinesFormat",

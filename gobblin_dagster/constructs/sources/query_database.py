@@ -1,0 +1,325 @@
+"""The database of the `query` source: connections, tables with their columns, and its errors as ours.
+
+Nothing here writes: sessions are read-only, and planning looks at one snapshot. The URL is never part of a message.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchTableError, OperationalError
+from sqlalchemy.pool import NullPool
+
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, TransientError
+
+APPLICATION = "gobblin_dagster"
+"""Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
+CONNECT_WAIT_S = 10
+_SAMPLE_ROWS = 100
+_PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
+"""What a PostgreSQL server says when it turns a connection away for now."""
+_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
+_UTC_TIMESTAMP = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the database declares it, and the Arrow type that it is read as."""
+
+    name: str
+    type: str
+    """As text; `arrow_type_of` reads it."""
+    as_text: bool = False
+    """Whether the database is asked for text: its type has no counterpart."""
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or view; `problem` where it cannot be read."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...] = ()
+    problem: str = ""
+
+    @property
+    def urn(self) -> str:
+        """The dataset.urn: `schema.table`."""
+        return f"{self.schema}.{self.name}"
+
+    def column(self, name: str) -> Column | None:
+        """Return a column by name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+class Database:
+    """A database to read from; opens connections when asked, keeps none.
+
+    Args:
+        url: SQLAlchemy's; PostgreSQL without a driver means psycopg2.
+        base_dir: Folder that a relative SQLite file starts from.
+        job: For messages.
+
+    Raises:
+        SourceError: the URL cannot be read, or its SQLite file is not there.
+        EnvironmentFaultError: the database's driver is not installed.
+    """
+
+    def __init__(self, url: str, base_dir: str, job: str) -> None:
+        self.job = job
+        try:
+            parsed = sa.make_url(url)
+            if parsed.drivername in ("postgres", "postgresql"):
+                parsed = parsed.set(drivername="postgresql+psycopg2")
+            if parsed.get_backend_name() == "sqlite":
+                parsed = parsed.set(database=str(Path(base_dir, parsed.database or "")))
+        except (ArgumentError, ValueError):
+            # The text is not repeated: it may hold a password.
+            problem = "the database's URL cannot be read; write it as postgresql://user:password@host:port/database."
+            raise SourceError(job=job, problem=problem) from None
+        self.url = parsed
+        self.backend = parsed.get_backend_name()
+        self.shown = _shown(parsed)
+        if self.backend == "sqlite" and not Path(str(parsed.database)).is_file():
+            raise SourceError(job=job, problem=f"there is no file {parsed.database}.")
+        self._engine = self._make_engine()
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether transactions and locks can be looked at."""
+        return self.backend == "postgresql"
+
+    def _make_engine(self) -> sa.Engine:
+        connect_args: dict[str, Any] = {}
+        if self.is_postgresql:
+            connect_args = {"connect_timeout": CONNECT_WAIT_S, "application_name": APPLICATION}
+        try:
+            engine = sa.create_engine(self.url, poolclass=NullPool, connect_args=connect_args)
+        except (ModuleNotFoundError, ArgumentError) as error:
+            raise EnvironmentFaultError(
+                problem=f"The database {self.shown} has no driver here: {error}.",
+                hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]'.",
+            ) from None
+        if self.backend == "sqlite":
+            sa.event.listen(engine, "connect", _use_explicit_transactions)
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """Yield a connection in one read-only transaction that sees one state of the database."""
+        options: dict[str, Any] = {}
+        if self.is_postgresql:
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        elif self.backend in ("mysql", "mariadb", "mssql", "oracle"):
+            options = {"isolation_level": "SERIALIZABLE" if self.backend == "oracle" else "REPEATABLE READ"}
+        with self.errors(), self._engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def session(self) -> Iterator[sa.Connection]:
+        """Yield a connection on which each statement sees the newest state; PostgreSQL only."""
+        with self.errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
+    def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
+        """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names."""
+        with self.errors(), self._engine.connect() as connection:
+            inspector = sa.inspect(connection)
+            found: dict[str, Table] = {}
+            for schema in schemas if schemas is not None else _user_schemas(inspector):
+                try:
+                    columns = inspector.get_multi_columns(
+                        schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
+                    )
+                except NoSuchTableError:
+                    continue
+                for (_, name), parts in columns.items():
+                    table = Table(schema, name, tuple(_column(part) for part in parts))
+                    found[table.urn] = table
+            return found
+
+    def query_columns(self, query: str) -> tuple[Column, ...]:
+        """Return the columns that a query delivers; raises as `errors`.
+
+        Their types are PostgreSQL's own, elsewhere those of the first values that are not null.
+        """
+        with self.snapshot() as connection:
+            sample = f"SELECT * FROM ({query}) AS q LIMIT {0 if self.is_postgresql else _SAMPLE_ROWS}"  # noqa: S608 - the job's own query
+            result: Any = connection.execute(sa.text(sample.replace(":", r"\:")))
+            description = list(result.cursor.description)
+            rows = result.fetchall()
+            kinds = (
+                [_arrow_of_oid(part) for part in description]
+                if self.is_postgresql
+                else _arrow_of_values(rows, description)
+            )
+        return tuple(
+            Column(str(part[0]), str(kind or pa.string()), as_text=kind is None)
+            for part, kind in zip(description, kinds, strict=True)
+        )
+
+    def default_schema(self) -> str:
+        """Return the schema of names without one."""
+        with self.errors(), self._engine.connect() as connection:
+            return str(sa.inspect(connection).default_schema_name or "main")
+
+    @contextmanager
+    def errors(self, where: str = "") -> Iterator[None]:
+        """Turn what the database raises into our errors.
+
+        Raises:
+            TransientError: it cannot be reached, turns us away for now, or ended the connection.
+            SourceError: it refuses what was asked.
+        """
+        try:
+            yield
+        except DBAPIError as error:
+            problem = without_credentials(str(error.orig or error), self.url)
+            if _is_transient(error):
+                raise TransientError(problem=f"Database {self.shown} cannot be used now: {problem}.") from None
+            raise SourceError(job=self.job, problem=f"{where}database {self.shown} says: {problem}.") from None
+
+
+def without_credentials(text: str, url: sa.URL) -> str:
+    """Return the first sentence of a driver's message, without our password should it be in there."""
+    line = " ".join(text.split("\n", maxsplit=1)[0].split()).rstrip(".")
+    secret = str(url.password or "")
+    return line.replace(secret, "***") if secret else line
+
+
+def _shown(url: sa.URL) -> str:
+    """Return the database as people may see it: no user, no password, no options."""
+    port = f":{url.port}" if url.port else ""
+    return f"{url.get_backend_name()}://{url.host or ''}{port}/{str(url.database or '').lstrip('/')}"
+
+
+def _is_transient(error: DBAPIError) -> bool:
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    if error.connection_invalidated:
+        return True
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    text = str(error.orig)
+    # psycopg2 gives no code when a connection cannot be made: FATAL is the server's own answer, such as a bad password.
+    return "FATAL:" not in text or any(words in text for words in _PASSING)
+
+
+def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> None:
+    # Python's driver would begin no transaction before a SELECT, and two of them could see two states.
+    connection.isolation_level = None
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _user_schemas(inspector: sa.Inspector) -> list[str]:
+    system = {"information_schema", "pg_catalog", "sys", "mysql", "performance_schema"}
+    return [name for name in inspector.get_schema_names() if name.lower() not in system]
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+def _column(reflected: Any) -> Column:
+    arrow = _arrow_of(reflected["type"])
+    is_text = arrow is None
+    return Column(
+        str(reflected["name"]),
+        str(pa.string() if arrow is None else arrow),
+        is_text,
+        bool(reflected.get("nullable", True)),
+    )
+
+
+_OIDS = {
+    16: pa.bool_(),
+    **dict.fromkeys((20, 21, 23), pa.int64()),
+    **dict.fromkeys((700, 701), pa.float64()),
+    1082: pa.date32(),
+    1114: pa.timestamp("us"),
+    1184: pa.timestamp("us", "UTC"),
+    17: pa.binary(),
+    **dict.fromkeys((25, 1042, 1043), pa.string()),
+}
+"""Arrow types of PostgreSQL's types by their fixed numbers; others are read as text."""
+_NUMERIC_OID = 1700
+_PYTHON_TYPES: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime: pa.timestamp("us"),
+    date: pa.date32(),
+}
+
+
+def _arrow_of_oid(described: Any) -> pa.DataType | None:
+    """Return the Arrow type of a column as PostgreSQL's driver describes it."""
+    _, oid, _, _, precision, scale, _ = described
+    if oid == _NUMERIC_OID:
+        return _arrow_of(sa.Numeric(precision, scale)) if precision and scale is not None else None
+    return _OIDS.get(oid)
+
+
+def _arrow_of_values(rows: Sequence[Any], description: Sequence[Any]) -> list[pa.DataType | None]:
+    """Return the Arrow types of a few rows' values; a column that is null in all of them is text."""
+    first = [next((row[n] for row in rows if row[n] is not None), "") for n in range(len(description))]
+    return [_PYTHON_TYPES.get(type(value)) for value in first]
+
+
+def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of types reads best as one
+    """Return the Arrow type of a SQL type; None where its values are read as text."""
+    match kind:
+        case sa.Boolean():
+            return pa.bool_()
+        case sa.Integer():
+            # Of whatever width: SQLite keeps 64 bits in a SMALLINT.
+            return pa.int64()
+        case sa.Float():
+            return pa.float64()
+        case sa.Numeric(precision=int(precision), scale=int(scale)) if 1 <= precision <= 38 and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+        case sa.DateTime():
+            return _UTC_TIMESTAMP if kind.timezone else pa.timestamp("us")
+        case sa.Date():
+            return pa.date32()
+        case sa.LargeBinary():
+            return pa.binary()
+        case sa.Enum():
+            return None
+        case sa.String():
+            return pa.string()
+        case _:
+            return None
+
+
+def arrow_type_of(text: str) -> pa.DataType:
+    """Return the Arrow type of `Column.type`."""
+    if match := _DECIMAL.fullmatch(text):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    return _UTC_TIMESTAMP if text == str(_UTC_TIMESTAMP) else pa.type_for_alias(text)
+
+
+def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
+    """Return the type by which values of a column come back as Python objects."""
+    kind = arrow_type_of(column.type)
+    if pa.types.is_timestamp(kind):
+        return sa.DateTime(timezone=kind.tz is not None)
+    if pa.types.is_date(kind):
+        return sa.Date()
+    if pa.types.is_decimal(kind):
+        return sa.Numeric(kind.precision, kind.scale)
+    if pa.types.is_boolean(kind):
+        return sa.Boolean()
+    if pa.types.is_integer(kind):
+        return sa.BigInteger()
+    return sa.types.NullType()

@@ -1,0 +1,399 @@
+"""The source `query` on a real PostgreSQL, with writers that commit out of order: nothing missed, nothing twice."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import psycopg2
+import pytest
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.query import QuerySource
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import SourceError, TransientError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.watermark import CommittedRanges
+from gobblin_dagster.spec.job import ConstructSpec
+from tests.services.postgres import PostgresServer
+
+pytestmark = pytest.mark.postgres
+URN = "public.events"
+Connect = Callable[[], Any]
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer) -> str:
+    """A database with a table whose ids and times are given by the server."""
+    name = postgres_server.new_database()
+    columns = "id bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(), body text"
+    postgres_server.execute(f"CREATE TABLE events ({columns})", name)
+    return postgres_server.url(name)
+
+
+@pytest.fixture
+def connect(url: str) -> Iterator[Connect]:
+    opened: list[Any] = []
+
+    def make() -> Any:
+        opened.append(psycopg2.connect(url))
+        return opened[-1]
+
+    yield make
+    for connection in opened:
+        connection.close()
+
+
+def insert(connection: Any, body: str = "x") -> int:
+    """Insert a row in an open transaction and return its id."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO events (body) VALUES (%s) RETURNING id", (body,))
+        number: int = cursor.fetchone()[0]
+        return number
+
+
+def source(url: str, column: str = "id", kind: str = "long", **options: Any) -> QuerySource:
+    body = {"type": "query", "url": url, "watermark": {"column": column, "type": kind}, "horizon_wait_s": 0}
+    tables = {} if options.keys() & {"query", "include", "tables"} else {"tables": ["events"]}
+    spec = ConstructSpec.model_validate(body | tables | options)
+    made = registry.create(ConstructKind.SOURCE, spec, ConstructContext(job="shop", base_dir="/"))
+    assert isinstance(made, QuerySource)
+    return made
+
+
+class Reader:
+    """Reads again and again as runs do: plan, read each work unit, commit its range."""
+
+    def __init__(self, made: QuerySource, urn: str = URN) -> None:
+        self.made = made
+        self.urn = urn
+        self.committed: CommittedRanges | None = None
+        self.ids: list[int] = []
+
+    def plan(self) -> DatasetOffer:
+        states = {}
+        if self.committed is not None:
+            states[self.urn] = DatasetState("shop", self.urn, 1, self.committed, 1, "run", datetime.now(UTC))
+        context = SourceContext(Extract("shop", "all"), states, lambda urn: True, SystemClock())
+        (offer,) = self.made.plan(context)
+        assert offer.problem == ""
+        return offer
+
+    def run(self) -> list[int]:
+        """Read what is new and return its ids."""
+        fresh: list[int] = []
+        for unit in self.plan().work_units:
+            extractor = self.made.extractor(unit)
+            for chunk in extractor.chunks():
+                fresh += chunk.batch.column("id").to_pylist()
+            extractor.close()
+            committed = self.committed or CommittedRanges(type(unit.low), {})
+            self.committed = committed.add(unit.interval)
+        self.ids += fresh
+        return sorted(fresh)
+
+
+# -- writers that commit out of order ----------------------------------------------------------------------------------
+def test_without_horizon_a_row_committed_late_is_lost_for_ever(url: str, connect: Connect) -> None:
+    early, late = connect(), connect()
+    reader = Reader(source(url, horizon="none"))
+    insert(late), late.commit()
+    assert reader.run() == [1]
+    insert(early), insert(late)
+    late.commit()
+    assert reader.run() == [3]
+    early.commit()
+    insert(late), late.commit()
+    assert reader.run() == [4]  # 2 is below the watermark: nobody reads it any more
+
+
+def test_with_horizon_the_late_row_is_waited_for_and_nothing_is_read_twice(url: str, connect: Connect) -> None:
+    early, late = connect(), connect()
+    reader = Reader(source(url))
+    insert(late), late.commit()
+    assert reader.run() == [1]
+    insert(early), insert(late)
+    late.commit()
+    assert reader.run() == []
+    assert "1 transaction(s) that write to it are still open" in reader.plan().notes[0]
+    early.commit()
+    insert(late), late.commit()
+    assert reader.run() == [2, 3, 4]
+    assert reader.run() == []
+
+
+def test_horizon_waits_for_a_writer_that_ends_soon(url: str, connect: Connect) -> None:
+    early, late = connect(), connect()
+    insert(early), insert(late)
+    late.commit()
+    ending = threading.Timer(0.2, early.commit)
+    ending.start()
+    reader = Reader(source(url, horizon_wait_s=30))
+    assert reader.run() == [1, 2]
+    ending.join()
+
+
+def test_readers_and_writers_to_other_tables_are_not_waited_for(url: str, connect: Connect) -> None:
+    writer, other = connect(), connect()
+    insert(writer), writer.commit()
+    with other.cursor() as cursor:
+        cursor.execute("CREATE TABLE elsewhere (id int)")
+        cursor.execute("INSERT INTO elsewhere VALUES (1)")
+        cursor.execute("SELECT * FROM events")
+    assert Reader(source(url)).run() == [1]
+
+
+def test_writer_to_a_partition_behind_a_view_is_waited_for(url: str, connect: Connect) -> None:
+    owner, early, late = connect(), connect(), connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TABLE parts (id bigserial, body text) PARTITION BY RANGE (id)")
+        cursor.execute("CREATE TABLE part_1 PARTITION OF parts FOR VALUES FROM (0) TO (1000)")
+        cursor.execute("CREATE VIEW seen AS SELECT * FROM parts")
+    owner.commit()
+    with early.cursor() as one, late.cursor() as two:
+        one.execute("INSERT INTO part_1 (id) VALUES (nextval('parts_id_seq'))")
+        two.execute("INSERT INTO parts (body) VALUES ('x')")
+    late.commit()
+    reader = Reader(source(url, tables=["seen"]), "public.seen")
+    assert reader.run() == []
+    early.commit()
+    assert reader.run() == [1, 2]
+
+
+def test_times_wait_for_the_oldest_open_transaction(url: str, connect: Connect) -> None:
+    early, late = connect(), connect()
+    with early.cursor() as cursor:
+        cursor.execute("SELECT 1")  # its now() is settled from here on, though it wrote nothing yet
+    with late.cursor() as cursor:
+        cursor.execute("INSERT INTO events (at) VALUES (now() - interval '1 hour'), (clock_timestamp())")
+    late.commit()
+    reader = Reader(source(url, "at", "timestamp"))
+    assert reader.run() == [1]
+    assert "a transaction is open since" in reader.plan().notes[0]
+    insert(early), early.commit()
+    later = Reader(source(url, "at", "timestamp", horizon="none"))
+    later.committed = reader.committed
+    assert later.run() == [2, 3]
+
+
+def test_lag_serves_where_ids_are_taken_before_the_insert(url: str, connect: Connect) -> None:
+    early, late = connect(), connect()
+    with early.cursor() as cursor:
+        cursor.execute("SELECT nextval('events_id_seq')")
+        (taken,) = cursor.fetchone()
+    early.commit()
+    insert(late), insert(late), late.commit()
+    lagging, hasty = Reader(source(url, lag=3)), Reader(source(url))
+    assert (lagging.run(), hasty.run()) == ([], [2, 3])
+    with early.cursor() as cursor:
+        cursor.execute("INSERT INTO events (id) VALUES (%s)", (taken,))
+    early.commit()
+    for _ in range(3):
+        insert(late)
+    late.commit()
+    assert lagging.run() == [1, 2, 3]
+
+
+@contextmanager
+def writing(connect: Connect, count: int, writers: int, seed: int) -> Iterator[list[int]]:
+    """Let threads insert rows in transactions of random length that overlap and sometimes roll back."""
+    kept: list[int] = []
+    lock = threading.Lock()
+    stop = threading.Event()
+
+    def work(number: int) -> None:
+        dice = random.Random(seed * 100 + number)
+        connection = connect()
+        for _ in range(count):
+            mine = [insert(connection, "y" * dice.randrange(50)) for _ in range(dice.randrange(1, 4))]
+            stop.wait(dice.random() * 0.01)
+            if dice.random() < 0.2:
+                connection.rollback()
+            else:
+                connection.commit()
+                with lock:
+                    kept.extend(mine)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield kept
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize(("column", "kind"), [("id", "long"), ("at", "timestamp")])
+def test_reading_beside_random_writers_misses_nothing_and_reads_nothing_twice(
+    url: str, connect: Connect, column: str, kind: str
+) -> None:
+    options: dict[str, Any] = {"rows_per_work_unit": 7, "horizon_wait_s": 5 if kind == "long" else 0}
+    reader = Reader(source(url, column, kind, **options))
+    with writing(connect, count=40, writers=5, seed=1) as kept:
+        for _ in range(12):
+            reader.run()
+    # What is younger than the margin is read once its time has come; nobody writes any more.
+    last = Reader(source(url, column, kind, horizon="none", rows_per_work_unit=7))
+    last.committed = reader.committed
+    last.run()
+    assert sorted(reader.ids + last.ids) == sorted(kept)
+
+
+# -- one snapshot, bounded reads ---------------------------------------------------------------------------------------
+def test_counts_and_high_come_from_one_snapshot_and_bound_the_read(url: str, connect: Connect) -> None:
+    writer = connect()
+    for _ in range(10):
+        insert(writer)
+    writer.commit()
+    reader = Reader(source(url, rows_per_work_unit=4))
+    units = reader.plan().work_units
+    for _ in range(5):
+        insert(writer)
+    writer.commit()
+    assert [(str(unit.interval), unit.rows) for unit in units] == [("[1, 5)", 4), ("[5, 9)", 4), ("[9, 11)", 2)]
+    extractors = [reader.made.extractor(unit) for unit in units]
+    read = [n for one in extractors for chunk in one.chunks() for n in chunk.batch.column("id").to_pylist()]
+    for one in extractors:
+        one.close()
+    assert sorted(read) == list(range(1, 11))
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_every_common_type_arrives_the_same_by_both_ways(
+    url: str, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TYPE mood AS ENUM ('low', 'high')")
+        cursor.execute(
+            'CREATE TABLE "All Types" (id int, small smallint, real_ real, ok boolean, price numeric(10, 2), free numeric,'
+            ' at timestamptz, wall timestamp, day date, raw bytea, tag uuid, doc jsonb, mood mood, list int[], "a:b%" text)'
+        )
+        cursor.execute(
+            "INSERT INTO \"All Types\" VALUES (1, 2, 0.5, true, 12.30, 1.5, '2013-01-01 05:00+00', '2013-01-01 05:00',"
+            " '2013-01-31', '\\x00ff', '00000000-0000-0000-0000-000000000001', '{\"a\": 1}', 'high', '{1,2}', 'x'),"
+            " (2, null, null, null, null, null, null, null, null, null, null, null, null, null, null)"
+        )
+    owner.commit()
+    made = source(url, tables=["public.All Types"])
+    reader = Reader(made, "public.All Types")
+    (unit,) = reader.plan().work_units
+    extractor = made.extractor(unit)
+    rows = [row for chunk in extractor.chunks() for row in chunk.batch.to_pylist()]
+    extractor.close()
+    first, second = sorted(rows, key=lambda row: row["id"])
+    assert first == {
+        "id": 1,
+        "small": 2,
+        "real_": 0.5,
+        "ok": True,
+        "price": Decimal("12.30"),
+        "free": "1.5",
+        "at": datetime(2013, 1, 1, 5, tzinfo=UTC),
+        "wall": datetime(2013, 1, 1, 5),
+        "day": date(2013, 1, 31),
+        "raw": b"\x00\xff",
+        "tag": "00000000-0000-0000-0000-000000000001",
+        "doc": '{"a": 1}',
+        "mood": "high",
+        "list": "{1,2}",
+        "a:b%": "x",
+    }
+    assert set(second.values()) == {2, None}
+
+
+@pytest.mark.parametrize(("column", "kind"), [("at", "hour"), ("day", "date"), ("wall", "timestamp")])
+def test_watermark_types_read_each_row_once_by_units_of_their_own_width(
+    url: str, connect: Connect, column: str, kind: str
+) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TABLE times (id int, at timestamptz, wall timestamp, day date)")
+        cursor.execute(
+            "INSERT INTO times SELECT n, t, t AT TIME ZONE 'UTC', (t AT TIME ZONE 'UTC')::date"
+            " FROM (SELECT n, timestamptz '2013-01-01 00:00+00' + n * interval '7 hours' AS t FROM generate_series(1, 50) n) x"
+        )
+    owner.commit()
+    reader = Reader(source(url, column, kind, tables=["times"], partition_interval="2d"), "public.times")
+    units = reader.plan().work_units
+    assert sum(unit.rows or 0 for unit in units) == 50
+    lows: list[Any] = [unit.low.components()[""] for unit in units]
+    assert {two - one for one, two in pairwise(lows)} == {timedelta(days=2)}
+    assert reader.run() == list(range(1, 51))
+
+
+def test_query_with_colons_and_percent_signs_is_one_dataset(url: str, connect: Connect) -> None:
+    writer = connect()
+    for body in ("a%", "b:c", "d"):
+        insert(writer, body)
+    writer.commit()
+    made = source(
+        url, query="SELECT id, body::varchar AS body, 5 % 3 AS two FROM events WHERE body LIKE '%:%' OR id > 2"
+    )
+    assert Reader(made, "shop.all").run() == [2, 3]
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+def test_refused_connection_is_transient_and_names_host_and_database_only() -> None:
+    made = source("postgresql://anna:secret@127.0.0.1:1/shop")
+    with pytest.raises(TransientError) as caught:
+        Reader(made).plan()
+    message = str(caught.value)
+    assert "postgresql://127.0.0.1:1/shop cannot be used now" in message
+    assert "secret" not in message
+    assert "anna" not in message
+
+
+def test_wrong_password_is_no_transient_fault_and_is_not_shown(url: str) -> None:
+    wrong = url.replace("//postgres:", "//postgres:wrong")
+    with pytest.raises(SourceError, match="password authentication failed") as caught:
+        Reader(source(wrong)).plan()
+    assert wrong.split(":")[2].split("@")[0] not in str(caught.value)
+
+
+def test_server_that_ends_the_connection_while_reading_is_transient(url: str, connect: Connect) -> None:
+    writer = connect()
+    with writer.cursor() as cursor:
+        cursor.execute("INSERT INTO events (body) SELECT repeat('x', 1000) FROM generate_series(1, 100000)")
+    writer.commit()
+    made = source(url)
+    (unit,) = Reader(made).plan().work_units
+    extractor = made.extractor(unit)
+    chunks = extractor.chunks()
+    next(chunks)
+    with writer.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gobblin_dagster'"
+            " AND datname = current_database()"
+        )
+    with pytest.raises(TransientError, match="cannot be read now"):
+        list(chunks)
+    extractor.close()
+
+
+def test_user_who_may_not_see_transactions_is_told_what_to_grant(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("DROP ROLE IF EXISTS reader_only")
+        cursor.execute("CREATE ROLE reader_only LOGIN PASSWORD 'pw'")
+        cursor.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_only")
+    owner.commit()
+    host = url.rpartition("@")[2]
+    made = source(f"postgresql://reader_only:pw@{host}", "at", "timestamp")
+    with pytest.raises(SourceError, match="GRANT pg_read_all_stats"):
+        Reader(made).plan()
+    insert(owner), owner.commit()
+    assert Reader(source(f"postgresql://reader_only:pw@{host}")).run() == [1]  # locks are open to everybody
