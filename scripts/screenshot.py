@@ -80,11 +80,8 @@ def take_lineage(page: Page, url: str) -> None:
 
 
 def settle(page: Page) -> None:
-    """Wait until nothing moves any more, and put away what covers the page."""
+    """Wait until nothing moves any more."""
     page.wait_for_load_state("networkidle")
-    for text in ("Dismiss", "Got it", "Skip"):
-        for button in page.get_by_role("button", name=text).all():
-            button.click()
     page.wait_for_timeout(1500)
 
 

@@ -22,6 +22,8 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INSTANCE = """\
 telemetry:
   enabled: false
+nux: # no invitation to a newsletter
+  enabled: false
 run_monitoring: # ends runs that exceed their time, and those whose process died
   enabled: true
 compute_logs: # runs log through Dagster; capturing their output would start two processes per step
