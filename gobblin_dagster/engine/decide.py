@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.errors import GobblinDagsterError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.task_state import TaskFailure, TaskState
@@ -42,6 +42,10 @@ def decide_dataset(
         outcome = DatasetOutcome.FAILED if decision.failed else DatasetOutcome.CANCELLED
         return DatasetCommit(dataclasses.replace(summed, outcome=outcome, actual_high=plan.low))
     try:
+        found = before.version if before else 0
+        if found != plan.version_read:
+            # Our lease was taken over while Spark worked. What we read belongs to a state that is gone.
+            raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
         return _publication(job, plan, decision, before, summed, context, now)
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))

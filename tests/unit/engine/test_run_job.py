@@ -228,3 +228,22 @@ run_job(project(Path({str(tmp_path)!r}), job), job, lane=InlineLane(), listener=
     store = project(tmp_path, job).open_store()
     assert store.load_leases(job.job) == {}
     store.close()
+
+
+def test_dataset_moved_by_another_run_while_reading_is_refused(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 10}})
+
+    class Overtake(Observer):
+        """Another run takes the dataset over, past our lease, while our work units run."""
+
+        def task_done(self, state: TaskState, done: int, total: int) -> None:
+            import sqlite3
+
+            with sqlite3.connect(tmp_path / ".gobblin" / "state.db") as connection:
+                connection.execute("delete from gobblin_leases")
+            run(tmp_path, job)
+
+    result = run(tmp_path, job, observer=Overtake())
+    assert by_urn(result)["a"].failures[-1].code == "watermark-moved"
+    assert published(tmp_path, job, "a") == list(range(10))
+    assert len(list((tmp_path / "lake/test/numbers/all").rglob("*.parquet"))) == 1
