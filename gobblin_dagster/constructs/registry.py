@@ -53,6 +53,7 @@ _HERE = __name__.rpartition(".")[0]
 _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
     ConstructKind.SOURCE: {
         "files": "sources.files:FilesSource",
+        "kafka": "sources.kafka:KafkaSource",
         "query": "sources.query:QuerySource",
     },
     ConstructKind.FORMAT: {

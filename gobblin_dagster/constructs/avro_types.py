@@ -1,0 +1,80 @@
+"""Avro schemas as Arrow types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+def arrow_type_of_avro(schema: Any, named: Mapping[str, Any]) -> pa.DataType:
+    """Return the Arrow type of an Avro schema.
+
+    Records become structs, enums strings, a union of null and one type that type. A `uuid` must have been made a string.
+
+    Args:
+        schema: as `fastavro.parse_schema` returns it.
+        named: its named types by full name, as `parse_schema` collects them.
+
+    Raises:
+        ValueError: a union of several types, or a type that is part of itself: no column type holds them.
+    """
+    return _arrow(schema, named, ())
+
+
+def _arrow(schema: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> pa.DataType:
+    if isinstance(schema, list):
+        kinds = [kind for kind in schema if kind != "null"]
+        if len(kinds) != 1:
+            raise ValueError(f"a union of {len(kinds)} types has no column type: {str(schema)[:200]}")
+        return _arrow(kinds[0], named, above)
+    if isinstance(schema, str):
+        return _PRIMITIVES[schema] if schema in _PRIMITIVES else _arrow(named[schema], named, above)
+    if schema.get("logicalType") in _LOGICAL:
+        return _LOGICAL[schema["logicalType"]]
+    if schema.get("logicalType") == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    return _complex(schema, named, above)
+
+
+def _complex(schema: Mapping[str, Any], named: Mapping[str, Any], above: tuple[str, ...]) -> pa.DataType:
+    """Return the type of a schema in braces without a logical type."""
+    found: pa.DataType
+    match schema["type"]:
+        case "record":
+            name = schema["name"]
+            if name in above:
+                raise ValueError(f"the record {name!r} is part of itself")
+            found = pa.struct([(one["name"], _arrow(one["type"], named, (*above, name))) for one in schema["fields"]])
+        case "enum":
+            found = pa.string()
+        case "fixed":
+            found = pa.binary(schema["size"])
+        case "array":
+            found = pa.list_(_arrow(schema["items"], named, above))
+        case "map":
+            found = pa.map_(pa.string(), _arrow(schema["values"], named, above))
+        case inner:
+            found = _arrow(inner, named, above)
+    return found

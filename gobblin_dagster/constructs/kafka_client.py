@@ -1,0 +1,94 @@
+"""Connections to Kafka: settings of the client library, which is an optional package, and its errors in our words."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
+
+_LOG = logging.getLogger(__name__)
+
+
+class KafkaConnection(BaseModel):
+    """How to reach the brokers; part of the options of the source `kafka`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    brokers: str = Field(min_length=1)
+    """`host:port`, several separated by commas. Source: `kafka.brokers`."""
+    config: dict[str, str | int | bool] = Field(default_factory=dict)
+    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. What this source needs for itself cannot be set."""
+    config_env: dict[str, str] = Field(default_factory=dict)
+    """Settings taken from environment variables by name, e.g. `sasl.password: KAFKA_PASSWORD`: read where they are used,
+    never written to plans, logs or state."""
+    timeout_s: float = Field(default=30.0, gt=0)
+    """Seconds without an answer or a message after which the broker counts as away."""
+
+
+def client_settings(connection: KafkaConnection, own: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of one client; `own` wins over what the user set.
+
+    Raises:
+        EnvironmentFaultError: the client library or a named environment variable is missing.
+    """
+    try:
+        import confluent_kafka  # noqa: F401, PLC0415  # optional package: told in our words where it is missing
+    except ImportError as error:
+        problem = "The source `kafka` needs the package confluent-kafka, which is not installed."
+        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[kafka]'") from error
+    secret = {}
+    for name, variable in connection.config_env.items():
+        if variable not in os.environ:
+            raise EnvironmentFaultError(
+                problem=f"The Kafka setting {name!r} is taken from {variable}, which is not in the environment.",
+                hint="Set it where the work runs: here, and on every Spark worker.",
+            )
+        secret[name] = os.environ[variable]
+    # A broker that comes back is found within a second, not ten.
+    settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **connection.config, **secret}
+    # Logged through Python: librdkafka itself would write to the terminal at each lost connection.
+    return {**settings, "bootstrap.servers": connection.brokers, "logger": _LOG, **own}
+
+
+@contextmanager
+def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
+    """Raise what the client library says as TransientError or ExtractError, by its own word on whether to retry."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+    try:
+        yield
+    except KafkaException as error:
+        raise kafka_error(dataset_urn, partition, error.args[0]) from error
+
+
+def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:
+    """Return our error for a KafkaError of the library."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    gone = {
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+    final = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    }
+    if error.code() in gone:
+        problem = (
+            f"its offsets or the partition are gone since the plan was made: {error.str()}. Run again to plan anew."
+        )
+        return ExtractError(dataset_urn=dataset_urn, file=partition, problem=problem)
+    if error.fatal() or error.code() in final:
+        return ExtractError(dataset_urn=dataset_urn, file=partition, problem=error.str())
+    return TransientError(problem=f"Dataset {dataset_urn!r}, partition {partition}: {error.str()}.")

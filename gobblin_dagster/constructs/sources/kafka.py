@@ -1,0 +1,200 @@
+"""KafkaSource: topics of a Kafka cluster, read in batches of offsets; a dataset per topic, or one of a group of topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from gobblin_dagster.constructs.extractors.kafka import KafkaExtractor, KafkaReading
+from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
+from gobblin_dagster.constructs.sources.kafka_offsets import (
+    Bootstrap,
+    OffsetRules,
+    OutOfRange,
+    PartitionOffsets,
+    plan_offsets,
+)
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+
+class KafkaOptions(KafkaConnection, KafkaReading):
+    """Options of the source `kafka`."""
+
+    topics: tuple[str, ...] = (".*",)
+    """Regular expressions; a topic is read where one matches its whole name. Kafka's own topics (`__...`) never are.
+    Source: `topic.whitelist`."""
+    exclude: tuple[str, ...] = ()
+    """Regular expressions of topics that are not read, whatever `topics` says. Source: `topic.blacklist`."""
+    group: str | None = None
+    """Makes one dataset of that urn of all topics; default: a dataset per topic, named as the topic.
+    Source: `gobblin.kafka.shouldEnableDatasetStateStore`, which chooses between these two."""
+    bootstrap: Bootstrap = "latest"
+    """Where a topic without a watermark begins: `latest`, `earliest`, `lookback` or `skip` (it is left alone). A new
+    partition of a known topic is read from its beginning. Source: `bootstrap.with.offset`."""
+    lookback: int | None = Field(default=None, ge=1)
+    """Offsets before the end at which `bootstrap: lookback` begins. Source: `kafka.offset.lookback`."""
+    on_out_of_range: OutOfRange = "nearest"
+    """Where to go on when the broker no longer has the next offset: `nearest`, `earliest`, `latest` or `skip` (stay).
+    Source: `reset.on.offset.out.of.range`."""
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """Whether rows of aborted transactions are left out, and reading stops before open ones."""
+    offsets_per_work_unit: int = Field(default=5_000_000, ge=1)
+    """Most offsets that one work unit covers."""
+
+    @field_validator("topics", "exclude")
+    @classmethod
+    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return patterns
+
+    @model_validator(mode="after")
+    def _lookback_where_needed(self) -> Self:
+        if (self.bootstrap == "lookback") != (self.lookback is not None):
+            raise ValueError("`bootstrap: lookback` and `lookback: <offsets>` belong together")
+        return self
+
+    def takes(self, topic: str) -> bool:
+        """Tell whether a topic is read."""
+        if topic.startswith("__") or any(re.fullmatch(pattern, topic) for pattern in self.exclude):
+            return False
+        return any(re.fullmatch(pattern, topic) for pattern in self.topics)
+
+
+class KafkaSource:
+    """Finds topics and plans the offsets of their partitions that were not committed.
+
+    The watermark is composite: one offset per partition. The end of each partition is taken once, at plan time, and
+    bounds the reading. Kafka's log is the only truth: rows are not counted anew for the audit, because retention and
+    compaction change what is there.
+
+    Source: gobblin-kafka-common `KafkaSource`. Differs: gaps of failed work units are read again alone; what retention or
+    a policy takes away is stated in the plan.
+    """
+
+    Options = KafkaOptions
+
+    def __init__(self, options: KafkaOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._rules = OffsetRules(
+            options.bootstrap, options.lookback or 0, options.on_out_of_range, options.offsets_per_work_unit
+        )
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        admin = self._admin()
+        try:
+            datasets, problems = self._topics(admin, context)
+            wanted = [one for partitions in datasets.values() for one in partitions]
+            offsets = self._offsets(admin, wanted) if wanted else {}
+        except KafkaException as error:
+            problem = f"the brokers {self._options.brokers} cannot be asked: {error.args[0].str()}."
+            raise self._error(problem, "Look at `brokers`, `config` and whether the cluster runs.") from error
+        known = {urn for urn in context.states if context.is_selected(urn)}
+        for urn in sorted({*datasets, *problems, *known}):
+            faults = problems.get(urn, []) + [str(o) for p in datasets.get(urn, ()) if isinstance(o := offsets[p], str)]
+            state = context.states.get(urn)
+            problem = " ".join(faults) or _state_problem(state)
+            if problem:
+                yield DatasetOffer(urn, None, None, problem=problem)
+            else:
+                yield self._offer(
+                    urn, [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)], state
+                )
+
+    def extractor(self, unit: WorkUnit) -> Extractor:
+        return KafkaExtractor(unit, self._options, self._options, self._options.isolation, self._context)
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
+        """Return None: retention and compaction change what is there."""
+
+    def _offer(self, urn: str, partitions: Sequence[PartitionOffsets], state: DatasetState | None) -> DatasetOffer:
+        plan = plan_offsets(urn, partitions, state, self._rules)
+        low = CompositeWatermark(plan.low) if plan.low else state.watermark if state is not None else None
+        notes = plan.notes
+        if not partitions and state is not None:
+            notes.append(f"none of its topics is there any more; it is committed up to {state.watermark}.")
+        if not plan.work_units:
+            return DatasetOffer(urn, low, low, notes=notes)
+        return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes)
+
+    def _admin(self) -> Any:
+        settings = client_settings(self._options, {"socket.timeout.ms": int(self._options.timeout_s * 1000)})
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
+
+        return AdminClient(settings)
+
+    def _topics(
+        self, admin: Any, context: SourceContext
+    ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]]]:
+        """Return the partitions of selected datasets, and faults of topics, both by urn."""
+        listed = admin.list_topics(timeout=self._options.timeout_s).topics
+        datasets: dict[str, list[tuple[str, int]]] = {}
+        problems: dict[str, list[str]] = {}
+        found = sorted(name for name in listed if self._options.takes(name))
+        for name in found:
+            urn = self._options.group if self._options.group is not None else name
+            if not context.is_selected(urn):
+                continue
+            if listed[name].error is not None:
+                problems.setdefault(urn, []).append(f"topic {name}: {listed[name].error.str()}.")
+            else:
+                datasets.setdefault(urn, []).extend((name, number) for number in sorted(listed[name].partitions))
+        if not found and not context.states:
+            names = sorted(name for name in listed if not name.startswith("__"))
+            there = f"{len(names)} other topic(s), e.g. {', '.join(names[:5])}" if names else "no topic"
+            raise self._error(
+                f"no topic matches {', '.join(self._options.topics)}; {self._options.brokers} has {there}."
+            )
+        return datasets, problems
+
+    def _offsets(
+        self, admin: Any, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionOffsets | str]:
+        """Ask for the offsets of all partitions at once; a partition without a leader gets its fault instead."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional package
+        from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
+
+        asked = {one: TopicPartition(*one) for one in partitions}
+
+        def ask(spec: Any, isolation: str) -> Any:
+            level = IsolationLevel[isolation.upper()]
+            request = dict.fromkeys(asked.values(), spec)
+            return admin.list_offsets(request, isolation_level=level, request_timeout=self._options.timeout_s)
+
+        spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
+        earliest = ask(spec.earliest(), "read_uncommitted")
+        ends = ask(spec.latest(), self._options.isolation)
+        log_ends = ask(spec.latest(), "read_uncommitted")
+        found: dict[tuple[str, int], PartitionOffsets | str] = {}
+        for one, key in asked.items():
+            try:
+                first, end, log_end = (answer[key].result().offset for answer in (earliest, ends, log_ends))
+                found[one] = PartitionOffsets(*one, first, end, max(end, log_end))
+            except KafkaException as error:
+                found[one] = f"partition {one[0]}-{one[1]}: {error.args[0].str()}."
+        return found
+
+    def _error(self, problem: str, hint: str = "") -> SourceError:
+        return SourceError(job=self._context.job, problem=problem, hint=hint)
+
+
+def _state_problem(state: DatasetState | None) -> str:
+    if state is None or state.committed.watermark_type is CompositeWatermark:
+        return ""
+    return (
+        f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the source `kafka` needs "
+        "'composite'; give the job another name, or its former source."
+    )

@@ -1,0 +1,153 @@
+"""A real Kafka broker (KRaft, one node) on 127.0.0.1 for tests, ended by its own pid; it can be stopped and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.services import maven
+
+ARTIFACTS = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
+_START_S = 90
+_JAVA_OPTIONS = (
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+
+
+def jars() -> Path | None:
+    """Return the folder of the broker's jars; None where they cannot be had."""
+    return maven.jars("kafka", ARTIFACTS) if shutil.which("java") else None
+
+
+class KafkaBroker:
+    """A broker with its data in one folder; every test uses topics of its own."""
+
+    def __init__(self, libs: Path, home: Path) -> None:
+        self._libs = libs
+        self._home = home
+        self._properties = home / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port, controller_port = _free_port(), _free_port()
+        self._properties.write_text(_settings(home, self.port, controller_port), encoding="utf-8")
+        self._java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c").wait(timeout=_START_S)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.address})
+
+    def start(self) -> None:
+        """Start it, on its former data, and wait until it answers."""
+        self._process = self._java("kafka.Kafka")
+        deadline = time.monotonic() + _START_S
+        while not _is_open(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"Kafka did not start: {(self._home / 'log').read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it and wait for its end."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=_START_S)
+            self._process = None
+
+    def new_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic and wait until it is there."""
+        made = self.admin.create_topics(
+            [NewTopic(name, partitions, 1, config=dict(config or {}))], operation_timeout=30
+        )
+        for future in made.values():
+            future.result()
+
+    def producer(self, **config: str) -> Producer:
+        settings = {"bootstrap.servers": self.address, "acks": "all", "linger.ms": "5"}
+        return Producer(settings | {name.replace("_", "."): value for name, value in config.items()})
+
+    def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self._home / "log").open("ab") as log:
+            return subprocess.Popen(
+                ["java", *_JAVA_OPTIONS, "-cp", f"{self._libs}/*", main, *arguments, str(self._properties)],
+                cwd=self._home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "LOG_DIR": str(self._home)},
+            )
+
+
+@contextmanager
+def running_kafka(libs: Path) -> Iterator[KafkaBroker]:
+    """Start a broker in a folder of its own and end it afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="gobblin-kafka-"))
+    try:
+        broker = KafkaBroker(libs, home)
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.stop(signal.SIGKILL)  # its data is thrown away: nothing to put in order
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _settings(home: Path, port: int, controller_port: int) -> str:
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": f"{home}/data",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+        # A killed broker may register again only when its former session has ended.
+        "broker.session.timeout.ms": "1000",
+        "broker.heartbeat.interval.ms": "200",
+        # Retention and compaction work within a test's patience.
+        "log.retention.check.interval.ms": "200",
+        "log.cleaner.backoff.ms": "200",
+        "log.segment.delete.delay.ms": "100",
+        "log.initial.task.delay.ms": "200",
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

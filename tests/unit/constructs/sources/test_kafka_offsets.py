@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from gobblin_dagster.constructs.sources.kafka_offsets import OffsetPlan, OffsetRules, PartitionOffsets, plan_offsets
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
+
+EARLIEST = OffsetRules("earliest", 0, "nearest", 1000)
+
+
+def offsets(partition: int = 0, earliest: int = 0, end: int = 100, log_end: int | None = None) -> PartitionOffsets:
+    return PartitionOffsets("t", partition, earliest, end, end if log_end is None else log_end)
+
+
+def state(**ranges: list[tuple[int, int]]) -> DatasetState:
+    committed = CommittedRanges(CompositeWatermark, {name.replace("_", "-"): tuple(r) for name, r in ranges.items()})
+    return DatasetState("j", "t", 1, committed, 1, "r", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def read(plan: OffsetPlan) -> list[tuple[str, int, int, int]]:
+    """Return (component, low, start, high) of each work unit."""
+    found: list[tuple[str, int, int, int]] = []
+    for unit in plan.work_units:
+        partitions: Any = unit.read["partitions"]
+        for name, low, high in unit.interval.pairs():
+            start: Any = partitions[name]["start"] if partitions else low
+            found.append((name, cast(int, low), start, cast(int, high)))
+    return found
+
+
+def rules(bootstrap: str = "earliest", lookback: int = 0, out_of_range: str = "nearest") -> OffsetRules:
+    return OffsetRules(bootstrap, lookback, out_of_range, 1000)  # type: ignore[arg-type]  # checked by the options
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "lookback", "start"), [("earliest", 0, 10), ("lookback", 30, 70), ("lookback", 500, 10)]
+)
+def test_topic_without_watermark_begins_where_the_bootstrap_says(bootstrap: str, lookback: int, start: int) -> None:
+    plan = plan_offsets("t", [offsets(earliest=10)], None, rules(bootstrap, lookback))
+    assert read(plan) == [("t-0", start, start, 100)]
+    assert plan.low == {"t-0": start}
+    assert plan.high == {"t-0": 100}
+    assert len(plan.notes) == (start > 10)
+
+
+def test_bootstrap_latest_commits_its_beginning_though_it_reads_nothing() -> None:
+    plan = plan_offsets("t", [offsets(), offsets(1, end=7)], None, rules("latest"))
+    (unit,) = plan.work_units
+    assert unit.low == unit.expected_high == CompositeWatermark({"t-0": 100, "t-1": 7})
+    assert plan.notes == [
+        "t-0 begins at 100 (bootstrap: latest); 100 offset(s) before it are not read.",
+        "t-1 begins at 7 (bootstrap: latest); 7 offset(s) before it are not read.",
+    ]
+
+
+def test_empty_topic_needs_no_work_unit_to_keep_its_beginning() -> None:
+    plan = plan_offsets("t", [offsets(end=0)], None, rules("latest"))
+    assert plan.work_units == []
+
+
+def test_bootstrap_skip_leaves_a_topic_alone_and_says_so() -> None:
+    plan = plan_offsets("t", [offsets()], None, rules("skip"))
+    assert plan.work_units == []
+    assert plan.low == {}
+    assert plan.notes == ["t-0 has no watermark and is left alone (bootstrap: skip)."]
+
+
+@pytest.mark.parametrize("bootstrap", ["latest", "skip"])
+def test_new_partition_of_a_known_topic_is_read_from_its_beginning(bootstrap: str) -> None:
+    plan = plan_offsets("t", [offsets(end=50), offsets(1, end=9)], state(t_0=[(0, 50)]), rules(bootstrap))
+    assert read(plan) == [("t-1", 0, 0, 9)]
+    assert plan.notes == []
+
+
+def test_gaps_are_planned_alone_before_what_is_new() -> None:
+    plan = plan_offsets("t", [offsets()], state(t_0=[(0, 10), (20, 30), (40, 60)]), EARLIEST)
+    assert read(plan) == [("t-0", 10, 10, 20), ("t-0", 30, 30, 40), ("t-0", 60, 60, 100)]
+    assert plan.low == {"t-0": 10}
+    assert plan.high == {"t-0": 100}
+
+
+def test_nothing_new_is_no_work() -> None:
+    plan = plan_offsets("t", [offsets()], state(t_0=[(0, 100)]), EARLIEST)
+    assert (plan.work_units, plan.low, plan.high) == ([], {"t-0": 100}, {"t-0": 100})
+
+
+def test_open_transaction_before_the_watermark_is_no_new_log() -> None:
+    # Read uncommitted up to 100 before, read committed now: the log did not get shorter.
+    plan = plan_offsets("t", [offsets(end=80, log_end=120)], state(t_0=[(0, 100)]), EARLIEST)
+    assert (plan.work_units, plan.notes) == ([], [])
+
+
+def test_large_ranges_are_tiled_by_work_units() -> None:
+    plan = plan_offsets("t", [offsets(earliest=3, end=2500)], None, EARLIEST)
+    assert read(plan) == [("t-0", 3, 3, 1003), ("t-0", 1003, 1003, 2003), ("t-0", 2003, 2003, 2500)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "units", "note"),
+    [
+        ("nearest", [("t-0", 20, 50, 100)], "30 offset(s) [20, 50) are lost"),
+        ("earliest", [("t-0", 20, 50, 100)], "30 offset(s) [20, 50) are lost"),
+        ("latest", [("t-0", 20, 100, 100)], "and 50 more are skipped"),
+        ("skip", [], "its range stays open"),
+    ],
+)
+def test_watermark_that_retention_passed_follows_the_policy(
+    policy: str, units: list[tuple[str, int, int, int]], note: str
+) -> None:
+    plan = plan_offsets("t", [offsets(earliest=50)], state(t_0=[(0, 20)]), rules(out_of_range=policy))
+    assert read(plan) == units
+    assert note in plan.notes[0]
+    assert f"on_out_of_range: {policy}" in plan.notes[0]
+
+
+def test_gap_that_retention_passed_is_closed_and_stated() -> None:
+    plan = plan_offsets("t", [offsets(earliest=15)], state(t_0=[(0, 5), (8, 10), (20, 100)]), EARLIEST)
+    assert read(plan) == [("t-0", 5, 8, 8), ("t-0", 10, 15, 20)]
+    assert len(plan.notes) == 2
+
+
+def test_long_lost_range_costs_one_work_unit() -> None:
+    plan = plan_offsets("t", [offsets(earliest=10**9, end=10**9 + 5)], state(t_0=[(0, 20)]), EARLIEST)
+    assert read(plan) == [("t-0", 20, 10**9, 10**9 + 5)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "units"),
+    [("nearest", []), ("latest", []), ("earliest", [("t-0@2", 2, 2, 30)]), ("skip", [])],
+)
+def test_log_that_begins_anew_is_another_component(policy: str, units: list[tuple[str, int, int, int]]) -> None:
+    plan = plan_offsets("t", [offsets(earliest=2, end=30)], state(t_0=[(0, 100)]), rules(out_of_range=policy))
+    assert [unit for unit in read(plan) if unit[1] < unit[3]] == units
+    assert "was committed up to 100, but ends at 30" in plan.notes[0]
+    if policy in ("nearest", "latest"):
+        assert plan.work_units[0].low == CompositeWatermark({"t-0@2": 30})
+        assert "28 offset(s) before it are not read" in plan.notes[0]
+
+
+def test_third_log_of_a_partition_follows_the_second() -> None:
+    known = state(t_0=[(0, 100)])
+    ranges = {**known.committed.ranges, "t-0@2": ((0, 50),)}
+    again = DatasetState("j", "t", 2, CommittedRanges(CompositeWatermark, ranges), 1, "r", known.updated_at)
+    assert read(plan_offsets("t", [offsets(end=60)], again, EARLIEST)) == [("t-0@2", 50, 50, 60)]
+    assert read(plan_offsets("t", [offsets(end=9)], again, rules(out_of_range="earliest"))) == [("t-0@3", 0, 0, 9)]
