@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from gobblin_dagster.constructs import aliases
 from gobblin_dagster.constructs.extractors.format import FileFormat
 from gobblin_dagster.core.constructs import (
     ConstructContext,
@@ -62,23 +63,55 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "parquet": "extractors.parquet:ParquetFormat",
     },
     ConstructKind.CONVERTER: {
+        "add": "converters.add:AddConverter",
+        "avro_bytes": "converters.avro_bytes:AvroBytesConverter",
+        "bytes_to_text": "converters.text:BytesToTextConverter",
         "columns": "converters.columns:ColumnsConverter",
+        "csv_text": "converters.csv_text:CsvTextConverter",
+        "decrypt": "converters.encrypt:DecryptConverter",
+        "dedup": "converters.dedup:DedupConverter",
         "drop": "converters.drop:DropConverter",
+        "encrypt": "converters.encrypt:EncryptConverter",
+        "explode": "converters.explode:ExplodeConverter",
+        "filter": "converters.filter:FilterConverter",
+        "flatten": "converters.flatten:FlattenConverter",
+        "function": "converters.function:FunctionConverter",
+        "hash": "converters.hash:HashConverter",
+        "json_text": "converters.json_text:JsonTextConverter",
+        "mask": "converters.mask:MaskConverter",
+        "parse_timestamps": "converters.parse_timestamps:ParseTimestampsConverter",
         "rename": "converters.rename:RenameConverter",
+        "sample": "converters.sample:SampleConverter",
+        "schema": "converters.schema:SchemaConverter",
+        "select": "converters.select:SelectConverter",
+        "split": "converters.explode:SplitConverter",
         "sql": "converters.sql:SqlConverter",
+        "text_to_bytes": "converters.text:TextToBytesConverter",
+        "to_json": "converters.text:ToJsonConverter",
     },
     ConstructKind.ROW_POLICY: {
+        "in_set": "quality.values:InSetRowPolicy",
         "not_null": "quality.not_null:NotNullRowPolicy",
+        "not_older": "quality.values:NotOlderRowPolicy",
+        "range": "quality.values:RangeRowPolicy",
+        "regex": "quality.values:RegexRowPolicy",
         "sql": "quality.row_sql:SqlRowPolicy",
     },
     ConstructKind.TASK_POLICY: {
+        "file_size": "quality.output:FileSizePolicy",
+        "freshness": "quality.output:FreshnessPolicy",
         "required_columns": "quality.schema:RequiredColumnsPolicy",
         "row_count": "quality.row_count:RowCountPolicy",
         "row_count_range": "quality.row_count:RowCountRangePolicy",
         "schema_compatible": "quality.schema:SchemaCompatibilityPolicy",
+        "sql_aggregate": "quality.output:SqlAggregatePolicy",
     },
     ConstructKind.FORK: {
+        "hash": "forks.shares:HashForkOperator",
         "identity": "forks.identity:IdentityForkOperator",
+        "records": "forks.records:RecordForkOperator",
+        "round_robin": "forks.shares:RoundRobinForkOperator",
+        "sample": "forks.shares:SampleForkOperator",
         "sql": "forks.sql:SqlForkOperator",
     },
     ConstructKind.WRITER: {
@@ -86,6 +119,12 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "jsonl": "writers.jsonl:JsonLinesWriter",
         "parquet": "writers.parquet:ParquetWriter",
     },
+}
+_ALIASES: Mapping[ConstructKind, Mapping[str, str]] = {
+    ConstructKind.CONVERTER: aliases.CONVERTERS,
+    ConstructKind.ROW_POLICY: aliases.ROW_POLICIES,
+    ConstructKind.TASK_POLICY: aliases.TASK_POLICIES,
+    ConstructKind.FORK: aliases.FORKS,
 }
 _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.SOURCE: Source,
@@ -218,6 +257,9 @@ class Registry:
     def _target(self, kind: ConstructKind, type_name: str) -> str:
         if ":" in type_name:
             return type_name
+        # The names of Gobblin's own classes, `gobblin.` being older than `org.apache.gobblin.`.
+        full_name = aliases.PREFIX + type_name if type_name.startswith("gobblin.") else type_name
+        type_name = _ALIASES.get(kind, {}).get(full_name, type_name)
         known = self._targets[kind].get(type_name) or self.types(kind).get(type_name)
         if known is None:
             near = difflib.get_close_matches(type_name, self._targets[kind], n=1)

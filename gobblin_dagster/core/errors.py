@@ -12,6 +12,7 @@
     │   ├── ExtractError            a record or file cannot be read
     │   ├── ConvertError            a converter, fork or writer refused a batch
     │   ├── ForkBranchMismatchError the fork operator returned a wrong number of flags
+    │   ├── CopyNotSupportedError   several branches take a value that cannot be copied
     │   ├── StorageError            a file system refused an operation
     │   ├── StoreVersionError       the state store belongs to a newer version
     │   ├── CorruptRecordError      a stored record does not match its digest or format
@@ -217,6 +218,22 @@ class ForkBranchMismatchError(TerminalError):
 
     def message(self) -> str:
         return f"The fork operator returned {self.flags} {self.what} flags for {self.branches} branches."
+
+
+@dataclass(eq=False, kw_only=True)
+class CopyNotSupportedError(TerminalError):
+    """A value that several branches take, or a record-wise construct works on, cannot be copied."""
+
+    code: ClassVar[str] = "copy-not-supported"
+    remedy: ClassVar[str] = "Give the type's Python values `__deepcopy__`, or let one branch alone take the row."
+    column: str
+    type: str
+    problem: str
+    row: int | None = None
+
+    def message(self) -> str:
+        row = f", row {self.row}" if self.row is not None else ""
+        return f"Column {self.column!r}{row}: expected values that can be copied, got {self.type} ({self.problem})."
 
 
 @dataclass(eq=False, kw_only=True)

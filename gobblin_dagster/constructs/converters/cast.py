@@ -31,6 +31,8 @@ TYPE_NAMES = (*_PLAIN, "timestamp", "decimal(precision,scale)")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _HAS_OFFSET = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 ISO = "iso"
+ISO_FORM = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
+"""How a text begins that may be ISO 8601."""
 
 
 class ColumnType(SpecModel):
@@ -112,7 +114,7 @@ class Cast:
             if self._is_time:
                 values = self._time(values)
         if self._declared.type == "timestamp":
-            return _in_zone(values, self._declared.timezone)
+            return in_zone(values, self._declared.timezone)
         if pa.types.is_decimal(self._target) and pa.types.is_integer(values.type):
             values = values.cast(pa.string())  # Arrow asks for 19 digits whatever the values are
         return values.cast(self._target)
@@ -129,10 +131,10 @@ class Cast:
         if self._declared.type == "date":
             return texts.cast(pa.date32())
         zone = self._declared.timezone
-        return texts.cast(pa.timestamp("us")) if zone is None else _iso(texts, zone)
+        return texts.cast(pa.timestamp("us")) if zone is None else read_iso(texts, zone)
 
 
-def _iso(texts: pa.Array, zone: str) -> pa.Array:
+def read_iso(texts: pa.Array, zone: str) -> pa.Array:
     """Read ISO 8601 with or without offsets; a text without one is in `zone`."""
     target = pa.timestamp("us", zone)
     try:
@@ -145,7 +147,7 @@ def _iso(texts: pa.Array, zone: str) -> pa.Array:
     return pc.coalesce(aware, pc.assume_timezone(naive, zone))
 
 
-def _in_zone(times: pa.Array, zone: str | None) -> pa.Array:
+def in_zone(times: pa.Array, zone: str | None) -> pa.Array:
     """Return timestamps in a zone: the same instants, or for timestamps without a zone the same clock time."""
     is_aware = pa.types.is_timestamp(times.type) and times.type.tz is not None
     if zone is None:

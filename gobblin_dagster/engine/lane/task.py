@@ -22,6 +22,7 @@ from gobblin_dagster.core.task_state import PolicyOutcome, StagedFile, TaskFailu
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.lane.branch import Branch
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.copies import require_copies
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.lane.queue import BranchRunner, runners
 from gobblin_dagster.engine.lane.stage import Stage, take_flagged
@@ -113,6 +114,7 @@ class _WorkUnitRun:
         flags = fork.fork_batch(chunk.batch)
         if len(flags) != len(self._branches):
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=len(self._branches))
+        require_copies(chunk, [flag for flag, present in zip(flags, self._present, strict=True) if present])
         for runner, flag, present in zip(self._runners, flags, self._present, strict=True):
             taken = take_flagged(chunk, flag) if present else None
             if taken is not None:

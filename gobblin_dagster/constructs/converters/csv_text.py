@@ -1,0 +1,98 @@
+"""CsvTextConverter: a text column that holds delimited values becomes columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_text, shown, splice, spliced
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "converter 'csv_text'"
+
+
+class CsvTextConverter(EachRowConverter):
+    """Splits the texts of a column at a delimiter into text columns, which take its place; a null text gives nulls.
+
+    Give the columns types with a `columns` converter after it.
+
+    Source: gobblin-core `CsvToJsonConverter`, `CsvToJsonConverterV2`. Differs: a row with too few or too many values is an
+    error unless it is said to be none.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: csv_text`."""
+
+        column: str
+        """A text column, one row of CSV in each value, without line ends outside of quotes."""
+        columns: tuple[str, ...] = Field(min_length=1)
+        """Names of the values, in order."""
+        delimiter: str = Field(default=",", min_length=1, max_length=1)
+        quote: str = Field(default='"', min_length=1, max_length=1)
+        """Encloses values that hold the delimiter; doubled inside them."""
+        nulls: tuple[str, ...] = ("",)
+        """Values that mean null. (The original: `""` and `null`.)"""
+        short: bool = False
+        """Whether a row may have too few values: the last are null."""
+        long: bool = False
+        """Whether a row may have more values than names: they are left out."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._fields = [pa.field(name, pa.string()) for name in options.columns]
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        column = self._options.column
+        require_columns([column], schema, _NAME, self._context)
+        kind = schema.field(column).type
+        if not is_text(kind):
+            raise convert_error(f"column {column!r}: expected text, got {kind}", _NAME, self._context)
+        result = spliced(schema, column, self._fields)
+        refuse_twice(result.names, _NAME, self._context)
+        return result
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        texts = batch.column(self._options.column).cast(pa.string())
+        # A text without a quote is split at every delimiter, all at once.
+        has_quotes = pc.any(pc.match_substring(texts, self._options.quote)).as_py()
+        lists = self._parsed(texts) if has_quotes else pc.split_pattern(texts, self._options.delimiter)
+        return splice(batch, self._options.column, self._fields, self._columns(texts, lists))
+
+    def _parsed(self, texts: pa.Array) -> pa.Array:
+        return pa.array(
+            [None if text is None else self._parse(text) for text in texts.to_pylist()], pa.list_(pa.string())
+        )
+
+    def _parse(self, text: str) -> Sequence[str]:
+        reader = csv.reader([text], delimiter=self._options.delimiter, quotechar=self._options.quote, strict=True)
+        try:
+            return next(reader, [""])
+        except csv.Error as error:
+            raise self._error(f"expected a row of CSV, got {shown(text)}: {error}") from error
+
+    def _columns(self, texts: pa.Array, lists: pa.Array) -> list[pa.Array]:
+        counts = pc.list_value_length(lists)
+        wanted = len(self._fields)
+        for test, is_allowed in ((pc.less, self._options.short), (pc.greater, self._options.long)):
+            wrong = pc.fill_null(test(counts, wanted), False)
+            if not is_allowed and wrong.true_count:
+                position = pc.index(wrong, True).as_py()
+                got = f"{counts[position].as_py()} in {shown(texts[position].as_py())}"
+                raise self._error(f"expected {wanted} values, got {got}")
+        lengths = pc.fill_null(counts, 0).to_numpy(zero_copy_only=False)
+        begins = np.cumsum(lengths) - lengths
+        values = pc.list_flatten(lists).cast(pa.string())
+        nulls = pa.array(self._options.nulls, pa.string())
+        values = pc.if_else(pc.is_in(values, value_set=nulls), pa.scalar(None, pa.string()), values)
+        return [values.take(pa.array(begins + at, pa.int64(), mask=lengths <= at)) for at in range(wanted)]
+
+    def _error(self, problem: str) -> Exception:
+        return convert_error(f"column {self._options.column!r}: {problem}", _NAME, self._context)

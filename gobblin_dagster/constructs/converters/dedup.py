@@ -1,0 +1,67 @@
+"""DedupConverter: keep the first row of each key within a work unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "converter 'dedup'"
+
+
+class DedupConverter:
+    """Keeps the first row of each key, in the order of the input; later ones are filtered. Null is a key as any other.
+
+    Exact, not by hashes: keys are kept in memory, about 100 bytes and the key's own size each, up to `max_keys` in each
+    work unit. It knows nothing of other work units.
+
+    Raises: UsageError where there are more keys.
+
+    Source: none; the original removes duplicates by compaction.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: dedup`."""
+
+        by: tuple[str, ...] = Field(min_length=1)
+        """Key columns of plain types."""
+        max_keys: int = Field(default=2_000_000, ge=1)
+        """Most keys of a work unit."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._seen: set[Any] = set()
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        require_columns(self._options.by, schema, _NAME, self._context)
+        for name in self._options.by:
+            kind = schema.field(name).type
+            if pa.types.is_nested(kind):
+                raise convert_error(f"column {name!r}: expected a plain type as key, got {kind}", _NAME, self._context)
+        return schema
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        columns = [chunk.batch.column(name).to_pylist() for name in self._options.by]
+        is_first = [self._is_new(key) for key in (columns[0] if len(columns) == 1 else zip(*columns, strict=True))]
+        if len(self._seen) > self._options.max_keys:
+            raise UsageError(
+                problem=f"Dataset {self._context.dataset_urn!r}, {_NAME}: more than {self._options.max_keys} keys in a "
+                "work unit.",
+                hint="Raise `max_keys` (about 100 bytes of memory each, and the key), or cut smaller work units.",
+            )
+        mask = pa.array(is_first, pa.bool_())
+        if mask.true_count:
+            yield Chunk(chunk.batch.filter(mask), chunk.file, chunk.rows.filter(mask))
+
+    def _is_new(self, key: Any) -> bool:
+        size = len(self._seen)
+        self._seen.add(key)
+        return len(self._seen) > size

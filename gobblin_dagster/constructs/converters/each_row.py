@@ -1,0 +1,68 @@
+"""What converters share that make one row of each row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.converters.blame import on_rows
+from gobblin_dagster.core.constructs import Chunk
+
+MAX_VALUE_TEXT = 40
+"""Characters of a value in a message."""
+
+
+class EachRowConverter(ABC):
+    """Base of converters that make exactly one row of each row; the rows keep their place in the source.
+
+    A ConvertError of `convert_batch` that a row causes is raised again with file and row.
+    """
+
+    @abstractmethod
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema after conversion; raises ConvertError naming a missing or unfit column."""
+
+    @abstractmethod
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return as many rows, of the converted schema, in the same order."""
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        yield Chunk(on_rows(self.convert_batch, chunk), chunk.file, chunk.rows)
+
+
+def spliced(schema: pa.Schema, column: str, fields: Sequence[pa.Field]) -> pa.Schema:
+    """Return a schema with fields in the place of a column."""
+    at = schema.get_field_index(column)
+    return pa.schema([*list(schema)[:at], *fields, *list(schema)[at + 1 :]])
+
+
+def splice(
+    batch: pa.RecordBatch, column: str, fields: Sequence[pa.Field], arrays: Sequence[pa.Array]
+) -> pa.RecordBatch:
+    """Return a batch with columns in the place of a column."""
+    at = batch.schema.get_field_index(column)
+    columns = [*batch.columns[:at], *arrays, *batch.columns[at + 1 :]]
+    return pa.RecordBatch.from_arrays(columns, schema=spliced(batch.schema, column, fields))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether values are bytes."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def shown(value: object) -> str:
+    """Return a value as in messages: its repr, cut short."""
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_TEXT else text[: MAX_VALUE_TEXT - 1] + "…"

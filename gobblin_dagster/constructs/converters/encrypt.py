@@ -1,0 +1,132 @@
+"""Converters that encrypt and decrypt single fields."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_binary, is_text
+from gobblin_dagster.constructs.converters.keys import EnvName, aes_key
+from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.spec.job import SpecModel
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_VERSION = b"\x01"
+_NONCE_BYTES = 12
+
+
+class FieldOptions(SpecModel):
+    """Options of `type: encrypt` and `type: decrypt`."""
+
+    columns: tuple[str, ...] = Field(min_length=1)
+    """Text or binary columns; null stays null."""
+    key_env: EnvName
+    """Environment variable that holds the key: base64 of 16, 24 or 32 bytes; never the key itself."""
+
+
+class _FieldConverter(EachRowConverter):
+    """What both directions share."""
+
+    Options = FieldOptions
+    _name = ""
+
+    def __init__(self, options: FieldOptions, context: ConstructContext) -> None:
+        self._columns = options.columns
+        self._context = context
+        self._cipher = _aes_gcm(aes_key(options.key_env, self._name))
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        require_columns(self._columns, schema, self._name, self._context)
+        for name in self._columns:
+            kind = schema.field(name).type
+            if not (is_text(kind) or is_binary(kind)):
+                problem = f"column {name!r}: expected text or binary, got {kind}; cast it with `columns` first"
+                raise convert_error(problem, self._name, self._context)
+            schema = schema.set(schema.get_field_index(name), pa.field(name, _plain(kind)))
+        return schema
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self._columns:
+            at = batch.schema.get_field_index(name)
+            kind = _plain(batch.schema.field(at).type)
+            values = batch.column(at).to_pylist()
+            batch = batch.set_column(at, pa.field(name, kind), pa.array(self._converted(name, values), kind))
+        return batch
+
+    @abstractmethod
+    def _converted(self, name: str, values: list[str | bytes | None]) -> list[str | bytes | None]:
+        """Return the values the other way."""
+
+
+class EncryptConverter(_FieldConverter):
+    """Encrypts fields with AES-GCM: text becomes base64 text, bytes become bytes.
+
+    Each value has a random nonce, so equal values look different; a key serves for 2^32 values. A value is
+    `version (1) | nonce (12) | ciphertext | tag (16)`.
+
+    Source: gobblin-crypto-provider `StringFieldEncryptorConverter`. Differs: AES-GCM, which notices changed values.
+    """
+
+    _name = "converter 'encrypt'"
+
+    def _converted(self, name: str, values: list[str | bytes | None]) -> list[str | bytes | None]:
+        nonces = os.urandom(_NONCE_BYTES * len(values))
+        return [
+            None if value is None else self._encrypted(value, nonces[at * _NONCE_BYTES : (at + 1) * _NONCE_BYTES])
+            for at, value in enumerate(values)
+        ]
+
+    def _encrypted(self, value: str | bytes, nonce: bytes) -> str | bytes:
+        plain = value.encode() if isinstance(value, str) else value
+        sealed = _VERSION + nonce + self._cipher.encrypt(nonce, plain, None)
+        return base64.b64encode(sealed).decode() if isinstance(value, str) else sealed
+
+
+class DecryptConverter(_FieldConverter):
+    """Decrypts what `encrypt` encrypted with the same key; a value that was changed, or was never encrypted, is refused.
+
+    Source: gobblin-crypto-provider `StringFieldDecryptorConverter`.
+    """
+
+    _name = "converter 'decrypt'"
+
+    def _converted(self, name: str, values: list[str | bytes | None]) -> list[str | bytes | None]:
+        return [None if value is None else self._decrypted(name, value) for value in values]
+
+    def _decrypted(self, name: str, value: str | bytes) -> str | bytes:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415  # optional package
+
+        try:
+            sealed = base64.b64decode(value, validate=True) if isinstance(value, str) else value
+            if sealed[:1] != _VERSION:
+                raise InvalidTag
+            plain = self._cipher.decrypt(sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :], None)
+            return plain.decode() if isinstance(value, str) else plain
+        except (InvalidTag, ValueError, binascii.Error) as error:
+            problem = f"column {name!r}: expected a value encrypted with this key, got one of {len(value)} characters"
+            raise convert_error(f"{problem} that is not, or was changed", self._name, self._context) from error
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if is_text(kind) else pa.binary()
+
+
+def _aes_gcm(key: bytes) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # optional package
+    except ImportError as error:
+        raise EnvironmentFaultError(
+            problem="The package cryptography is missing, which encrypts fields.",
+            hint="pip install 'gobblin-dagster[crypto]'",
+        ) from error
+    return AESGCM(key)

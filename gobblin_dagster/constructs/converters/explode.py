@@ -1,0 +1,120 @@
+"""Converters that make several rows of one: the items of a list, the parts of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import is_text
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+
+class ExplodeConverter:
+    """Makes one row of each item of a list column; all of them keep the place of their row in the source.
+
+    Source: none; the original needs a class for each schema.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: explode`."""
+
+        column: str
+        """A list column; the items take its name."""
+        keep_empty: bool = False
+        """Whether a row with an empty list, or none, stays as one row with null. Default: it is filtered."""
+        position: str | None = None
+        """Name of an int32 column with the item's place in its list, from 0; default: none. Null where there is no item."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._name = "converter 'explode'"
+        self._context = context
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        column, position = self._options.column, self._options.position
+        require_columns([column], schema, self._name, self._context)
+        kind = schema.field(column).type
+        if not _is_list(kind):
+            raise convert_error(f"column {column!r}: expected a list, got {kind}", self._name, self._context)
+        exploded = schema.set(schema.get_field_index(column), pa.field(column, kind.value_type))
+        if position is not None:
+            exploded = exploded.append(pa.field(position, pa.int32()))
+            refuse_twice(exploded.names, self._name, self._context)
+        return exploded
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        schema = self.convert_schema(chunk.batch.schema)
+        lists = chunk.batch.column(self._options.column)
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        counts = np.maximum(lengths, 1) if self._options.keep_empty else lengths
+        parents = np.repeat(np.arange(len(counts)), counts)
+        if not len(parents):
+            return
+        places = np.arange(len(parents)) - _begins(counts)[parents]
+        is_item = lengths[parents] > 0
+        # `list_flatten` leaves out null lists, whatever lies behind them.
+        items = _take(pc.list_flatten(lists), _begins(lengths)[parents] + places, is_item)
+        columns = [items if name == self._options.column else None for name in chunk.batch.schema.names]
+        taken = chunk.batch.take(pa.array(parents))
+        columns = [new if new is not None else old for new, old in zip(columns, taken.columns, strict=True)]
+        if self._options.position is not None:
+            columns.append(pa.array(places, pa.int32(), mask=~is_item))
+        yield Chunk(pa.RecordBatch.from_arrays(columns, schema=schema), chunk.file, chunk.rows.take(pa.array(parents)))
+
+
+class SplitConverter:
+    """Makes one row of each part of a text column between delimiters; empty parts are left out, null has no part.
+
+    Source: gobblin-core `StringSplitterConverter`.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: split`."""
+
+        column: str
+        """A text column; the parts take its place."""
+        delimiter: str = Field(min_length=1)
+        """Text between the parts, as it stands: no regular expression."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._name = "converter 'split'"
+        self._context = context
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        column = self._options.column
+        require_columns([column], schema, self._name, self._context)
+        kind = schema.field(column).type
+        if not is_text(kind):
+            raise convert_error(f"column {column!r}: expected text, got {kind}", self._name, self._context)
+        return schema
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        batch, at = chunk.batch, chunk.batch.schema.get_field_index(self._options.column)
+        lists = pc.split_pattern(batch.column(at), self._options.delimiter)
+        parts, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
+        has_text = pc.not_equal(parts, pa.scalar("", parts.type))
+        parts, parents = parts.filter(has_text), parents.filter(has_text)
+        if len(parts):
+            yield Chunk(
+                batch.take(parents).set_column(at, batch.schema.field(at), parts), chunk.file, chunk.rows.take(parents)
+            )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _begins(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.cumsum(counts) - counts
+
+
+def _take(values: pa.Array, positions: npt.NDArray[np.int64], is_there: npt.NDArray[np.bool_]) -> pa.Array:
+    return values.take(pa.array(positions, mask=~is_there))

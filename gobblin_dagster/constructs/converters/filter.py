@@ -1,0 +1,88 @@
+"""FilterConverter: keep rows by the value of one column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import field_validator, model_validator
+
+from gobblin_dagster.constructs.converters.each_row import is_text
+from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "converter 'filter'"
+
+
+class FilterConverter:
+    """Keeps rows whose column equals a value, or matches a regular expression from end to end; null does neither.
+
+    Source: gobblin-core `AvroFilterConverter`, `StringFilterConverter`. Differs: a pattern is required; without one the
+    original drops every row.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: filter`; `equals` or `matches`."""
+
+        column: str
+        equals: str | int | float | bool | tuple[str | int | float, ...] | None = None
+        """A value, or a list of which one is enough; compared in the column's type."""
+        matches: str | None = None
+        """Regular expression (RE2) that a whole text must match."""
+        keep: bool = True
+        """False keeps the other rows, those with null among them."""
+
+        @field_validator("matches")
+        @classmethod
+        def _compiles(cls, pattern: str | None) -> str | None:
+            if pattern is not None:
+                try:
+                    pc.match_substring_regex(pa.array([""]), _whole(pattern))
+                except pa.ArrowInvalid as error:
+                    raise ValueError(f"expected a regular expression (RE2): {error}") from None
+            return pattern
+
+        @model_validator(mode="after")
+        def _one_test(self) -> Self:
+            if (self.equals is None) == (self.matches is None):
+                raise ValueError("expected equals or matches, one of both")
+            return self
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        column = self._options.column
+        require_columns([column], schema, _NAME, self._context)
+        kind = schema.field(column).type
+        if self._options.matches is not None and not is_text(kind):
+            raise convert_error(f"column {column!r}: expected text to match, got {kind}", _NAME, self._context)
+        if self._options.equals is not None:
+            self._values(kind)
+        return schema
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        options, column = self._options, chunk.batch.column(self._options.column)
+        if options.matches is not None:
+            found = pc.fill_null(pc.match_substring_regex(column, _whole(options.matches)), False)
+        else:
+            found = pc.is_in(column, value_set=self._values(column.type))
+        mask = found if options.keep else pc.invert(found)
+        if mask.true_count:
+            yield Chunk(chunk.batch.filter(mask), chunk.file, chunk.rows.filter(mask))
+
+    def _values(self, kind: pa.DataType) -> pa.Array:
+        given = self._options.equals
+        try:
+            return pa.array(given if isinstance(given, tuple) else (given,)).cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            problem = f"column {self._options.column!r}: expected a value of type {kind} in `equals`, got {given!r}"
+            raise convert_error(problem, _NAME, self._context) from error
+
+
+def _whole(pattern: str) -> str:
+    return rf"\A(?:{pattern})\z"

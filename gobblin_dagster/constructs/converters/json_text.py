@@ -1,0 +1,80 @@
+"""JsonTextConverter: a text column that holds JSON objects becomes columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_text, shown, splice, spliced
+from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "converter 'json_text'"
+
+
+class JsonTextConverter(EachRowConverter):
+    """Reads JSON objects from the texts of a column into columns of declared types, which take its place.
+
+    A field that is not there gives null, as does a null text.
+
+    Source: gobblin-core `JsonStringToJsonIntermediateConverter`, gobblin-core `BytesToJsonConverter`. Differs: typed columns;
+    a value of another type is an error, not a text.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: json_text`."""
+
+        column: str
+        """A text column, one JSON object in each value."""
+        columns: dict[str, Shape] = Field(min_length=1)
+        """Shape by field name: a type's name, `[shape]` for a list, `{name: shape}` for an object."""
+        unknown: bool = True
+        """Whether objects may have other fields, which are left out. False: such a field is an error."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._schema = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        column = self._options.column
+        require_columns([column], schema, _NAME, self._context)
+        kind = schema.field(column).type
+        if not is_text(kind):
+            problem = f"column {column!r}: expected text, got {kind}; see `bytes_to_text`"
+            raise convert_error(problem, _NAME, self._context)
+        result = spliced(schema, column, list(self._schema))
+        refuse_twice(result.names, _NAME, self._context)
+        return result
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        texts = batch.column(self._options.column).cast(pa.string())
+        columns = self._read(texts) if len(texts) else [pa.nulls(0, field.type) for field in self._schema]
+        return splice(batch, self._options.column, list(self._schema), columns)
+
+    def _read(self, texts: pa.Array) -> list[pa.Array]:
+        # One object a line: line ends inside an object are space between its parts, for JSON texts hold none.
+        lines = pc.replace_substring_regex(pc.fill_null(texts, "{}"), r"[\r\n]", " ")
+        block = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
+        unknown = "ignore" if self._options.unknown else "error"
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(block),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size + 1),
+                parse_options=arrow_json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior=unknown),
+            )
+        except pa.ArrowInvalid as error:
+            raise self._error(texts, str(error).removeprefix("JSON parse error: ").partition(" in row ")[0]) from error
+        if table.num_rows != len(texts):
+            raise self._error(texts, f"found {table.num_rows} objects in {len(texts)} texts")
+        return [column.combine_chunks() for column in table.columns]
+
+    def _error(self, texts: pa.Array, problem: str) -> Exception:
+        names = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
+        got = shown(texts[0].as_py())
+        message = f"column {self._options.column!r}: expected a JSON object with {names}; got {got}: {problem}"
+        return convert_error(message, _NAME, self._context)

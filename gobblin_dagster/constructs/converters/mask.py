@@ -1,0 +1,70 @@
+"""MaskConverter: hide the letters of texts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_text
+from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "converter 'mask'"
+
+
+class MaskConverter(EachRowConverter):
+    """Replaces each letter of a text by a sign, but for the first and last few. A text no longer than those is hidden whole.
+
+    Source: none; the mask of the fork operator's documentation is a converter of one's own.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: mask`."""
+
+        columns: tuple[str, ...] = Field(min_length=1)
+        """Text columns; null stays null."""
+        keep_first: int = Field(default=0, ge=0)
+        """Letters that stay at the beginning."""
+        keep_last: int = Field(default=0, ge=0)
+        """Letters that stay at the end."""
+        sign: str = Field(default="*", min_length=1, max_length=1)
+        """Stands for a hidden letter."""
+        length: int | None = Field(default=None, ge=1)
+        """Signs to write, whatever is hidden, so that its length is hidden too. Default: one per letter."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        require_columns(self._options.columns, schema, _NAME, self._context)
+        for name in self._options.columns:
+            kind = schema.field(name).type
+            if not is_text(kind):
+                problem = f"column {name!r}: expected text, got {kind}; drop it, or cast it with `columns`"
+                raise convert_error(problem, _NAME, self._context)
+            at = schema.get_field_index(name)
+            schema = schema.set(at, pa.field(name, pa.string()))
+        return schema
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self._options.columns:
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, pa.field(name, pa.string()), self._masked(batch.column(at).cast(pa.string())))
+        return batch
+
+    def _masked(self, texts: pa.Array) -> pa.Array:
+        options, lengths = self._options, pc.utf8_length(texts).cast(pa.int64())
+        kept = options.keep_first + options.keep_last
+        is_long = pc.greater(lengths, kept)
+        hidden = pc.if_else(is_long, pc.subtract(lengths, kept), lengths)
+        if options.length is not None:
+            hidden = pc.if_else(pc.is_valid(hidden), pa.scalar(options.length, pa.int64()), hidden)
+        signs = pc.binary_repeat(pa.scalar(options.sign), hidden)
+        if not kept:
+            return signs
+        first = pc.utf8_slice_codeunits(texts, 0, options.keep_first)
+        last = pc.utf8_slice_codeunits(texts, -options.keep_last) if options.keep_last else ""
+        return pc.if_else(is_long, pc.binary_join_element_wise(first, signs, last, ""), signs)

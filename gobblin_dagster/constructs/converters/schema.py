@@ -1,0 +1,67 @@
+"""SchemaConverter: the schema that rows are to have, written in the job file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
+from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
+from gobblin_dagster.constructs.names import columns_text, convert_error, require_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "converter 'schema'"
+
+
+class SchemaConverter(EachRowConverter):
+    """Gives rows exactly the declared columns, in the declared order and types.
+
+    Source: gobblin-core `StringSchemaInjector` (`gobblin.converter.schemaInjector.schema`). Differs: rows are brought into
+    the schema; the original only says that they have it.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: schema`."""
+
+        columns: dict[str, Shape] = Field(min_length=1)
+        """Shape by column name: a type's name, `[shape]` for a list, `{name: shape}` for a struct."""
+        missing: Literal["fail", "null"] = "fail"
+        """What becomes of a declared column that is not there."""
+        others: Literal["fail", "drop"] = "fail"
+        """What becomes of a column that is not declared."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._schema = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        if self._options.missing == "fail":
+            require_columns(self._schema.names, schema, _NAME, self._context)
+        others = pa.schema([field for field in schema if field.name not in self._schema.names])
+        if others.names and self._options.others == "fail":
+            problem = f"expected columns {columns_text(self._schema)}; got also {columns_text(others)}"
+            raise convert_error(problem, _NAME, self._context)
+        for field in self._schema:
+            if field.name in schema.names:
+                self._cast(field, pa.array([], schema.field(field.name).type))
+        return self._schema
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([self._column(field, batch) for field in self._schema], schema=self._schema)
+
+    def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        at = batch.schema.get_field_index(field.name)
+        return pa.nulls(batch.num_rows, field.type) if at < 0 else self._cast(field, batch.column(at))
+
+    def _cast(self, field: pa.Field, values: pa.Array) -> pa.Array:
+        try:
+            return values.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            got = shown(values[0].as_py()) if len(values) == 1 else values.type
+            raise convert_error(
+                f"column {field.name!r}: expected {field.type}, got {got}", _NAME, self._context
+            ) from error

@@ -1,0 +1,143 @@
+"""Converters between rows, JSON text, text and bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_binary, is_text, shown
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.writers.json_text import JsonRows
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
+
+Encoding: TypeAlias = Literal["utf-8", "latin-1", "base64", "hex"]
+_TO_TEXT: dict[str, Callable[[bytes], str]] = {
+    "utf-8": bytes.decode,
+    "latin-1": lambda value: value.decode("latin-1"),
+    "base64": lambda value: base64.b64encode(value).decode(),
+    "hex": bytes.hex,
+}
+_TO_BYTES: dict[str, Callable[[str], bytes]] = {
+    "utf-8": str.encode,
+    "latin-1": lambda text: text.encode("latin-1"),
+    "base64": lambda text: base64.b64decode(text, validate=True),
+    "hex": bytes.fromhex,
+}
+
+
+class ToJsonConverter(EachRowConverter):
+    """Puts columns into one text column of JSON objects, behind the columns that stay.
+
+    Decimals, times and bytes are text in JSON, as in the `jsonl` writer.
+
+    Source: gobblin-core `AvroToJsonStringConverter`, `JsonToStringConverter`.
+    """
+
+    class Options(SpecModel):
+        """Options of `type: to_json`."""
+
+        into: str = "json"
+        """Name of the text column."""
+        columns: tuple[str, ...] | None = Field(default=None, min_length=1)
+        """Columns to put in, in this order; default: all."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._name = "converter 'to_json'"
+        self._context = context
+        self._json = JsonRows(self._name, context)
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        require_columns(self._options.columns or (), schema, self._name, self._context)
+        result = pa.schema([*self._kept(schema), pa.field(self._options.into, pa.string())])
+        refuse_twice(result.names, self._name, self._context)
+        self._json.texts(pa.RecordBatch.from_pylist([], schema=schema))
+        return result
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = self._kept(batch.schema)
+        texts = self._json.texts(batch.select(list(self._options.columns or batch.schema.names)))
+        columns = [*(batch.column(field.name) for field in kept), texts]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*kept, pa.field(self._options.into, pa.string())]))
+
+    def _kept(self, schema: pa.Schema) -> list[pa.Field]:
+        packed = self._options.columns or schema.names
+        return [field for field in schema if field.name not in packed]
+
+
+class EncodingOptions(SpecModel):
+    """Options of `type: bytes_to_text` and `type: text_to_bytes`."""
+
+    columns: tuple[str, ...] = Field(min_length=1)
+    encoding: Encoding = "utf-8"
+    """`utf-8`, `latin-1`, `base64` or `hex`."""
+
+
+class _EncodingConverter(EachRowConverter):
+    """What both directions share."""
+
+    Options = EncodingOptions
+    _name: str
+    _wanted: str
+    _target: pa.DataType
+    _functions: dict[str, Callable[[Any], Any]]
+
+    def __init__(self, options: EncodingOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        require_columns(self._options.columns, schema, self._name, self._context)
+        for name in self._options.columns:
+            kind = schema.field(name).type
+            if not (is_binary(kind) if self._wanted == "bytes" else is_text(kind)):
+                raise convert_error(f"column {name!r}: expected {self._wanted}, got {kind}", self._name, self._context)
+            schema = schema.set(schema.get_field_index(name), pa.field(name, self._target))
+        return schema
+
+    def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        convert = self._functions[self._options.encoding]
+        for name in self._options.columns:
+            at = batch.schema.get_field_index(name)
+            values = [
+                value if value is None else self._one(convert, name, value) for value in batch.column(at).to_pylist()
+            ]
+            batch = batch.set_column(at, pa.field(name, self._target), pa.array(values, self._target))
+        return batch
+
+    def _one(self, convert: Callable[[Any], Any], name: str, value: Any) -> Any:
+        try:
+            return convert(value)
+        except (ValueError, binascii.Error) as error:
+            problem = f"column {name!r}: expected {self._wanted} in {self._options.encoding}, got {shown(value)}"
+            raise convert_error(problem, self._name, self._context) from error
+
+
+class BytesToTextConverter(_EncodingConverter):
+    """Reads bytes as text, or writes them as base64 or hexadecimal text.
+
+    Source: gobblin-core `ObjectToStringConverter`, `BytesToJsonConverter`. Differs: bytes that are no text are an error.
+    """
+
+    _name = "converter 'bytes_to_text'"
+    _wanted = "bytes"
+    _target = pa.string()
+    _functions = _TO_TEXT
+
+
+class TextToBytesConverter(_EncodingConverter):
+    """Writes text as bytes, or reads them from base64 or hexadecimal text.
+
+    Source: gobblin-core `StringToBytesConverter`.
+    """
+
+    _name = "converter 'text_to_bytes'"
+    _wanted = "text"
+    _target = pa.binary()
+    _functions = _TO_BYTES

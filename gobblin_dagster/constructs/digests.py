@@ -1,0 +1,66 @@
+"""Numbers that depend on a row's key or place alone: the same on every machine, at every run, in every version."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gobblin_dagster.constructs.names import require_columns
+from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.core.constructs import ConstructContext
+
+Numbers: TypeAlias = npt.NDArray[np.uint64]
+
+
+class KeyDigests:
+    """64-bit digests of the values of key columns: the lower half of the MD5 of their texts as a JSON list.
+
+    Not for secrets: MD5 spreads keys evenly, it hides nothing. A number and its text have one digest; null has its own.
+    """
+
+    def __init__(self, columns: Sequence[str], construct: str, context: ConstructContext) -> None:
+        self._columns = list(columns)
+        self._construct = construct
+        self._context = context
+        texts = ", ".join(f"c{at}::VARCHAR" for at in range(len(columns)))
+        self._select = SqlSelect(f"md5_number_lower(json_array({texts})::VARCHAR) AS digest", construct, context)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise ConvertError where a column is missing."""
+        require_columns(self._columns, schema, self._construct, self._context)
+
+    def of(self, batch: pa.RecordBatch) -> Numbers:
+        """Return one digest per row."""
+        # By position: the digest must not change with a column's name.
+        names = [f"c{at}" for at in range(len(self._columns))]
+        keys = pa.RecordBatch.from_arrays([batch.column(name) for name in self._columns], names=names)
+        digests: Numbers = self._select.run(keys).column(0).to_numpy(zero_copy_only=False)
+        return digests
+
+
+def seed_of(*parts: object) -> int:
+    """Return a 64-bit number of texts and numbers.
+
+    Example:
+        >>> seed_of(0, "a.csv") == seed_of(0, "a.csv") != seed_of(1, "a.csv")
+        True
+    """
+    return int.from_bytes(hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest(), "little")
+
+
+def mixed(numbers: Numbers, seed: int) -> Numbers:
+    """Return numbers spread evenly over 64 bits (the finalizer of SplitMix64)."""
+    x = numbers ^ np.uint64(seed)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def shares(numbers: Numbers) -> npt.NDArray[np.float64]:
+    """Return numbers of 64 bits as places in [0, 1)."""
+    return (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53

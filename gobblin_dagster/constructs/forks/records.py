@@ -1,0 +1,69 @@
+"""RecordForkOperator: a user's class that looks at one record after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, StringConstraints
+
+from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.records import load_object, records
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ForkBranchMismatchError, UsageError
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "fork operator 'records'"
+
+
+class RecordForkOperator:
+    """Asks an object's `fork_record(record: dict) -> list[bool]` which branches take a row: one flag per branch, in order.
+
+    The object is made once per work unit, with `options` as keyword arguments. It may have
+    `fork_schema(schema) -> list[bool]`, one flag per branch; without it every branch exists. Records are copies: what the
+    object does to them reaches no branch.
+
+    Raises: ForkBranchMismatchError for another number of flags, ConvertError for what the object raises, UsageError where the
+    class cannot be made.
+
+    Source: gobblin-api `ForkOperator` (`init`, `forkSchema`, `forkDataRecord`).
+    """
+
+    class Options(SpecModel):
+        """Options of `type: records`."""
+
+        operator: Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
+        """`module:Class`; modules of the project folder are found."""
+        options: dict[str, Any] = Field(default_factory=dict)
+        """Keyword arguments of the class."""
+
+    def __init__(self, options: Options, context: ConstructContext, *, branches: Sequence[str]) -> None:
+        self._branches = len(branches)
+        self._context = context
+        cls = load_object(options.operator, _NAME)
+        try:
+            self._operator: Any = cls(**options.options)
+        except TypeError as error:
+            raise UsageError(problem=f"{_NAME}: {options.operator} cannot be made: {error}.") from error
+        if not callable(getattr(self._operator, "fork_record", None)):
+            raise UsageError(problem=f"{_NAME}: {options.operator} has no method fork_record.")
+
+    def fork_schema(self, schema: pa.Schema) -> Sequence[bool]:
+        flags = getattr(self._operator, "fork_schema", None)
+        return (True,) * self._branches if flags is None else list(flags(schema))
+
+    def fork_batch(self, batch: pa.RecordBatch) -> Sequence[bool | pa.BooleanArray]:
+        flags = np.array([self._flags(record, at) for at, record in enumerate(records(batch))], dtype=bool)
+        return [pa.array(column) for column in flags.reshape(batch.num_rows, self._branches).T]
+
+    def _flags(self, record: dict[str, Any], at: int) -> list[bool]:
+        try:
+            flags = list(self._operator.fork_record(record))
+        except Exception as error:
+            problem = f"row {at + 1} of a batch: fork_record raised {type(error).__name__}: {error}"
+            raise convert_error(problem, _NAME, self._context) from error
+        if len(flags) != self._branches:
+            raise ForkBranchMismatchError(what="record", flags=len(flags), branches=self._branches)
+        return flags

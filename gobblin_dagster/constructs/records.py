@@ -1,0 +1,55 @@
+"""Rows as Python records, for functions and classes of users: always copies, so that nobody can change what others see."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from typing import Any
+
+import pyarrow as pa
+
+from gobblin_dagster.core.errors import CopyNotSupportedError, UsageError
+
+
+def records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows as dicts that are the caller's own.
+
+    Arrow makes new Python values each time, but for extension types, whose classes may hand out what they share.
+    """
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    for name in extension_columns(batch.schema):
+        for row in rows:
+            row[name] = copied(row[name], name, batch.schema.field(name).type)
+    return rows
+
+
+def extension_columns(schema: pa.Schema) -> list[str]:
+    """Return the names of columns whose values a class outside of Arrow makes."""
+    return [field.name for field in schema if isinstance(field.type, pa.BaseExtensionType)]
+
+
+def copied(value: Any, column: str, kind: pa.DataType) -> Any:
+    """Return a deep copy; raises CopyNotSupportedError."""
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        raise CopyNotSupportedError(
+            column=column, type=str(kind), problem=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def load_object(target: str, construct: str) -> Any:
+    """Return what `module:name` stands for; raises UsageError where it cannot be called."""
+    module, _, path = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            problem=f"{construct} cannot load {target}: {error}.",
+            hint="Mend the name; your own modules lie in the project folder.",
+        ) from error
+    if not callable(found):
+        raise UsageError(problem=f"{construct}: {target} is no function or class, but {type(found).__name__}.")
+    return found
