@@ -43,7 +43,11 @@ def count_published(files: Sequence[PublishedFile]) -> int:
     # Here and not above: it imports pandas where that is installed, most of a second that an idle run need not pay.
     import pyarrow.dataset as ds  # noqa: PLC0415
 
+    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
+
     by_format: dict[str, list[str]] = {}
-    for file in files:
-        by_format.setdefault(_FORMATS[file.path.rpartition("/")[2].split(".")[1]], []).append(file.path)
-    return sum(int(ds.dataset(paths, format=name).count_rows()) for name, paths in by_format.items())
+    filesystem, paths = arrow_files([file.path for file in files])
+    for path in paths:
+        by_format.setdefault(_FORMATS[path.rpartition("/")[2].split(".")[1]], []).append(path)
+    groups = by_format.items()
+    return sum(int(ds.dataset(group, filesystem=filesystem, format=name).count_rows()) for name, group in groups)

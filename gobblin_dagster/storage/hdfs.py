@@ -144,8 +144,8 @@ class HdfsStorage:
     durable: bool = True
     is_move_atomic: bool = field(default=True, init=False, repr=False)
 
-    @property
-    def _hdfs(self) -> Client:
+    def connect(self) -> Client:
+        """Return the connection of this process; raises EnvironmentFaultError where hdfs-native is not installed."""
         return _client(self.authority, os.getpid())
 
     def _name(self, path: str) -> str:
@@ -158,12 +158,12 @@ class HdfsStorage:
     def _status(self, path: str) -> FileStatus | None:
         try:
             with _errors(path):
-                return self._hdfs.get_file_info(self._name(path))
+                return self.connect().get_file_info(self._name(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def open_new(self, path: str) -> HdfsSink:
-        return HdfsSink(self._hdfs, self._name(path), path, self.durable)
+        return HdfsSink(self.connect(), self._name(path), path, self.durable)
 
     def size(self, path: str) -> int | None:
         status = self._status(path)
@@ -172,18 +172,18 @@ class HdfsStorage:
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()
         with _errors(path):
-            file = self._hdfs.read(self._name(path))
+            file = self.connect().read(self._name(path))
             for piece in file.read_range_stream(0, len(file)):
                 digest.update(piece)
         return digest.hexdigest()
 
     def read(self, path: str) -> bytes:
         with _errors(path):
-            return self._hdfs.read(self._name(path)).read()
+            return self.connect().read(self._name(path)).read()
 
     def move(self, source: str, target: str) -> None:
         with _errors(source, target):
-            self._hdfs.rename(self._name(source), self._name(target))
+            self.connect().rename(self._name(source), self._name(target))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         temp = posixpath.join(posixpath.dirname(path), TEMP_PREFIX + secrets.token_hex(16))
@@ -207,7 +207,7 @@ class HdfsStorage:
     def make_dirs(self, path: str) -> None:
         try:
             with _errors(path):
-                self._hdfs.mkdirs(self._name(path), create_parent=True)
+                self.connect().mkdirs(self._name(path), create_parent=True)
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
@@ -229,13 +229,24 @@ class HdfsStorage:
         name = self._name(path)
         try:
             with _errors(path):
-                found = list(self._hdfs.list_status(name))
+                found = list(self.connect().list_status(name))
         except FileNotFoundError:
             return []
         if len(found) == 1 and found[0].path == name and not found[0].isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         visible = (one for one in found if not posixpath.basename(one.path).startswith(TEMP_PREFIX))
         return sorted(visible, key=lambda one: posixpath.basename(one.path))
+
+    def has_permissions(self, path: str, mode: int | None, group: str | None) -> bool:
+        status = self._status(path)
+        return status is not None and mode in (None, status.permission) and group in (None, status.group)
+
+    def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
+        with _errors(path):
+            if group is not None:
+                self.connect().set_owner(self._name(path), group=group)
+            if mode is not None:
+                self.connect().set_permission(self._name(path), mode)
 
     def delete(self, path: str) -> None:
         status = self._status(path)
@@ -244,7 +255,7 @@ class HdfsStorage:
         if status.isdir:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         with _errors(path):
-            self._hdfs.delete(self._name(path))
+            self.connect().delete(self._name(path))
 
     def delete_tree(self, path: str) -> None:
         status = self._status(path)
@@ -253,4 +264,4 @@ class HdfsStorage:
         if not status.isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         with _errors(path):
-            self._hdfs.delete(self._name(path), recursive=True)
+            self.connect().delete(self._name(path), recursive=True)

@@ -13,7 +13,7 @@ import pytest
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.storage import HdfsStorage, hdfs, open_storage
-from tests.services.hdfs import BLOCK_BYTES, HdfsServer
+from tests.services.hdfs import BLOCK_BYTES, DATANODES, HdfsServer
 
 pytestmark = pytest.mark.hdfs
 
@@ -46,8 +46,9 @@ def test_finish_syncs_every_block_to_the_disk(hdfs_server: HdfsServer, root: str
     assert isinstance(storage, HdfsStorage)
     assert isinstance(fast, HdfsStorage)
     time.sleep(1.2)
-    by_itself = _fsyncs_of(hdfs_server, fast, f"{root}/fast", 2.5, expected=3)
-    assert _fsyncs_of(hdfs_server, storage, f"{root}/durable", 2.5, by_itself + 3) == by_itself + 3
+    replicas = 3 * DATANODES
+    by_itself = _fsyncs_of(hdfs_server, fast, f"{root}/fast", 2.5, expected=replicas)
+    assert _fsyncs_of(hdfs_server, storage, f"{root}/durable", 2.5, by_itself + replicas) == by_itself + replicas
 
 
 def test_put_if_absent_answer_to_rename_lost_is_known_as_our_own(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +83,18 @@ def test_errors_name_the_path_and_no_stack_trace(root: str) -> None:
         open_storage(root).open_new(f"{root}/a:b")
     assert caught.value.errno == errno.EINVAL
     assert "org.apache" not in str(caught.value)
+
+
+def test_permissions_are_set_and_seen(root: str) -> None:
+    storage = open_storage(root)
+    assert isinstance(storage, HdfsStorage)
+    _write(storage, f"{root}/a", 0)
+    assert not storage.has_permissions(f"{root}/a", 0o640, "analysts")
+    storage.set_permissions(f"{root}/a", 0o640, "analysts")
+    assert storage.has_permissions(f"{root}/a", 0o640, "analysts")
+    assert not storage.has_permissions(f"{root}/none", None, None)
+    with pytest.raises(FileNotFoundError):
+        storage.set_permissions(f"{root}/none", 0o640, None)
 
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

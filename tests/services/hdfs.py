@@ -1,4 +1,4 @@
-"""A real NameNode and DataNode for tests, from Hadoop's own jars; they end with the tests, whatever becomes of these."""
+"""A real NameNode and DataNodes for tests, from Hadoop's own jars; they end with the tests, whatever becomes of these."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "hadoop"
 BLOCK_BYTES = 1 << 20
+DATANODES = 2
 _DOWNLOAD_S = 280
 _END_S = 30
 
@@ -26,9 +27,10 @@ class HdfsServer:
     url: str
     """`hdfs://host:port`, without a path."""
     datanode_port: int
+    """Its web pages, which show the counters of all DataNodes."""
 
     def fsyncs(self) -> int:
-        """Return how often the DataNode has synced a block to its disk."""
+        """Return how often DataNodes have synced a block to their disks."""
         query = "qry=Hadoop:service=DataNode,name=DataNodeActivity*"
         with urllib.request.urlopen(f"http://localhost:{self.datanode_port}/jmx?{query}") as answer:
             return sum(int(bean["FsyncCount"]) for bean in json.load(answer)["beans"])
@@ -71,7 +73,7 @@ def running_hdfs(jars: Path) -> Iterator[HdfsServer]:
             str(HERE / "MiniDfs.java"),
         ]
         process = subprocess.Popen(
-            [*command, f"{home}/dfs", str(BLOCK_BYTES)],
+            [*command, f"{home}/dfs", str(BLOCK_BYTES), str(DATANODES)],
             cwd=home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
