@@ -229,6 +229,22 @@ class CommitSpec(SpecModel):
         return given.lower() if isinstance(given, str) else given
 
 
+class RetrySpec(SpecModel):
+    """Attempts to repeat a work unit that failed for a passing reason, in the same run.
+
+    Source: `task.maxretries`, `task.retry.intervalinsec`.
+    """
+
+    count: int = Field(default=2, ge=0, le=100)
+    """Retries after the first attempt; 0 turns them off."""
+    backoff_s: float = Field(default=1.0, ge=0, le=3600)
+    """Seconds before the first retry; doubled before each further one."""
+    max_backoff_s: float = Field(default=60.0, ge=0, le=86400)
+    """Longest wait in seconds."""
+    jitter: float = Field(default=0.5, ge=0, le=1)
+    """Share by which a wait is lengthened or shortened at random."""
+
+
 class ExecutionSpec(SpecModel):
     """How the work is spread over Spark tasks."""
 
@@ -236,6 +252,8 @@ class ExecutionSpec(SpecModel):
     """Packs (MultiWorkUnits) per core; few and well packed is fastest."""
     block_bytes: int = Field(default=1 << 20, ge=1 << 16, le=1 << 28)
     """Bytes that readers take at a time: more is faster and needs more memory."""
+    retries: RetrySpec = Field(default_factory=RetrySpec)
+    """Retries of work units that failed for a passing reason (a lost connection); each begins anew."""
 
 
 class OutputSpec(SpecModel):

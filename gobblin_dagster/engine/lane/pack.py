@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.retry import run_with_retries
 from gobblin_dagster.engine.lane.task import run_work_unit
 from gobblin_dagster.storage import open_storage
 
@@ -38,14 +40,19 @@ def run_pack(
     storage = open_storage(lane.output_root, durable=spec.commit.durability == "full")
     # The board steers a running job and is worthless after it: it need not survive power loss.
     board = TaskBoard(open_storage(lane.output_root, durable=False), lane.staging_root)
+
+    def must_stop() -> bool:
+        return board.is_stop_requested() or (is_stopped is not None and is_stopped())
+
     for task in tasks:
         finished = board.result(task.unit.id)
         if finished is not None:
             yield finished
-        elif board.is_stop_requested() or (is_stopped is not None and is_stopped()):
+        elif must_stop():
             yield board.finish(unrun(task, WorkingState.CANCELLED, None))
         elif board.start(task.unit.id):
-            yield board.finish(run_work_unit(lane, spec, task, storage))
+            attempt = partial(run_work_unit, lane, spec, task, storage)
+            yield board.finish(run_with_retries(attempt, spec.execution.retries, must_stop))
         else:
             yield board.finish(_run_isolated(lane, task))
 
