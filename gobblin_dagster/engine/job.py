@@ -141,6 +141,7 @@ class JobRun:
             project.storage(job),
             redo_limit=job.commit.redo_limit,
             parallelism=job.commit.parallelism,
+            delivery=job.commit.delivery,
             listener=FanOutListener(_Announcer(self, self._observer), *([listener] if listener else [])),
         )
 

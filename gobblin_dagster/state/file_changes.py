@@ -107,6 +107,16 @@ def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
     return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
 
 
+def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:
+    """Flip QUARANTINED to ABORTED."""
+    _require_epoch(head, epoch)
+    sequence = _sequence(head)
+    _require_state(sequence, {SequenceState.QUARANTINED, SequenceState.ABORTED})
+    if sequence.state is SequenceState.ABORTED:
+        return head
+    return _with(head, replace(sequence, state=SequenceState.ABORTED, reason=reason))
+
+
 def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:
     """Add one to the failed redos."""
     sequence = _sequence(head)

@@ -71,6 +71,19 @@ def _text(segment: str) -> str:
     return DatasetUrn.from_key(segment).value
 
 
+@contextmanager
+def _fate_of(dataset_urn: str, sequence_id: str) -> Iterator[None]:
+    """Tell a commit of which it is not known whether it took place from one that did not."""
+    try:
+        yield
+    except (TransientError, StorageError) as error:
+        if not isinstance(error.__cause__, AnswerLostError):
+            raise
+        raise CommitStateUnknownError(
+            dataset_urn=dataset_urn, sequence_id=sequence_id, problem=str(error.__cause__)
+        ) from error
+
+
 class FileStateStore:
     """Implements `StateStore` on any `Storage` that keeps put-if-absent; opening makes the store.
 
@@ -235,14 +248,19 @@ class FileStateStore:
         dataset = self._dataset(sequence.job, sequence.dataset_urn)
 
         def prepare(head: DatasetHead, number: int) -> DatasetHead:
-            prepared = file_changes.prepare(head, sequence, epoch, number)
-            if head.entry is not None:
-                dataset.archive(head.entry)
-            self._put_body(sequence)
-            return prepared
+            return self._prepared(dataset, head, sequence, epoch, number)
 
         with self._errors():
             dataset.change(prepare)
+
+    def _prepared(
+        self, dataset: DatasetFiles, head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
+    ) -> DatasetHead:
+        prepared = file_changes.prepare(head, sequence, epoch, number)
+        if head.entry is not None:
+            dataset.archive(head.entry)
+        self._put_body(sequence)
+        return prepared
 
     def _put_body(self, sequence: StoredSequence) -> None:
         path = self._sequence_path(sequence.id)
@@ -256,14 +274,18 @@ class FileStateStore:
             committed = file_changes.commit(head, epoch, after)
             return head if committed is head else dataset.add_files(committed, after.snapshot, files)
 
-        try:
+        with _fate_of(after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
-        except (TransientError, StorageError) as error:
-            if not isinstance(error.__cause__, AnswerLostError):
-                raise
-            raise CommitStateUnknownError(
-                dataset_urn=after.dataset_urn, sequence_id=sequence_id, problem=str(error.__cause__)
-            ) from error
+
+    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+        dataset = self._dataset(sequence.job, sequence.dataset_urn)
+
+        def record(head: DatasetHead, number: int) -> DatasetHead:
+            prepared = self._prepared(dataset, head, sequence, epoch, number)
+            return dataset.add_files(file_changes.commit(prepared, epoch, after), after.snapshot, files)
+
+        with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
+            dataset.change(record)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._change(sequence_id, lambda _, head: file_changes.start_abort(head, epoch, reason))
@@ -273,6 +295,9 @@ class FileStateStore:
 
     def quarantine(self, sequence_id: str, reason: str) -> None:
         self._change(sequence_id, lambda _, head: file_changes.quarantine(head, reason))
+
+    def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
+        self._change(sequence_id, lambda _, head: file_changes.abandon(head, epoch, reason))
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         entry = self._change(sequence_id, lambda _, head: file_changes.count_redo_failure(head, reason)).entry

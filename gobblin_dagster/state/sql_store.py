@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import URL, Connection, Engine, delete, func, insert, select, union
+from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serial
@@ -132,13 +132,14 @@ class SqlStateStore:
                 return
             sql_sequences.require_state(sequence, {SequenceState.PREPARED})
             sql_sequences.commit(connection, sequence, epoch, after, files)
-            try:
-                transaction.commit()
-            except DBAPIError as error:
-                # COMMIT was sent; only its answer would tell whether the database obeyed.
-                raise CommitStateUnknownError(
-                    dataset_urn=sequence.dataset_urn, sequence_id=sequence_id, problem=" ".join(str(error.orig).split())
-                ) from error
+            _commit(transaction, sequence)
+
+    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+        with errors_of(self._url), self._writer.connect() as connection:
+            transaction = connection.begin()
+            sql_sequences.prepare(connection, sequence, epoch)
+            sql_sequences.commit(connection, sequence, epoch, after, files)
+            _commit(transaction, sequence)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._flip(sequence_id, SequenceState.PREPARED, SequenceState.ABORTING, epoch, reason)
@@ -162,6 +163,9 @@ class SqlStateStore:
             sequence = sql_sequences.lock(connection, sequence_id)
             sql_sequences.require_state(sequence, {*UNFINISHED, SequenceState.QUARANTINED})
             sql_sequences.set_state(connection, sequence_id, SequenceState.QUARANTINED, reason)
+
+    def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
+        self._flip(sequence_id, SequenceState.QUARANTINED, SequenceState.ABORTED, epoch, reason)
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         with self._write() as connection:
@@ -217,6 +221,16 @@ class SqlStateStore:
             query = query.where(runs.c.job == job)
         with self._read() as connection:
             return [serial.from_json(RunRecord, body) for body in connection.scalars(query)]
+
+
+def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
+    try:
+        transaction.commit()
+    except DBAPIError as error:
+        # COMMIT was sent; only its answer would tell whether the database obeyed.
+        raise CommitStateUnknownError(
+            dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, problem=" ".join(str(error.orig).split())
+        ) from error
 
 
 def _load_state(job: str, urn: str, body: str) -> DatasetState:

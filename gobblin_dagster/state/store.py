@@ -88,6 +88,14 @@ class StateStore(Protocol):
             CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
         """
 
+    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+        """Store a sequence as COMMITTED at once: `prepare` and `commit` in one transaction, for delivery without write-ahead.
+
+        Raises:
+            StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `prepare`; nothing was stored.
+            CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
+        """
+
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         """Flip PREPARED to ABORTING; raises StaleEpochError."""
 
@@ -96,6 +104,9 @@ class StateStore(Protocol):
 
     def quarantine(self, sequence_id: str, reason: str) -> None:
         """Flip an unfinished sequence to QUARANTINED; its dataset is not planned until a person acts."""
+
+    def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
+        """Flip QUARANTINED to ABORTED, because a person said so: its dataset is planned again. Raises StaleEpochError."""
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         """Count a failed redo and return the count."""

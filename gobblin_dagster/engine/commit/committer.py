@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from gobblin_dagster.core.commit import CommitSequence, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -26,6 +26,7 @@ from gobblin_dagster.core.errors import (
     StepRefusedError,
     StorageError,
     TransientError,
+    UsageError,
     WatermarkMovedError,
 )
 from gobblin_dagster.core.storage import Storage
@@ -38,6 +39,7 @@ from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename, r
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
 
+Delivery: TypeAlias = Literal["exactly_once", "at_least_once"]
 log = logging.getLogger(__name__)
 
 
@@ -67,6 +69,7 @@ class Committer:
         storage: where staged and published files are.
         redo_limit: failed redos before a dataset is quarantined.
         parallelism: threads for datasets, and for the steps of a large dataset.
+        delivery: whether a sequence is stored before its steps are done, see `docs/concepts/commit.md`.
         listener: told of each step.
 
     Source: gobblin-runtime `CommitSequence` and the exactly-once design. Differs: the watermark moves in one
@@ -80,12 +83,14 @@ class Committer:
         *,
         redo_limit: int = 3,
         parallelism: int = 8,
+        delivery: Delivery = "exactly_once",
         listener: CommitListener | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
         self._redo_limit = redo_limit
         self._parallelism = parallelism
+        self._delivery = delivery
         self._listener = listener or SilentListener()
         self._runner = StepRunner(storage, parallelism, self._listener)
 
@@ -127,6 +132,75 @@ class Committer:
         except OSError as error:
             raise _storage_error("publish", sequence, error) from error
 
+    def publish_unlogged(self, sequence: CommitSequence, epoch: int) -> None:
+        """Do the steps, then store the sequence as committed: at-least-once delivery.
+
+        Saves the write-ahead's transaction. Killed between the two, the files lie in the output and no snapshot names
+        them; the next run reads the same rows again, so a reader of the folder finds them twice, a reader of snapshots
+        once.
+
+        Raises:
+            StepRefusedError, StagedFileLostError, StorageError: nothing is true; files that were moved stay.
+            StaleEpochError, WatermarkMovedError, UnfinishedSequenceError, CommitStateUnknownError: as
+                `StateStore.record`.
+
+        Source: gobblin-api `DeliverySemantics.AT_LEAST_ONCE`.
+        """
+        check_paths(sequence)
+        try:
+            self._runner.roll_forward(sequence, verify_content=False)
+        except OSError as error:
+            raise _storage_error("publish", sequence, error) from error
+        stored = encode_sequence(sequence)
+        try:
+            self._store.record(stored, epoch, sequence.after, sequence.files)
+        except CommitStateUnknownError:
+            if self._store.load_sequence(sequence.id) is None:
+                self._store.record(stored, epoch, sequence.after, sequence.files)
+        self._listener.committed(sequence)
+        self._after_commit(sequence)
+
+    def abandon(self, stored: StoredSequence, epoch: int, reason: str) -> SequenceState:
+        """Give a sequence up because a person said so; its dataset is planned again from its watermark.
+
+        An unfinished one is undone where that is safe. A quarantined one is marked ABORTED and all its files stay where
+        they are, for that person: those in the output are named by no snapshot.
+
+        Args:
+            stored: as loaded from the store.
+            epoch: our epoch of its dataset.
+            reason: kept with the sequence.
+
+        Returns:
+            ABORTED, or QUARANTINED where undoing turned out to be unsafe; abandon it again then.
+
+        Raises:
+            UsageError: it has ended already.
+            CorruptRecordError: it cannot be read, and is not quarantined.
+            CommitConflictError: another run took the dataset over.
+            StorageError: the storage refused; to be tried again.
+        """
+        if stored.state is SequenceState.QUARANTINED:
+            self._store.abandon(stored.id, epoch, f"{reason}; it was quarantined because: {stored.reason}")
+            return SequenceState.ABORTED
+        if stored.state not in UNFINISHED:
+            raise UsageError(
+                problem=f"Commit sequence {stored.id} has ended as {stored.state}.",
+                hint="Only unfinished and quarantined ones can be abandoned.",
+            )
+        sequence = decode_sequence(stored)
+        check_paths(sequence)
+        try:
+            if stored.state is SequenceState.PREPARED:
+                self._abort(sequence, epoch, reason)
+            else:
+                self._finish_abort(sequence, epoch)
+        except QuarantinedError:
+            return SequenceState.QUARANTINED
+        except OSError as error:
+            raise _storage_error("undo", sequence, error) from error
+        return SequenceState.ABORTED
+
     def publish_all(self, items: Sequence[tuple[CommitSequence, int]]) -> dict[str, Exception | None]:
         """Prepare and publish datasets in parallel; one dataset's failure never stops another.
 
@@ -140,8 +214,11 @@ class Committer:
         def one(item: tuple[CommitSequence, int]) -> Exception | None:
             sequence, epoch = item
             try:
-                self.prepare(sequence, epoch)
-                self.publish(sequence, epoch, verify_sources=False)
+                if self._delivery == "at_least_once":
+                    self.publish_unlogged(sequence, epoch)
+                else:
+                    self.prepare(sequence, epoch)
+                    self.publish(sequence, epoch, verify_sources=False)
             except Exception as error:  # noqa: BLE001  # handed to the caller, who reports it for its dataset
                 return error
             return None
