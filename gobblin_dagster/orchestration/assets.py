@@ -17,8 +17,6 @@ from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
 
-IO_MANAGER_KEY = "dagster/io_manager_key"
-"""Metadata key by which Dagster finds the IO manager of an asset."""
 MAX_RUNTIME_S = 24 * 3600
 """Seconds after which Dagster's run monitoring ends a run that nobody else ended."""
 

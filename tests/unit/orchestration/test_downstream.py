@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from gobblin_dagster.orchestration import PublishedDatasets
+from gobblin_dagster.orchestration import CommitStepIOManager, PublishedDatasets
 from gobblin_dagster.orchestration import metadata as md
 from tests.unit.orchestration.world import World
 
@@ -115,3 +115,32 @@ def test_formats_and_columns_may_differ_between_snapshots(world: World) -> None:
     table = PublishedDatasets.load(world.binding.project, world.job, "all", ["a"]).to_arrow()
     assert sorted(table["id"].to_pylist()) == list(range(40))
     assert table["dataset"].null_count == 30
+
+
+class ForbiddenIOManager(dg.IOManager):
+    """Stands for a user's own default: nothing of ours may go through it."""
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        raise AssertionError(f"{context.step_key} wrote through the user's IO manager")
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        raise AssertionError(f"{context.step_context.step.key} read through the user's IO manager")
+
+
+def test_users_own_io_manager_is_left_alone(world: World) -> None:
+    world.add_partitions("a", "b/1", "c c")
+    seen: list[Any] = []
+    asset = downstream(PublishedDatasets, seen, PARTITIONS)
+    mine = dg.IOManagerDefinition.hardcoded_io_manager(ForbiddenIOManager())
+    defs = dg.Definitions.merge(world.definitions, dg.Definitions([asset], resources={"io_manager": mine}))
+    job = defs.resolve_implicit_global_asset_job_def()
+    chosen = [world.binding.keys["all"], asset.key]
+    assert job.execute_in_process(instance=world.instance, partition_key="a", asset_selection=chosen).success
+    assert [got.rows for got in seen] == [30]
+
+
+def test_every_branch_is_loaded_by_the_manager_of_its_job(world: World) -> None:
+    (assets,) = (one for one in world.definitions.assets or () if isinstance(one, dg.AssetsDefinition))
+    assert {assets.get_io_manager_key_for_asset_key(key) for key in assets.keys} == {"gobblin_numbers"}
+    with dg.build_resources({"manager": assets.resource_defs["gobblin_numbers"]}) as resources:
+        assert isinstance(resources.manager, CommitStepIOManager)

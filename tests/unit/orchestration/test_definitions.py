@@ -1,0 +1,81 @@
+"""What Dagster loads: the repository's own definitions, and those that a project's folder gives."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.demo.project import write_demo
+from gobblin_dagster.orchestration import build_definitions
+
+ROOT = Path(__file__).parents[3]
+BRANCHES = {"nyc/flights/all", "nyc/flights/masked"}
+
+
+def load(file: Path) -> dg.Definitions:
+    spec = importlib.util.spec_from_file_location("loaded_definitions", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    defs: dg.Definitions = module.defs
+    return defs
+
+
+def assets(defs: dg.Definitions) -> set[str]:
+    return {key.to_user_string() for key in defs.resolve_all_asset_keys()}
+
+
+def test_plain_dagster_dev_makes_the_demo_and_shows_it_with_an_asset_downstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOBBLIN_PROJECT", raising=False)
+    copied = Path(shutil.copy(ROOT / "definitions.py", tmp_path))
+    defs = load(copied)
+    assert assets(defs) == BRANCHES | {"nyc/flight_delays"}
+    (node,) = (n for n in defs.resolve_asset_graph().asset_nodes if n.key.path[-1] == "flight_delays")
+    assert {key.to_user_string() for key in node.parent_keys} == {"nyc/flights/all"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["definitions.py", "demo"]
+    assert assets(load(copied)) == assets(defs)  # the second time the demo is there
+
+
+def test_project_in_the_environment_is_shown_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_demo(tmp_path / "mine")
+    monkeypatch.setenv("GOBBLIN_PROJECT", str(tmp_path / "mine"))
+    assert assets(load(ROOT / "definitions.py")) == BRANCHES
+    module = importlib.import_module("gobblin_dagster.orchestration.project")
+    assert assets(importlib.reload(module).defs) == BRANCHES
+
+
+def test_demo_folder_brings_definitions_of_its_own(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    assert assets(load(tmp_path / "demo" / "definitions.py")) == BRANCHES | {"nyc/flight_delays"}
+
+
+def test_location_has_one_name_everywhere() -> None:
+    (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    assert entry["python_file"]["location_name"] == "gobblin"
+
+
+def test_jobs_hold_only_their_branches_and_end_in_time(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    defs = load(tmp_path / "demo" / "definitions.py")
+    job = defs.resolve_job_def("flights_job")
+    assert {key.to_user_string() for key in job.asset_layer.executable_asset_keys} == BRANCHES
+    assert int(job.tags["dagster/max_runtime"]) > 0
+    assert job.executor_def is dg.in_process_executor
+
+
+def test_faulty_job_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    job = tmp_path / "demo" / "jobs" / "flights.yaml"
+    job.write_text(job.read_text().replace("extract:", "extrakt:"))
+    with pytest.raises(InvalidSpecError, match=r"flights\.yaml:\d+: extrakt"):
+        build_definitions(tmp_path / "demo")
