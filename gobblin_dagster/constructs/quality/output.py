@@ -105,7 +105,7 @@ class FreshnessPolicy:
 
 def _instant(value: Any) -> datetime:
     moment = value if isinstance(value, datetime) else datetime.combine(value, time())
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 _DIGITS = 76
