@@ -1,8 +1,9 @@
-"""`gobblin commit`: the commit sequences in the state store, and finishing those that a run left behind."""
+"""`gobblin commit`: the commit sequences in the state store, finishing those that a run left behind, giving one up."""
 
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -20,17 +21,22 @@ from gobblin_dagster.cli.output import (
     print_json,
     print_table,
 )
-from gobblin_dagster.cli.views import recovered_view, sequence_view
+from gobblin_dagster.cli.views import abandonment_view, recovered_view, sequence_view, status_view
 from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.abandon import Abandonment, abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
+from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.job import JobRun
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage import open_storage
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, help="See commit sequences, and finish unfinished ones.")
 
+_DONE = {True: "done", False: "not done", None: "unknown"}
 _WAITING = {*UNFINISHED, SequenceState.QUARANTINED}
 
 
@@ -67,19 +73,26 @@ def show(
     sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show the steps of one commit sequence."""
-    store = open_here(ctx).open_store()
+    """Show the steps of one commit sequence, and which are done: looked up now, file by file, not as recorded."""
+    project = open_here(ctx)
+    store = project.open_store()
     try:
         stored = store.load_sequence(sequence_id)
+        if stored is None:
+            hint = "`gobblin commit list --all` lists them."
+            raise UsageError(problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint=hint)
+        for job in project.jobs:
+            if job.job == stored.job:
+                load_own_steps(job.commit.steps)
+        sequence = decode_sequence(stored)
+        storage = open_storage(sequence.output_root)
+        shown = None if output is Output.JSON else 2 * MAX_ROWS
+        steps = list(islice(inspect_steps(sequence, storage), shown))
+        progress = list(inspect_progress(sequence, store, storage))
     finally:
         store.close()
-    if stored is None:
-        raise UsageError(
-            problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint="`gobblin commit list --all` lists them."
-        )
-    sequence = decode_sequence(stored)
     if output is Output.JSON:
-        print_json(**sequence_view(stored, sequence))
+        print_json(**sequence_view(stored, sequence), status=[status_view(one) for one in (*steps, *progress)])
         return
     out = console(sys.stdout)
     facts = {
@@ -95,10 +108,12 @@ def show(
     }
     print_facts(out, facts)
     out.print(f"{count(len(sequence.steps), 'step')}, then one transaction that moves the watermark:", style="bold")
-    for number, step in enumerate(sequence.steps[: 2 * MAX_ROWS], 1):
-        out.print(f"  {number}. {_shortened(step.describe(), sequence)}")
-    if len(sequence.steps) > 2 * MAX_ROWS:
-        out.print(f"  ... {len(sequence.steps) - 2 * MAX_ROWS:,} more; `--output json` has all")
+    for number, status in enumerate(steps, 1):
+        out.print(f"  {number}. {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
+    if len(sequence.steps) > len(steps):
+        out.print(f"  ... {len(sequence.steps) - len(steps):,} more; `--output json` has all")
+    for status in progress:
+        out.print(f"  - {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
 
 
 @app.command(epilog=examples("gobblin commit recover --dry-run", "gobblin commit recover flights"))
@@ -135,6 +150,52 @@ def recover(
         out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
     unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
     raise typer.Exit(code or int(unfinished))
+
+
+@app.command(epilog=examples("gobblin commit abandon 7c0ffee07c0ffee07c0ffee07c0ffee0 --dry-run"))
+def abandon(
+    ctx: typer.Context,
+    sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Give one commit sequence up, so that its dataset is read again from its watermark.
+
+    An unfinished one is undone. A quarantined one is only marked: its files stay, for you to look at and to delete.
+    Exits with 1 where undoing is not safe; the sequence is quarantined then.
+    """
+    project = open_here(ctx)
+    store = project.open_store()
+    try:
+        found = preview_abandonment(project, store, sequence_id)
+        is_kept = found.state is SequenceState.QUARANTINED
+        if not dry_run:
+            _confirm(found, yes=yes)
+            found = abandon_sequence(project, store, sequence_id)
+    finally:
+        store.close()
+    if output is Output.JSON:
+        print_json(dry_run=dry_run, **abandonment_view(found))
+    else:
+        out = console(sys.stdout)
+        verb = ("would be " if dry_run else "was ") + ("marked" if is_kept else "undone")
+        if found.state is SequenceState.QUARANTINED and not is_kept:
+            verb = f"cannot be undone safely: {found.reason} Abandon it again to keep its files as they are. It is quarantined"
+        out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")
+        for path in found.orphans:
+            out.print(f"  in no snapshot, delete it yourself: {path}")
+    raise typer.Exit(int(not dry_run and found.state is not SequenceState.ABORTED))
+
+
+def _confirm(found: Abandonment, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(problem="Abandoning a sequence needs a word of yours.", hint="Add `--yes`.")
+    typer.confirm(
+        f"Give up {found.state} sequence {found.sequence_id} of {dataset_name(found.dataset_urn)}?", abort=True
+    )
 
 
 def _shortened(text: str, sequence: CommitSequence) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from gobblin_dagster.core.commit import CommitSequence, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.engine.abandon import Abandonment
+from gobblin_dagster.engine.commit.inspect import StepStatus
 from gobblin_dagster.engine.results import Audit, DatasetPlan, DatasetResult, JobPlan, RecoveredDataset, RunResult
 
 
@@ -148,6 +150,22 @@ def sequence_view(stored: StoredSequence, sequence: CommitSequence | None = None
         view["files"] = [{"path": f.path, "branch": f.branch, "rows": f.rows} for f in sequence.files]
         view["watermark_after"] = mark(sequence.after.watermark)
     return view
+
+
+def status_view(status: StepStatus) -> dict[str, Any]:
+    """Return a step and what was found of it; `done` is null where it could not be found out."""
+    return {"step": status.step, "done": status.is_done}
+
+
+def abandonment_view(found: Abandonment) -> dict[str, Any]:
+    """Return a sequence that is, or would be, given up."""
+    return {
+        "sequence": found.sequence_id,
+        "dataset": found.dataset_urn,
+        "state": found.state.value,
+        "reason": found.reason,
+        "orphans": list(found.orphans),
+    }
 
 
 def mark(watermark: Watermark | None) -> str | None:

@@ -1,0 +1,94 @@
+"""Giving up a commit sequence that neither a run nor `gobblin commit recover` finishes, because a person says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gobblin_dagster.core.commit import UNFINISHED, SequenceState, StoredSequence
+from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UsageError
+from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.steps import load_own_steps, renames_of
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.state.store import StateStore
+
+_ABANDONED = "abandoned by a person"
+
+
+@dataclass(frozen=True, slots=True)
+class Abandonment:
+    """What becomes, or became, of an abandoned sequence."""
+
+    sequence_id: str
+    dataset_urn: str
+    state: SequenceState
+    """Before it was abandoned, or after."""
+    reason: str = ""
+    orphans: tuple[str, ...] = ()
+    """Files in the output that no snapshot names and that stay."""
+
+
+def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -> Abandonment:
+    """Say what abandoning would mean; changes nothing. Raises as `abandon_sequence`."""
+    stored = _load(store, sequence_id)
+    orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
+    return Abandonment(stored.id, stored.dataset_urn, stored.state, stored.reason, orphans)
+
+
+def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> Abandonment:
+    """Undo an unfinished sequence, or mark a quarantined one as given up: the dataset is planned again.
+
+    Returns:
+        ABORTED with the files that stay, or QUARANTINED where undoing is not safe: abandon it again to keep its files.
+
+    Raises:
+        UsageError: there is no such sequence, it has ended, or its job is not in the project.
+        DatasetBusyError: a run works on the dataset.
+        CorruptRecordError, CommitConflictError, StorageError: as `Committer.abandon`.
+    """
+    stored = _load(store, sequence_id)
+    job = project.job(stored.job)
+    load_own_steps(job.commit.steps)
+    orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
+    owner = LeaseOwner.current(new_run_id(project.clock.now()))
+    ttl = timedelta(seconds=project.spec.lease_ttl_s)
+    grant = store.acquire_leases(job.job, [stored.dataset_urn], owner, ttl)
+    if busy := grant.busy.get(stored.dataset_urn):
+        until = busy.until.strftime("%Y-%m-%d %H:%M:%SZ")
+        raise DatasetBusyError(dataset_urn=stored.dataset_urn, holder=str(busy.owner), until=until)
+    lease = grant.granted[stored.dataset_urn]
+    try:
+        # Read again under the lease: a run may have finished it meanwhile.
+        stored = _load(store, sequence_id)
+        Committer(store, project.storage(job)).abandon(stored, lease.epoch, _ABANDONED)
+    finally:
+        store.release_leases(job.job, [lease])
+    after = store.load_sequence(sequence_id) or stored
+    return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans)
+
+
+def _load(store: StateStore, sequence_id: str) -> StoredSequence:
+    stored = store.load_sequence(sequence_id)
+    if stored is None:
+        raise UsageError(
+            problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint="`gobblin commit list` lists them."
+        )
+    if stored.state not in {*UNFINISHED, SequenceState.QUARANTINED}:
+        raise UsageError(
+            problem=f"Commit sequence {stored.id} has ended as {stored.state}.",
+            hint="Only unfinished and quarantined ones can be abandoned.",
+        )
+    return stored
+
+
+def _orphans(project: Project, stored: StoredSequence) -> tuple[str, ...]:
+    """Return the targets of a sequence that exist; none where it cannot be read."""
+    try:
+        storage = project.storage(project.job(stored.job))
+        targets = [rename.target for rename in renames_of(decode_sequence(stored).steps)]
+        return tuple(target for target in targets if storage.size(target) is not None)
+    except (CorruptRecordError, OSError):
+        return ()
