@@ -313,7 +313,7 @@ def test_empty_folder_is_told(tmp_path: Path) -> None:
         plan(source(tmp_path))
 
 
-@pytest.mark.parametrize(("urn", "shown"), [("a\nb", "a\\nb"), ("x" * 201, "x" * 201)])
+@pytest.mark.parametrize(("urn", "shown"), [("a\nb", "a\\nb"), ("x" * 241, "x" * 241)])
 def test_invalid_urn_fails_its_dataset_alone(tmp_path: Path, urn: str, shown: str) -> None:
     put(tmp_path, "data/AA/2013-01-01.csv", f"data/{urn}/2013-01-01.csv")
     offers = plan(source(tmp_path))
