@@ -1,0 +1,340 @@
+"""The API of the exactly-once design, as a thin layer over the state store and the committer.
+
+    steps = CommitStepStore(store, storage, "/lake/job-output")
+    done = (
+        steps.begin("kafka_to_lake", "MyTopic")
+        .rename("/lake/job-output/_gobblin/task-output/1.avro", "/lake/job-output/1.avro")
+        .high_watermark("0", 100)
+        .end()
+        .commit()
+    )
+
+What differs from the design, and why, is told in `docs/concepts/commit.md`. Jobs do not come through here: they use the
+committer itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeAlias
+
+from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.commit import (
+    UNFINISHED,
+    CommitSequence,
+    CommitStep,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+)
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import DatasetBusyError, StagedFileLostError, StepRefusedError, UsageError
+from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark, Watermark, WatermarkInterval
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.progress import DatasetStateStep, HighWatermarkStep, watermark_steps
+from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
+from gobblin_dagster.spec.job import NAME_PATTERN
+from gobblin_dagster.state.store import StateStore
+
+log = logging.getLogger(__name__)
+AnyStep: TypeAlias = CommitStep | HighWatermarkStep | DatasetStateStep
+_WAITING = {*UNFINISHED, SequenceState.QUARANTINED}
+_SYSTEM_CLOCK = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """A step with what it works on, so that it is verified and executed without arguments, as in the design."""
+
+    step: AnyStep
+    _store: StateStore
+    _storage: Storage
+
+    def verify(self) -> bool:
+        """Tell whether the step is done."""
+        if isinstance(self.step, HighWatermarkStep | DatasetStateStep):
+            return self.step.verify_in(self._store)
+        return self.step.verify(self._storage)
+
+    is_completed = verify
+    """The original's name."""
+
+    def execute(self) -> bool:
+        """Do the step alone; returns True.
+
+        Raises:
+            StepRefusedError: it sets a watermark, which only the whole sequence does, in its commit transaction.
+            OSError, StagedFileLostError: as the step's own `execute`.
+        """
+        if isinstance(self.step, HighWatermarkStep | DatasetStateStep):
+            raise StepRefusedError(step=self.step.describe(), problem="only `commit` of the sequence moves a watermark")
+        self.step.execute(self._storage)
+        return True
+
+
+class StepSequence:
+    """All steps of one dataset; made by `CommitStepStore`.
+
+    Source: `CommitSequence` of the exactly-once design.
+    """
+
+    def __init__(self, store: CommitStepStore, store_name: str, dataset_urn: str, steps: Sequence[BoundStep]) -> None:
+        self.store_name = store_name
+        self.dataset_urn = dataset_urn
+        self.steps = tuple(steps)
+        self._store = store
+
+    def commit(self) -> bool:
+        """Do what is not done yet and end the sequence; False where that failed, which is logged.
+
+        Called again after it returned True, it verifies the steps and does nothing.
+
+        What is left then waits for the next `commit` of `get_commit_sequence`, also in another process. After the third
+        failed redo it is quarantined and fails until it is removed.
+        """
+        try:
+            if not self._store.exists(self.store_name, self.dataset_urn):
+                return all(step.verify() for step in self.steps)
+            return self._store.commit(self.store_name, self.dataset_urn)
+        except Exception:
+            log.exception("Commit failed for dataset %r of %s", self.dataset_urn, self.store_name)
+            return False
+
+
+class SequenceBuilder:
+    """Collects the steps of one dataset between `begin` and `end`."""
+
+    def __init__(self, store: CommitStepStore, store_name: str, dataset_urn: str) -> None:
+        self._store = store
+        self._names = (store_name, dataset_urn)
+
+    def step(self, step: AnyStep) -> SequenceBuilder:
+        """Add a step; returns the builder."""
+        self._store.put(*self._names, step)
+        return self
+
+    def rename(self, source: str, target: str) -> SequenceBuilder:
+        """Add the move of a finished file, taking size and checksum from it; raises StagedFileLostError."""
+        return self.step(self._store.rename_step(source, target))
+
+    def high_watermark(self, partition: str, high: int) -> SequenceBuilder:
+        """Add the next position to read of a partition."""
+        return self.step(HighWatermarkStep(*self._names, partition, high, CompositeWatermark))
+
+    def end(self) -> StepSequence:
+        """Return the sequence; nothing is stored or done yet."""
+        return self._store.get_commit_sequence(*self._names)
+
+
+class CommitStepStore:
+    """Commit steps by (store name, dataset.urn); a store name is a job name of the state store.
+
+    Steps that are put stay in this object until `StepSequence.commit` stores all of them in one transaction, before the
+    first is done: half a sequence is never found by anyone. Names of targets are taken as they are given; without the
+    commit id in it a file is never undone, so a sequence that loses its files is quarantined.
+
+    Args:
+        store: the state store, of any kind.
+        storage: where the files are.
+        output_root: absolute; targets lie below it, sources below its `_gobblin` folder. Folders of sources are deleted
+            once their sequence has ended: each dataset needs its own.
+        clock: when sequences are made.
+        lease_ttl: time to live of the dataset's lease while `commit` and `remove` work.
+
+    Source: `CommitStepStore` of the exactly-once design and gobblin-api `CommitSequenceStore`. Differs: runs are
+    fenced by lease and version, and what is removed before it is committed is undone.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        storage: Storage,
+        output_root: str,
+        *,
+        clock: Clock = _SYSTEM_CLOCK,
+        lease_ttl: timedelta = timedelta(minutes=1),
+    ) -> None:
+        self._store = store
+        self._storage = storage
+        self._root = output_root.rstrip("/")
+        self._clock = clock
+        self._ttl = lease_ttl
+        self._committer = Committer(store, storage)
+        self._drafts: dict[str, dict[str, list[AnyStep]]] = {}
+
+    # -- the design's methods ------------------------------------------------------------------------------------------
+    def create(self, store_name: str, dataset_urn: str | None = None) -> bool:
+        """Make a store, or a dataset in a store; False where there is one. Raises UsageError for a bad name."""
+        if not re.fullmatch(NAME_PATTERN, store_name):
+            raise UsageError(problem=f"{store_name!r} is no store name.", hint="Letters, digits and _, as for a job.")
+        if dataset_urn is None:
+            is_new = store_name not in self._drafts and store_name not in self._store.list_jobs()
+            self._drafts.setdefault(store_name, {})
+            return is_new
+        if self.exists(store_name, dataset_urn):
+            return False
+        self._drafts.setdefault(store_name, {})[dataset_urn] = []
+        return True
+
+    def exists(self, store_name: str, dataset_urn: str = "") -> bool:
+        """Tell whether a dataset has steps that wait, stored or put here; the empty urn is legal."""
+        return dataset_urn in self._drafts.get(store_name, {}) or bool(self._waiting(store_name, dataset_urn))
+
+    def remove(self, store_name: str, dataset_urn: str | None = None) -> bool:
+        """Give up what waits of a dataset, or of a whole store; False where nothing did or it is not safe.
+
+        A stored sequence is undone; one that is quarantined is only ended, its files stay.
+        """
+        urns = self._urns(store_name) if dataset_urn is None else [dataset_urn]
+        removed = [self._remove(store_name, urn) for urn in urns]
+        if dataset_urn is None:
+            return self._drafts.pop(store_name, None) is not None or (bool(removed) and all(removed))
+        return removed[0]
+
+    def put(self, store_name: str, dataset_urn: str, step: AnyStep) -> bool:
+        """Add a step to a dataset; False where a stored sequence waits, which must be committed or removed first."""
+        if self._waiting(store_name, dataset_urn):
+            return False
+        self.create(store_name, dataset_urn)
+        self._drafts[store_name][dataset_urn].append(step)
+        return True
+
+    def get_commit_sequence(self, store_name: str, dataset_urn: str = "") -> StepSequence:
+        """Return what waits of a dataset: the stored sequence, else the steps put here; raises UsageError for none."""
+        stored = self._waiting(store_name, dataset_urn)
+        if stored:
+            sequence = decode_sequence(stored[0])
+            steps: Iterable[AnyStep] = (*sequence.steps, *watermark_steps(sequence))
+        elif self.exists(store_name, dataset_urn):
+            steps = self._drafts[store_name][dataset_urn]
+        else:
+            raise UsageError(problem=f"No commit steps wait for dataset {dataset_urn!r} of {store_name}.")
+        bound = [BoundStep(step, self._store, self._storage) for step in steps]
+        return StepSequence(self, store_name, dataset_urn, bound)
+
+    get = get_commit_sequence
+    """The original's name."""
+    delete = remove
+    """The original's name."""
+
+    def begin(self, store_name: str, dataset_urn: str = "") -> SequenceBuilder:
+        """Begin a sequence; raises UsageError where one waits already."""
+        if not self.create(store_name, dataset_urn):
+            raise UsageError(
+                problem=f"Commit steps wait for dataset {dataset_urn!r} of {store_name}.",
+                hint="Commit or remove them first.",
+            )
+        return SequenceBuilder(self, store_name, dataset_urn)
+
+    def rename_step(self, source: str, target: str) -> RenameFileStep:
+        """Return the move of a finished file; raises StagedFileLostError where it is not there."""
+        size = self._storage.size(source)
+        if size is None:
+            raise StagedFileLostError(path=source, target=target, problem="is not there")
+        return RenameFileStep(source, target, size, self._storage.sha256(source))
+
+    # -- committing ----------------------------------------------------------------------------------------------------
+    def commit(self, store_name: str, dataset_urn: str = "") -> bool:
+        """Commit what waits of a dataset; see `StepSequence.commit`, which also turns what is raised into False."""
+        with self._lease(store_name, dataset_urn) as epoch:
+            stored = self._waiting(store_name, dataset_urn)
+            if not stored:
+                sequence = self._sequence(store_name, dataset_urn, self._drafts[store_name][dataset_urn])
+                self._committer.prepare(sequence, epoch)
+                del self._drafts[store_name][dataset_urn]
+                self._committer.publish(sequence, epoch, verify_sources=False)
+                return True
+            recovery = self._committer.recover(stored[0], epoch)
+        if recovery.outcome is not SequenceState.COMMITTED:
+            log.error(
+                "Commit of dataset %r of %s is %s: %s", dataset_urn, store_name, recovery.outcome, recovery.reason
+            )
+        return recovery.outcome is SequenceState.COMMITTED
+
+    def _sequence(self, store_name: str, dataset_urn: str, steps: Sequence[AnyStep]) -> CommitSequence:
+        before = self._store.load_dataset_states(store_name, [dataset_urn]).get(dataset_urn)
+        actions = tuple(step for step in steps if not isinstance(step, HighWatermarkStep | DatasetStateStep))
+        renames = list(renames_of(actions))
+        now = self._clock.now()
+        commit_id = new_commit_id()
+        after = DatasetState(
+            job=store_name,
+            dataset_urn=dataset_urn,
+            version=(before.version if before else 0) + 1,
+            committed=_committed(before, steps, dataset_urn),
+            snapshot=(before.snapshot if before else 0) + bool(renames),
+            run_id=new_run_id(now),
+            updated_at=now,
+        )
+        for step in steps:
+            if isinstance(step, DatasetStateStep):
+                after = replace(step.after, version=after.version, snapshot=after.snapshot)
+        return CommitSequence(
+            id=commit_id,
+            job=store_name,
+            dataset_urn=dataset_urn,
+            run_id=after.run_id,
+            version_read=after.version - 1,
+            steps=actions,
+            files=tuple(PublishedFile("main", r.target, r.size_bytes, r.sha256, 0, after.snapshot) for r in renames),
+            after=after,
+            output_root=self._root,
+            staging_dirs=tuple(sorted({posixpath.dirname(rename.source) for rename in renames})),
+            created_at=now,
+        )
+
+    @contextmanager
+    def _lease(self, store_name: str, dataset_urn: str) -> Iterator[int]:
+        owner = LeaseOwner.current(new_run_id(self._clock.now()))
+        with LeaseKeeper(self._store, store_name, owner, self._ttl) as keeper:
+            for lease in keeper.acquire([dataset_urn]).busy.values():
+                raise DatasetBusyError(
+                    dataset_urn=dataset_urn, holder=str(lease.owner), until=f"{lease.until:%Y-%m-%d %H:%M:%SZ}"
+                )
+            yield keeper.epoch(dataset_urn)
+
+    # -- what waits ----------------------------------------------------------------------------------------------------
+    def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:
+        return self._store.load_sequences(store_name, states=_WAITING, urns=[dataset_urn])
+
+    def _urns(self, store_name: str) -> list[str]:
+        stored = self._store.load_sequences(store_name, states=_WAITING)
+        return sorted({*self._drafts.get(store_name, {}), *(sequence.dataset_urn for sequence in stored)})
+
+    def _remove(self, store_name: str, dataset_urn: str) -> bool:
+        had_draft = self._drafts.get(store_name, {}).pop(dataset_urn, None) is not None
+        if not self._waiting(store_name, dataset_urn):
+            return had_draft
+        with self._lease(store_name, dataset_urn) as epoch:
+            ended = [self._committer.abandon(s, epoch, "removed") for s in self._waiting(store_name, dataset_urn)]
+        return all(state is SequenceState.ABORTED for state in ended)
+
+
+def _committed(before: DatasetState | None, steps: Iterable[AnyStep], dataset_urn: str) -> CommittedRanges:
+    """Return the ranges with the watermark of each partition moved to the position that its step says."""
+    marks = [step for step in steps if isinstance(step, HighWatermarkStep)]
+    kind: type[Watermark] = marks[0].watermark_type if marks else CompositeWatermark
+    committed = before.committed if before else CommittedRanges(kind, {})
+    if not marks:
+        return committed
+    high = kind.from_components({mark.partition: mark.high for mark in marks})
+    # Where a partition begins is not known here: what lies below its first watermark counts as none of ours.
+    committed = committed.anchored(high)
+    known = committed.high.components() if committed.high else {}
+    low = kind.from_components({mark.partition: known[mark.partition] for mark in marks})
+    return committed.add(WatermarkInterval(low, high), dataset_urn)
+
+
+CommitSequenceStore = CommitStepStore
+"""The original's name."""
