@@ -56,6 +56,7 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "files": "sources.files:FilesSource",
         "kafka": "sources.kafka:KafkaSource",
         "query": "sources.query:QuerySource",
+        "rest": "sources.rest:RestSource",
     },
     ConstructKind.FORMAT: {
         "csv": "extractors.csv:CsvFormat",

@@ -17,6 +17,7 @@ from gobblin_dagster.constructs.sources.kafka_offsets import (
     PartitionOffsets,
     plan_offsets,
 )
+from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError
@@ -106,7 +107,7 @@ class KafkaSource:
         for urn in sorted({*datasets, *problems, *known}):
             faults = problems.get(urn, []) + [str(o) for p in datasets.get(urn, ()) if isinstance(o := offsets[p], str)]
             state = context.states.get(urn)
-            problem = " ".join(faults) or _state_problem(state)
+            problem = " ".join(faults) or state_problem(state, CompositeWatermark, "kafka")
             if problem:
                 yield DatasetOffer(urn, None, None, problem=problem)
             else:
@@ -189,12 +190,3 @@ class KafkaSource:
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
-
-
-def _state_problem(state: DatasetState | None) -> str:
-    if state is None or state.committed.watermark_type is CompositeWatermark:
-        return ""
-    return (
-        f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the source `kafka` needs "
-        "'composite'; give the job another name, or its former source."
-    )

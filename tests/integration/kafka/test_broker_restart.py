@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -48,7 +49,7 @@ def test_broker_that_stays_away_fails_the_work_unit_and_the_next_run_completes(
     new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = filled(new_job, timeout_s=2, offsets_per_work_unit=ROWS // 2)
-    job.parts = INTERRUPTS | {"commit": {"policy": "successful"}}
+    job.parts = INTERRUPTS | {"commit": {"policy": "successful"}, "execution": {"retries": {"count": 0}}}
     monkeypatch.setattr(Interrupts, "action", staticmethod(lambda: broker.stop(signal.SIGKILL)))
     try:
         (dataset,) = job.run().datasets
@@ -58,5 +59,24 @@ def test_broker_that_stays_away_fails_the_work_unit_and_the_next_run_completes(
     assert [failure.transient for failure in dataset.failures] == [True, True]
     assert "no message for 2 s" in dataset.failures[0].message
     assert job.run().status is RunStatus.SUCCEEDED
+    assert job.ids() == list(range(ROWS))
+    assert job.plan().work_units == ()
+
+
+def test_work_unit_is_tried_again_from_its_beginning_in_the_same_run(
+    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = filled(new_job, timeout_s=2)
+    job.parts = INTERRUPTS | {"execution": {"retries": {"count": 3, "backoff_s": 0.1}}}
+    starter = threading.Thread(target=broker.start)
+
+    def away_for_longer_than_the_timeout() -> None:
+        broker.stop(signal.SIGKILL)
+        threading.Timer(3, starter.start).start()
+
+    monkeypatch.setattr(Interrupts, "action", staticmethod(away_for_longer_than_the_timeout))
+    result = job.run()
+    starter.join()
+    assert result.status is RunStatus.SUCCEEDED
     assert job.ids() == list(range(ROWS))
     assert job.plan().work_units == ()

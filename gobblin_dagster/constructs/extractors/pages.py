@@ -1,0 +1,139 @@
+"""Paging: the ways in which an API hands out a long list in pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.constructs.http_client import Answer, HttpClient
+from gobblin_dagster.core.errors import ExtractError
+
+
+class NoPaging(BaseModel):
+    """One answer holds everything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: Literal["none"] = "none"
+
+
+class PageNumberPaging(BaseModel):
+    """Pages by number, until one is empty: a short page is not the last where a server caps their size."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: Literal["page"]
+    param: str = "page"
+    """Query parameter of the number."""
+    start: int = 1
+    """Number of the first page."""
+
+
+class OffsetPaging(BaseModel):
+    """Pages by the number of records before them, until one is empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: Literal["offset"]
+    param: str = "offset"
+    """Query parameter of the offset."""
+
+
+class CursorPaging(BaseModel):
+    """Each answer holds the cursor of the next one, until there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: Literal["cursor"]
+    param: str = "cursor"
+    """Query parameter of the cursor."""
+    next: str = "next_cursor"
+    """Place of the cursor in the answer, with dots: `meta.next`."""
+
+
+class LinkPaging(BaseModel):
+    """Each answer has a header `Link` with `rel="next"`, until there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: Literal["link"]
+
+
+Paging: TypeAlias = Annotated[
+    NoPaging | PageNumberPaging | OffsetPaging | CursorPaging | LinkPaging, Field(discriminator="type")
+]
+
+
+def read_pages(
+    client: HttpClient, dataset_urn: str, path: str, params: Mapping[str, str], paging: Paging, records_path: str
+) -> Iterator[tuple[list[Any], int]]:
+    """Yield the records of each page with the answer's size in bytes; raises as `HttpClient.get`.
+
+    A server that hands out the same page or cursor again would be asked for ever: it fails with ExtractError.
+    """
+    target, asked, seen, taken = path, dict(params), set[str](), 0
+    if isinstance(paging, PageNumberPaging):
+        asked[paging.param] = str(paging.start)
+    before: str | None = None
+    while True:
+        answer = client.get(target, asked)
+        records = _records(answer, dataset_urn, path, records_path)
+        if records:
+            yield records, answer.size_bytes
+        taken += len(records)
+        match paging:
+            case NoPaging():
+                return
+            case PageNumberPaging() | OffsetPaging():
+                if not records:
+                    return
+                content = json.dumps(records, sort_keys=True)
+                if content == before:
+                    raise _loop(dataset_urn, path, f"does not heed the parameter {paging.param!r}: it repeats a page")
+                before = content
+                number = int(asked.get(paging.param, 0)) + 1
+                asked[paging.param] = str(number if isinstance(paging, PageNumberPaging) else taken)
+            case CursorPaging() | LinkPaging():
+                following = _following(answer, paging)
+                if following is None:
+                    return
+                if following in seen:
+                    raise _loop(dataset_urn, path, "leads back to a page that was read")
+                seen.add(following)
+                if isinstance(paging, CursorPaging):
+                    asked[paging.param] = following
+                else:
+                    target, asked = following, {}
+
+
+def _records(answer: Answer, dataset_urn: str, path: str, records_path: str) -> list[Any]:
+    records = dig(answer.body, records_path)
+    if records is None:
+        return []
+    if not isinstance(records, list):
+        problem = f"expected a list at {records_path or 'the top'!r}, got {type(records).__name__}."
+        raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
+    return records
+
+
+def _following(answer: Answer, paging: CursorPaging | LinkPaging) -> str | None:
+    if isinstance(paging, LinkPaging):
+        return answer.next_link
+    cursor = dig(answer.body, paging.next)
+    return None if cursor in (None, "", False) else str(cursor)
+
+
+def _loop(dataset_urn: str, path: str, problem: str) -> ExtractError:
+    return ExtractError(dataset_urn=dataset_urn, file=path, problem=f"{problem}. Look at `paging`.")
+
+
+def dig(body: Any, path: str) -> Any:
+    """Return what lies at a dotted path; None where there is nothing."""
+    for name in path.split(".") if path else ():
+        if not isinstance(body, dict):
+            return None
+        body = body.get(name)
+    return body

@@ -1,0 +1,352 @@
+"""The source `rest` against a real HTTP server: paging, cursors, faults."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.results import DatasetPlan, DatasetResult
+from gobblin_dagster.spec.job import JobSpec
+from tests.services.json_api import Asked, JsonApi, Reply, running_api
+from tests.unit.engine.jobs import project, run
+
+COLUMNS = {"id": "int64", "title": "string", "updated_at": "timestamp"}
+BY_ID = {"column": "id", "newest_params": {"sort": "-id"}}
+
+
+@dataclass
+class Issues:
+    """A list of issues that can be asked in all ways."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    page_size: int = 10
+    heeds_bounds: bool = True
+
+    def add(self, count: int, at: str = "2026-01-01T00:00:00Z") -> None:
+        first = len(self.records) + 1
+        self.records += [{"id": n, "title": f"t{n}", "updated_at": at} for n in range(first, first + count)]
+
+    def reply(self, asked: Asked) -> Reply:
+        params, found = asked.params, list(self.records)
+        if self.heeds_bounds and "min_id" in params:
+            found = [record for record in found if record["id"] >= int(params["min_id"])]
+        if params.get("sort") == "-id":
+            return Reply(sorted(found, key=lambda record: -int(record["id"]))[:1])
+        start = int(params.get("offset", 0)) + (int(params.get("page", 1)) - 1) * self.page_size
+        start += int(params.get("cursor", 0))
+        page, end = found[start : start + self.page_size], start + self.page_size
+        more = end < len(found)
+        match asked.path:
+            case "/cursor":
+                return Reply({"data": {"items": page}, "meta": {"next": end if more else None}})
+            case "/link":
+                link = {"Link": f'</link?cursor={end}>; rel="next"'} if more else {}
+                return Reply(page, headers=link)
+        return Reply(page)
+
+
+@dataclass
+class RestJob:
+    root: Path
+    api: JsonApi
+    issues: Issues
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> JobSpec:
+        source = {"type": "rest", "url": self.api.url, "datasets": {"issues": "/issues"}, "columns": COLUMNS}
+        return JobSpec.model_validate(
+            {
+                "job": "issues",
+                "source": source | self.options,
+                "extract": {"namespace": "test", "table": "issues"},
+                "output": {"path": "lake"},
+                "execution": {"retries": {"count": 0}},  # a client's own retries are what these tests are about
+            }
+        )
+
+    def run(self) -> DatasetResult:
+        (dataset,) = run(self.root, self.spec).datasets
+        return dataset
+
+    def plan(self) -> DatasetPlan:
+        (dataset,) = plan_job(project(self.root, self.spec), self.spec).datasets
+        return dataset
+
+    def table(self, urn: str = "issues") -> pa.Table:
+        store = project(self.root, self.spec).open_store()
+        try:
+            return pa.concat_tables([pq.read_table(file.path) for file in store.load_snapshot("issues", urn)])
+        finally:
+            store.close()
+
+    def ids(self) -> list[int]:
+        ids: list[int] = sorted(self.table()["id"].to_pylist())
+        return ids
+
+
+@pytest.fixture
+def new_job(tmp_path: Path) -> Iterator[Callable[..., RestJob]]:
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> RestJob:
+            issues = Issues()
+            return RestJob(tmp_path, stack.enter_context(running_api(issues.reply)), issues, options)
+
+        yield make
+
+
+PAGINGS = [
+    pytest.param("/issues", {"type": "page"}, "", id="page"),
+    pytest.param("/issues", {"type": "offset"}, "", id="offset"),
+    pytest.param("/cursor", {"type": "cursor", "next": "meta.next"}, "data.items", id="cursor"),
+    pytest.param("/link", {"type": "link"}, "", id="link"),
+]
+
+
+@pytest.mark.parametrize(("path", "paging", "records"), PAGINGS)
+@pytest.mark.parametrize("count", [0, 1, 10, 35])
+def test_all_pages_are_read(
+    new_job: Callable[..., RestJob], path: str, paging: dict[str, str], records: str, count: int
+) -> None:
+    job = new_job(datasets={"issues": path}, paging=paging, records=records)
+    job.issues.add(count)
+    assert job.run().rows_read == count
+
+
+def test_short_pages_in_the_middle_are_not_the_end(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "page"})
+    pages = [[{"id": 1}, {"id": 2}], [{"id": 3}], [{"id": 4}, {"id": 5}], []]
+    job.api.reply = lambda asked: Reply(pages[int(asked.params["page"]) - 1])
+    assert job.run().rows_read == 5
+
+
+def test_records_that_pages_repeat_are_kept_once(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "page"}, key=["id"])
+    pages = [[{"id": 1}, {"id": 2}], [{"id": 2}, {"id": 3}], []]
+    job.api.reply = lambda asked: Reply(pages[int(asked.params["page"]) - 1])
+    job.run()
+    assert job.ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("paging", "body", "said"),
+    [
+        ({"type": "page"}, [{"id": 1}], "it repeats a page"),
+        ({"type": "offset"}, [{"id": 1}], "it repeats a page"),
+        ({"type": "cursor", "next": "next"}, {"next": "a", "items": [{"id": 1}]}, "leads back"),
+    ],
+)
+def test_server_that_repeats_itself_is_not_asked_for_ever(
+    new_job: Callable[..., RestJob], paging: dict[str, str], body: Any, said: str
+) -> None:
+    job = new_job(paging=paging, records="items" if isinstance(body, dict) else "")
+    job.api.reply = lambda _: Reply(body)
+    failed = job.run()
+    assert failed.outcome is DatasetOutcome.FAILED
+    assert said in failed.failures[0].message
+
+
+@pytest.mark.parametrize("heeds_bounds", [True, False])
+def test_number_cursor_reads_each_record_once(new_job: Callable[..., RestJob], heeds_bounds: bool) -> None:
+    job = new_job(paging={"type": "offset"}, cursor={**BY_ID, "low_param": "min_id"})
+    job.issues.heeds_bounds = heeds_bounds
+    job.issues.add(12)
+    job.run()
+    assert job.ids() == list(range(1, 13))
+    assert job.run().outcome is DatasetOutcome.IDLE
+    assert job.plan().work_units == ()
+    job.issues.add(13)
+    assert str(job.run().actual_high) == "26"
+    assert job.ids() == list(range(1, 26))
+
+
+def test_record_that_comes_after_the_plan_waits_for_the_next_run(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "offset"}, cursor=BY_ID)
+    job.issues.add(3)
+    reply = job.issues.reply
+
+    def grow(asked: Asked) -> Reply:
+        answer = reply(asked)
+        if "sort" in asked.params:
+            job.issues.add(1)
+        return answer
+
+    job.api.reply = grow
+    job.run()
+    assert job.ids() == [1, 2, 3]
+    job.api.reply = reply
+    job.run()
+    assert job.ids() == [1, 2, 3, 4]
+
+
+def test_timestamp_cursor_keeps_a_lag_and_tells_the_server_its_bounds(new_job: Callable[..., RestJob]) -> None:
+    cursor = {"column": "updated_at", "low_param": "since", "high_param": "until", "lag_s": 3600}
+    job = new_job(cursor=cursor | {"start": "2025-12-31T00:00:00Z"})
+    now = datetime.now(UTC)
+    job.issues.add(2, "2026-01-01T00:00:00Z")
+    job.issues.add(1, "2025-01-01T00:00:00Z")  # before the start
+    job.issues.add(1, (now - timedelta(minutes=5)).isoformat())  # within the lag
+    job.run()
+    assert job.ids() == [1, 2]
+    params = job.api.asked[-1].params
+    assert params["since"] == "2025-12-31T00:00:00Z"
+    until = datetime.fromisoformat(params["until"])
+    assert timedelta(hours=1) <= datetime.now(UTC) - until < timedelta(hours=1, minutes=5)
+    job.run()
+    assert job.api.asked[-1].params["since"] == params["until"]
+    assert job.ids() == [1, 2]
+
+
+@pytest.mark.parametrize(("form", "written"), [("unix", "1767225600"), ("unix_ms", "1767225600123")])
+def test_bounds_are_written_as_the_server_wants_them_and_never_too_late(
+    new_job: Callable[..., RestJob], form: str, written: str
+) -> None:
+    cursor = {
+        "column": "updated_at",
+        "low_param": "since",
+        "param_format": form,
+        "start": "2026-01-01T00:00:00.123456Z",
+    }
+    job = new_job(cursor=cursor)
+    job.run()
+    assert job.api.asked[-1].params["since"] == written
+
+
+def test_newest_record_of_a_timestamp_cursor_makes_idle_runs_idle(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(cursor={"column": "updated_at", "newest_params": {"sort": "-id"}})
+    assert job.run().outcome is DatasetOutcome.IDLE
+    job.issues.add(2)
+    assert str(job.run().actual_high) == "2026-01-01T00:00:00.000001Z"
+    assert job.run().outcome is DatasetOutcome.IDLE
+
+
+def test_without_a_cursor_every_run_reads_everything(new_job: Callable[..., RestJob]) -> None:
+    job = new_job()
+    job.issues.add(2)
+    job.run()
+    job.run()
+    assert job.ids() == [1, 1, 2, 2]
+
+
+def test_record_without_its_cursor_fails_with_its_number(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(cursor={"column": "updated_at"})
+    job.api.reply = lambda _: Reply([{"id": 1, "updated_at": "2026-01-01T00:00:00Z"}, {"id": 2}])
+    failed = job.run()
+    assert "/issues, row 2: the record has no 'updated_at'" in failed.failures[0].message
+
+
+def test_nested_values_become_text_in_string_columns(new_job: Callable[..., RestJob]) -> None:
+    job = new_job()
+    job.api.reply = lambda _: Reply([{"id": 1, "title": {"en": ["a"]}}, {"id": 2, "title": "plain"}])
+    job.run()
+    assert job.table()["title"].to_pylist() == ['{"en": ["a"]}', "plain"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_busy_server_is_asked_again(new_job: Callable[..., RestJob], status: int) -> None:
+    job = new_job()
+    job.issues.add(3)
+    job.api.faults = [Reply("busy", status, {"Retry-After": "0"})] * 2
+    assert job.run().rows_read == 3
+    assert len(job.api.asked) == 3
+
+
+def test_server_that_stays_busy_fails_as_transient(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(retries=2)
+    job.api.reply = lambda _: Reply("busy", 503, {"Retry-After": "0"})
+    (failure,) = job.run().failures
+    assert failure.transient
+    assert "/issues: it answers 503" in failure.message
+    assert len(job.api.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "asked_for", ["301", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)], ids=["seconds", "date"]
+)
+def test_pause_beyond_the_cap_fails_at_once(new_job: Callable[..., RestJob], asked_for: str) -> None:
+    job = new_job()
+    job.api.reply = lambda _: Reply("busy", 429, {"Retry-After": asked_for})
+    (failure,) = job.run().failures
+    assert failure.transient
+    assert "more than `retry_after_cap_s`" in failure.message
+    assert len(job.api.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply("no", 404), "answers 404"),
+        (Reply("no", 401), "look at the credentials"),
+        (Reply("", 302, {"Location": "http://127.0.0.1:9/"}), "a redirect"),
+        (Reply(b"<html>"), "no JSON"),
+        (Reply({"id": 1}), "expected a list at 'the top', got dict"),
+        (Reply([{"id": "one"}]), "row 1: the record is no JSON object of the declared columns"),
+        (Reply([{"id": 1}, None]), "row 2: the record is null"),
+    ],
+    ids=["404", "401", "redirect", "html", "object", "type", "null"],
+)
+def test_wrong_answer_fails_with_what_it_was(new_job: Callable[..., RestJob], reply: Reply, said: str) -> None:
+    job = new_job()
+    job.api.reply = lambda _: reply
+    (failure,) = job.run().failures
+    assert said in failure.message
+    assert not failure.transient
+
+
+def test_link_to_another_host_is_not_asked(new_job: Callable[..., RestJob], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_TOKEN", "Bearer hunter2")
+    other = new_job()
+    job = new_job(paging={"type": "link"}, headers_env={"Authorization": "API_TOKEN"})
+    job.api.reply = lambda _: Reply([{"id": 1}], headers={"Link": f'<{other.api.url}/issues>; rel="next"'})
+    (failure,) = job.run().failures
+    assert "leads to another host" in failure.message
+    assert other.api.asked == []
+
+
+def test_secret_header_is_sent_and_stands_nowhere(
+    new_job: Callable[..., RestJob], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = new_job(headers_env={"Authorization": "API_TOKEN"}, headers={"X-Team": "lake"})
+    job.issues.add(1)
+    assert "API_TOKEN, not in the environment" in job.run().failures[0].message
+    monkeypatch.setenv("API_TOKEN", "Bearer hunter2")
+    with caplog.at_level(logging.DEBUG):
+        job.run()
+    headers = job.api.asked[-1].headers
+    assert (headers["Authorization"], headers["X-Team"]) == ("Bearer hunter2", "lake")
+    assert "hunter2" not in caplog.text
+    assert not any(b"hunter2" in path.read_bytes() for path in job.root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"url": "ftp://x/"}, "http://host"),
+        ({"url": "http://me:secret@x/"}, "headers_env"),
+        ({"columns": {}}, "columns"),
+        ({"key": ["nope"]}, "nope"),
+        ({"cursor": {"column": "title"}}, "must be timestamp or int64"),
+        ({"cursor": {"column": "id"}}, "newest_params"),
+        ({"cursor": {"column": "updated_at", "start": 5}}, "must fit"),
+        ({"cursor": {"column": "updated_at", "start": "2026-01-01T00:00:00"}}, "time zone"),
+    ],
+)
+def test_wrong_options_are_told(new_job: Callable[..., RestJob], options: dict[str, Any], said: str) -> None:
+    job = new_job(**options)
+    with pytest.raises(InvalidSpecError, match=said):
+        job.run()
+    assert job.api.asked == []
