@@ -1,9 +1,9 @@
-"""`gobblin state`: watermarks and totals of datasets, read from the state store."""
+"""`gobblin state`: watermarks and totals of datasets, read from the state store, and what changes them (`state_change`)."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
 
 import typer
 
@@ -27,13 +27,13 @@ from gobblin_dagster.cli.output import (
     print_table,
     rows_of,
 )
+from gobblin_dagster.cli.state_change import diff, export_states, history, import_states, reset, set_watermark
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, load_states, one_state
 from gobblin_dagster.cli.views import state_view
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.plan import Selection
-from gobblin_dagster.engine.project import Project
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, help="See watermarks and totals of datasets.")
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="See and change watermarks of datasets.")
 
 _COLUMNS = {"dataset": "left", "watermark": "left", "rows": "right", "quarantined": "right", "files": "right"}
 
@@ -50,7 +50,7 @@ def list_states(
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     loaded = {
         job: [state for urn, state in sorted(states.items()) if selection.matches(urn)]
-        for job, states in _load(open_here(ctx), jobs).items()
+        for job, states in load_states(open_here(ctx), jobs).items()
     }
     if output is Output.JSON:
         print_json(datasets=[state_view(state) for states in loaded.values() for state in states])
@@ -66,24 +66,13 @@ def list_states(
 @app.command(epilog=examples("gobblin state show AA-EWR", "gobblin state show AA-EWR --job flights --output json"))
 def show(
     ctx: typer.Context,
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn.")],
-    job: Annotated[
-        str | None, typer.Option(help="Name of the job; needed where several jobs have the dataset.")
-    ] = None,
+    dataset: DatasetArgument,
+    job: JobOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot."""
     project = open_here(ctx)
-    states = [states[dataset] for states in _load(project, [job] if job else None).values() if dataset in states]
-    if len(states) != 1:
-        where = ", ".join(state.job for state in states)
-        raise UsageError(
-            problem=f"Dataset {dataset!r} is in several jobs: {where}."
-            if states
-            else f"Nothing is published of {dataset!r}.",
-            hint="Name one with --job." if states else "`gobblin state list` shows what is published.",
-        )
-    state = states[0]
+    state = one_state(project, dataset, job)
     store = project.open_store()
     try:
         files = store.load_snapshot(state.job, dataset)
@@ -109,16 +98,6 @@ def show(
     print_facts(console(sys.stdout), facts)
 
 
-def _load(project: Project, jobs: list[str] | None) -> dict[str, dict[str, DatasetState]]:
-    """Return states by job and dataset.urn; default: all jobs of the project and those that the store remembers."""
-    store = project.open_store()
-    try:
-        names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
-        return {name: store.load_dataset_states(name) for name in names}
-    finally:
-        store.close()
-
-
 def _row(state: DatasetState) -> tuple[str, ...]:
     return (
         dataset_name(state.dataset_urn),
@@ -129,3 +108,15 @@ def _row(state: DatasetState) -> tuple[str, ...]:
         bytes_of(state.totals.bytes_written),
         instant(state.updated_at),
     )
+
+
+_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "set": (set_watermark, "gobblin state set AA-EWR 2013-01-15 --reason 'bad files, read again' --dry-run"),
+    "reset": (reset, "gobblin state reset AA-EWR --reason 'the table was made anew' --yes"),
+    "history": (history, "gobblin state history AA-EWR --output json"),
+    "export": (export_states, "gobblin state export > state.jsonl"),
+    "import": (import_states, "gobblin state import state.jsonl --dry-run"),
+    "diff": (diff, "gobblin state diff state.jsonl"),
+}
+for _name, (_command, _example) in _COMMANDS.items():
+    app.command(_name, epilog=examples(_example))(_command)

@@ -1,0 +1,267 @@
+"""`gobblin state set|reset|history|export|import|diff`: what changes state, shown before, confirmed, and explained after."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.context import ExcludeOption, JobsArgument, Output, OutputOption, SelectOption, open_here
+from gobblin_dagster.cli.output import console, count, dataset_name, instant, print_facts, print_json, print_table
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.views import mark, state_view
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine import state_admin, state_transfer
+from gobblin_dagster.engine.plan import Selection
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.state.store import StateStore
+
+ReasonOption = Annotated[str, typer.Option("--reason", "-m", help="Why; kept in the dataset's history.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What `gobblin state export` wrote; - is stdin.")]
+
+
+@contextmanager
+def _store(project: Project) -> Iterator[StateStore]:
+    store = project.open_store()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _confirm(question: str, yes: bool) -> None:
+    """Ask on a terminal; raises UsageError where nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            problem="This changes the state, and there is no terminal to ask on.", hint="Repeat with --yes."
+        )
+    typer.confirm(question, abort=True, err=True)
+
+
+def set_watermark(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    watermark: Annotated[
+        str, typer.Argument(metavar="WATERMARK", help="Next position to read, e.g. 42, 2013-01-31 or an instant.")
+    ],
+    reason: ReasonOption,
+    job: JobOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Move a dataset's watermark: what lies before it counts as read, what lies after it is read (again)."""
+    project = open_here(ctx)
+    state = one_state(project, dataset, job)
+    moved = state_admin.parse_watermark(state.committed.watermark_type, watermark)
+    change = state_admin.plan_set(state, moved, who=_who(), why=reason, now=project.clock.now())
+    _change(project, change, yes=yes, dry_run=dry_run, output=output)
+
+
+def reset(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    reason: ReasonOption,
+    job: JobOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Forget what was read of a dataset: the next run reads it from the beginning. Published files stay."""
+    project = open_here(ctx)
+    state = one_state(project, dataset, job)
+    change = state_admin.plan_reset(state, who=_who(), why=reason, now=project.clock.now())
+    _change(project, change, yes=yes, dry_run=dry_run, output=output)
+
+
+def _who() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
+    before, after = change.before, change.after
+    root = project.output_root(project.job(before.job))
+    facts = {
+        "dataset": dataset_name(before.dataset_urn),
+        "job": before.job,
+        "from": str(before.committed) or "-",
+        "to": str(after.committed) or "-",
+        "consequence": change.consequence,
+        "by": f"{change.who}: {change.why}",
+    }
+    with _store(project) as store:
+        state_admin.require_free(store, before.job, before.dataset_urn, project.clock.now())
+        if output is Output.TEXT:
+            print_facts(console(sys.stdout), facts)
+        sequence = ""
+        if not dry_run:
+            _confirm(f"{change.action.capitalize()} the watermark of {dataset_name(before.dataset_urn)}?", yes)
+            sequence = state_admin.apply_change(store, change, root)
+    if output is Output.JSON:
+        print_json(
+            dry_run=dry_run,
+            action=change.action,
+            before=state_view(before),
+            after=state_view(after),
+            consequence=change.consequence,
+            who=change.who,
+            why=change.why,
+            sequence=sequence or None,
+        )
+    else:
+        console(sys.stdout).print("Nothing was changed." if dry_run else f"Done, as {sequence}.", style="bold")
+
+
+def history(
+    ctx: typer.Context, dataset: DatasetArgument, job: JobOption = None, output: OutputOption = Output.TEXT
+) -> None:
+    """Explain every change of a dataset's watermark: by which run or person, from where to where."""
+    project = open_here(ctx)
+    state = one_state(project, dataset, job)
+    with _store(project) as store:
+        entries = state_admin.history(store, state.job, dataset)
+    if output is Output.JSON:
+        print_json(
+            job=state.job,
+            dataset=dataset,
+            history=[
+                {
+                    "sequence": entry.sequence_id,
+                    "at": entry.at,
+                    "state": entry.state.value,
+                    "version": entry.version,
+                    "from": mark(entry.watermark_before),
+                    "to": mark(entry.watermark_after),
+                    "committed": entry.committed_after,
+                    "by": entry.by,
+                    "who": entry.who,
+                    "why": entry.why,
+                    "rows": entry.rows,
+                    "files": entry.files,
+                }
+                for entry in entries
+            ],
+        )
+        return
+    columns = {
+        "at": "left",
+        "from": "left",
+        "to": "left",
+        "rows": "right",
+        "state": "left",
+        "by": "left",
+        "why": "left",
+    }
+    rows = (
+        (
+            instant(entry.at),
+            mark(entry.watermark_before) or "-",
+            mark(entry.watermark_after) or "-",
+            f"{entry.rows:,}",
+            entry.state.value,
+            f"{entry.by} {entry.who}",
+            entry.why,
+        )
+        for entry in entries
+    )
+    print_table(console(sys.stdout), columns, rows)
+
+
+# -- between stores ----------------------------------------------------------------------------------------------------
+def export_states(
+    ctx: typer.Context, jobs: JobsArgument = None, select: SelectOption = None, exclude: ExcludeOption = None
+) -> None:
+    """Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind."""
+    project = open_here(ctx)
+    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    with _store(project) as store:
+        for line in state_transfer.export_state(store, jobs or store.list_jobs(), selection.matches):
+            sys.stdout.write(line + "\n")
+
+
+def import_states(
+    ctx: typer.Context,
+    file: FileArgument,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Bring exported states into this project's store. Datasets that have another history here are left alone."""
+    project = open_here(ctx)
+    exported = _read(file)
+    with _store(project) as store:
+        plan = state_transfer.plan_import(store, exported)
+        out = console(sys.stdout)
+        if output is Output.TEXT:
+            out.print(
+                f"{count(len(plan.datasets), 'dataset')} to import ({count(len(plan.missing), 'commit')}, "
+                f"{count(len(plan.runs), 'run')}), {len(plan.unchanged)} unchanged, {len(plan.conflicts)} with another history."
+            )
+            for job, urn in plan.conflicts:
+                out.print(f"  left alone: {dataset_name(urn)} ({job})")
+        if not dry_run and (plan.missing or plan.runs):
+            _confirm(f"Import into {store.url}?", yes)
+            state_transfer.run_import(store, plan)
+    if output is Output.JSON:
+        keys = {"imported": plan.datasets, "unchanged": plan.unchanged, "conflicts": plan.conflicts}
+        listed = {name: [{"job": job, "dataset": urn} for job, urn in found] for name, found in keys.items()}
+        print_json(dry_run=dry_run, commits=len(plan.missing), runs=len(plan.runs), **listed)
+    raise typer.Exit(int(bool(plan.conflicts)))
+
+
+def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.TEXT) -> None:
+    """Compare this project's store with an export: what was committed of which dataset."""
+    project = open_here(ctx)
+    there = _read(file).states()
+    here: dict[state_transfer.Key, DatasetState] = {}
+    with _store(project) as store:
+        for job in sorted({*store.list_jobs(), *(job for job, _ in there)}):
+            here |= {(job, urn): state for urn, state in store.load_dataset_states(job).items()}
+    differences = state_transfer.diff_states(here, there)
+    if output is Output.JSON:
+        print_json(
+            differences=[
+                {
+                    "job": one.job,
+                    "dataset": one.dataset_urn,
+                    "here": state_view(one.here) if one.here else None,
+                    "there": state_view(one.there) if one.there else None,
+                }
+                for one in differences
+            ]
+        )
+        return
+    out = console(sys.stdout)
+    out.print(f"{count(len(differences), 'dataset')} differ." if differences else "No difference.", style="bold")
+    columns = {"dataset": "left", "job": "left", "here": "left", "in the file": "left"}
+    if differences:
+        print_table(
+            out, columns, ((dataset_name(d.dataset_urn), d.job, _shown(d.here), _shown(d.there)) for d in differences)
+        )
+
+
+def _shown(state: DatasetState | None) -> str:
+    return "-" if state is None else f"{state.committed or '-'}, snapshot {state.snapshot}"
+
+
+def _read(file: Path) -> state_transfer.Exported:
+    if str(file) == "-":
+        return state_transfer.read_export(sys.stdin)
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return state_transfer.read_export(lines)
+    except OSError as error:
+        raise UsageError(
+            problem=f"Cannot read {file}: {error.strerror}.", hint="Name a file of `gobblin state export`."
+        ) from error

@@ -1,0 +1,264 @@
+"""Changes of a watermark by a person, and the history of a dataset: who moved it, when, from where, to where and why.
+
+A person's change is a commit sequence without steps: it goes through the same lease, the same compare-and-swap and into the
+same history as the commits of runs, so that nothing else needs to know of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UnfinishedSequenceError, UsageError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.serial import to_document
+from gobblin_dagster.core.watermark import (
+    CommittedRanges,
+    CompositeWatermark,
+    LongWatermark,
+    Position,
+    Watermark,
+)
+from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.state.store import StateStore
+
+LEASE_TTL = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one dataset's watermark that a person asked for, not yet made."""
+
+    action: Literal["set", "reset"]
+    before: DatasetState
+    after: DatasetState
+    who: str
+    why: str
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether positions that were published will be read again."""
+        return any(
+            not _covers(self.after.committed.ranges.get(name, ()), low, high)
+            for name, parts in self.before.committed.ranges.items()
+            for low, high in parts
+        )
+
+    @property
+    def consequence(self) -> str:
+        """What the next run will do about it, for people."""
+        if self.is_backward:
+            return "rows that were published before will be read and published again; published files stay as they are"
+        if self.after.committed == self.before.committed:
+            return "nothing changes"
+        return "rows in between are never read"
+
+
+def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -> bool:
+    return low == high or any(start <= low and high <= end for start, end in parts)
+
+
+def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to move a dataset's watermark: everything before it counts as read, gaps too, and nothing after it.
+
+    Raises:
+        UsageError: it lies before the beginning of what was read, or names other components.
+    """
+    positions: Mapping[str, Any] = watermark.components()
+    if set(positions) != set(state.committed.ranges):
+        known = ", ".join(sorted(state.committed.ranges)) or "none"
+        raise UsageError(
+            problem=f"Dataset {state.dataset_urn!r} has the components {known}; got {', '.join(sorted(positions))}.",
+            hint="Name each of them; a dataset that was reset begins anew by itself.",
+        )
+    beginning: Mapping[str, Any] = {name: parts[0][0] for name, parts in state.committed.ranges.items()}
+    if any(position < beginning[name] for name, position in positions.items()):
+        first = state.committed.watermark_type.from_components(beginning)
+        raise UsageError(
+            problem=f"{watermark} lies before {first}, where dataset {state.dataset_urn!r} begins.",
+            hint="Use `gobblin state reset` to read everything again.",
+        )
+    ranges = {name: ((beginning[name], position),) for name, position in positions.items()}
+    committed = CommittedRanges(state.committed.watermark_type, ranges)
+    return Change("set", state, _successor(state, committed, now), who, why)
+
+
+def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to forget what a dataset has read: the next run begins anew. What is published stays published."""
+    return Change("reset", state, _successor(state, CommittedRanges(state.committed.watermark_type, {}), now), who, why)
+
+
+def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -> DatasetState:
+    run_id = f"person-{new_commit_id()[:12]}"
+    return replace(
+        state, version=state.version + 1, committed=committed, run_id=run_id, updated_at=now, failed_ranges=()
+    )
+
+
+def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
+    """Read a watermark as people write it: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`.
+
+    A time without a zone is UTC.
+
+    Raises:
+        UsageError: the text is none of that type.
+    """
+    try:
+        if kind is CompositeWatermark:
+            return CompositeWatermark(json.loads(text))
+        if kind is LongWatermark:
+            return LongWatermark(int(text))
+        return kind.from_components({"": kind.position_from_json(_with_zone(kind, text))})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(problem=f"{text!r} is no watermark of type {kind.type_name!r}: {error}.") from None
+
+
+def _with_zone(kind: type[Watermark], text: str) -> str:
+    if kind.type_name not in ("timestamp", "hour"):
+        return text
+    instant = datetime.fromisoformat(text)
+    return text if instant.tzinfo else f"{instant.isoformat()}Z"
+
+
+def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -> None:
+    """Refuse where a run works on the dataset.
+
+    Raises:
+        DatasetBusyError: a run holds its lease.
+        UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+    """
+    lease = store.load_leases(job).get(dataset_urn)
+    if lease is not None and lease.until > now and not lease.owner.is_provably_dead():
+        raise busy_error(lease)
+    blocking = store.load_sequences(job, {*UNFINISHED, SequenceState.QUARANTINED}, [dataset_urn])
+    if blocking:
+        raise UnfinishedSequenceError(dataset_urn=dataset_urn, sequence_id=blocking[0].id)
+
+
+def busy_error(lease: Lease) -> DatasetBusyError:
+    """Return the error that names who holds a lease."""
+    until = lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
+    return DatasetBusyError(dataset_urn=lease.dataset_urn, holder=str(lease.owner), until=until)
+
+
+def apply_change(store: StateStore, change: Change, output_root: str) -> str:
+    """Make a change true, in one transaction, and return the id of its commit sequence.
+
+    Args:
+        store: the state store.
+        change: made from the dataset's newest state.
+        output_root: absolute root of the job's output; nothing in it is touched.
+
+    Raises:
+        DatasetBusyError, UnfinishedSequenceError: as `require_free`.
+        WatermarkMovedError: the dataset moved since the change was planned.
+    """
+    before, after = change.before, change.after
+    urn = before.dataset_urn
+    grant = store.acquire_leases(before.job, [urn], LeaseOwner.current(after.run_id), LEASE_TTL)
+    if urn in grant.busy:
+        raise busy_error(grant.busy[urn])
+    lease = grant.granted[urn]
+    sequence = CommitSequence(
+        id=new_commit_id(),
+        job=before.job,
+        dataset_urn=urn,
+        run_id=after.run_id,
+        version_read=before.version,
+        steps=(),
+        files=(),
+        after=after,
+        output_root=output_root,
+        created_at=after.updated_at,
+    )
+    report = to_document(_result(change, sequence.id)) | {
+        "change": {"action": change.action, "who": change.who, "why": change.why}
+    }
+    try:
+        # Nothing was published that Dagster would have to hear of.
+        stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
+        store.record(stored, lease.epoch, after, ())
+    finally:
+        store.release_leases(before.job, [lease])
+    return sequence.id
+
+
+def _result(change: Change, sequence_id: str) -> DatasetResult:
+    return DatasetResult(
+        dataset_urn=change.before.dataset_urn,
+        outcome=DatasetOutcome.COMMITTED,
+        low=change.before.watermark,
+        actual_high=change.after.watermark,
+        snapshot=change.after.snapshot,
+        sequence_id=sequence_id,
+        notes=(f"{change.action} by {change.who}: {change.why}",),
+    )
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One change of a dataset's watermark, or an attempt that came to nothing."""
+
+    sequence_id: str
+    at: datetime
+    state: SequenceState
+    version: int
+    """Of the dataset's state, once committed."""
+    watermark_before: Watermark | None
+    watermark_after: Watermark | None
+    """Equal to `watermark_before` where it was not committed."""
+    committed_after: str
+    """All ranges, as people read them; empty where it was not committed."""
+    by: Literal["run", "person"]
+    who: str
+    """The run's id, or the person."""
+    why: str
+    """What the person gave as a reason; of a run, the reason that the sequence ended otherwise than committed."""
+    rows: int
+    files: int
+
+
+def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]:
+    """Return every change of a dataset's watermark, oldest first; a sequence that cannot be read says so and nothing more."""
+    entries: list[HistoryEntry] = []
+    mark: Watermark | None = None
+    found = store.load_sequences(job, list(SequenceState), [dataset_urn])
+    # Versions first: clocks of several drivers may disagree. Of one version, only the last attempt was committed.
+    found.sort(key=lambda one: (one.version_read, one.state is SequenceState.COMMITTED, one.created_at))
+    for stored in found:
+        try:
+            sequence = decode_sequence(stored)
+        except CorruptRecordError as error:
+            sequence, problem = None, error.problem
+        else:
+            problem = stored.reason
+        is_true = sequence is not None and stored.state is SequenceState.COMMITTED
+        after = sequence.after.watermark if sequence is not None and is_true else mark
+        change: Any = sequence.report.get("change") if sequence is not None else None
+        entries.append(
+            HistoryEntry(
+                sequence_id=stored.id,
+                at=stored.created_at,
+                state=stored.state,
+                version=stored.version_read + 1,
+                watermark_before=mark,
+                watermark_after=after,
+                committed_after=str(sequence.after.committed) if sequence is not None and is_true else "",
+                by="person" if change else "run",
+                who=change["who"] if change else stored.run_id,
+                why=f"{change['action']}: {change['why']}" if change else problem,
+                rows=int(sequence.report.get("rows_read", 0)) if sequence is not None else 0,
+                files=len(sequence.files) if sequence is not None else 0,
+            )
+        )
+        mark = after
+    return entries

@@ -1,0 +1,249 @@
+"""State from one store to another without loss: exported as JSON lines, imported by replaying every commit.
+
+    {"format": "GobblinState/1", ...}      the first line
+    {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
+    {"run": {...}}                         each run's record
+
+A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store of
+any kind gives the same states, snapshots and history. Sequences that were aborted moved nothing and are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from gobblin_dagster.core.commit import UNFINISHED, SequenceState, StoredSequence, canonical_json
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.serial import from_document, to_document
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.state_admin import LEASE_TTL, busy_error
+from gobblin_dagster.state.store import StateStore
+
+FORMAT = "GobblinState/1"
+MAX_RUNS = 1_000_000
+Key: TypeAlias = tuple[str, str]
+"""Job and dataset.urn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The content of an export."""
+
+    all_sequences: tuple[StoredSequence, ...] = ()
+    """Committed sequences; those of a dataset in order of their versions."""
+    runs: tuple[RunRecord, ...] = ()
+
+    @property
+    def sequences(self) -> dict[Key, tuple[StoredSequence, ...]]:
+        """Committed sequences by dataset, oldest first."""
+        return _by_dataset(self.all_sequences)
+
+    def states(self) -> dict[Key, DatasetState]:
+        """Return the newest state of each dataset."""
+        return {key: decode_sequence(sequences[-1]).after for key, sequences in self.sequences.items()}
+
+
+def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the lines of an export.
+
+    Raises:
+        UnfinishedSequenceError: a sequence is unfinished or quarantined; a copy of the store could not finish it.
+        CorruptRecordError: a dataset's history has a hole.
+    """
+    yield canonical_json({"format": FORMAT, "jobs": list(jobs)})
+    for job in jobs:
+        for stored in store.load_sequences(job, {*UNFINISHED, SequenceState.QUARANTINED}):
+            if is_selected(stored.dataset_urn):
+                raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
+        committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
+        # Not by time: clocks of several drivers may disagree, versions do not.
+        committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
+        _require_whole(_by_dataset(committed), store.load_dataset_states(job), is_selected)
+        for stored in committed:
+            yield canonical_json({"sequence": _sequence_to_json(stored)})
+        for run in reversed(store.load_runs(job, MAX_RUNS)):
+            yield canonical_json({"run": to_document(run)})
+
+
+def _require_whole(
+    known: Mapping[Key, Sequence[StoredSequence]],
+    states: Mapping[str, DatasetState],
+    is_selected: Callable[[str], bool],
+) -> None:
+    for urn, state in states.items():
+        if not is_selected(urn):
+            continue
+        versions = [sequence.version_read for sequence in known.get((state.job, urn), ())]
+        if versions != list(range(state.version)):
+            problem = f"it has version {state.version} and {len(versions)} commit sequences"
+            raise CorruptRecordError(what=f"The history of dataset {urn!r} of job {state.job!r}", problem=problem)
+
+
+def read_export(lines: Iterable[str]) -> Exported:
+    """Read an export whole, checking every digest.
+
+    Raises:
+        CorruptRecordError: it is none, a line is damaged, or a dataset's history has a hole.
+    """
+    rows = iter(lines)
+    header = _parsed(next(rows, ""), 1)
+    if header.get("format") != FORMAT:
+        raise CorruptRecordError(what="The export", problem=f"expected format {FORMAT!r}, got {header.get('format')!r}")
+    sequences: list[StoredSequence] = []
+    runs: list[RunRecord] = []
+    for number, line in enumerate(rows, start=2):
+        record = _parsed(line, number)
+        if "sequence" in record:
+            sequences.append(_sequence_from_json(record["sequence"], number))
+        elif "run" in record:
+            runs.append(from_document(RunRecord, record["run"]))
+        else:
+            raise CorruptRecordError(what="The export", problem=f"line {number} is neither sequence nor run")
+    for (job, urn), parts in _by_dataset(sequences).items():
+        if [part.version_read for part in parts] != list(range(len(parts))):
+            raise CorruptRecordError(what="The export", problem=f"the history of {urn!r} of job {job!r} has a hole")
+    return Exported(tuple(sequences), tuple(runs))
+
+
+def _parsed(line: str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no JSON object")
+    return record
+
+
+def _by_dataset(sequences: Iterable[StoredSequence]) -> dict[Key, tuple[StoredSequence, ...]]:
+    found: dict[Key, list[StoredSequence]] = {}
+    for sequence in sequences:
+        found.setdefault((sequence.job, sequence.dataset_urn), []).append(sequence)
+    return {key: tuple(parts) for key, parts in found.items()}
+
+
+def _sequence_to_json(stored: StoredSequence) -> dict[str, Any]:
+    values = {each.name: getattr(stored, each.name) for each in dataclasses.fields(stored)}
+    return values | {"state": stored.state.value, "created_at": stored.created_at.isoformat()}
+
+
+def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
+    try:
+        created_at, state = datetime.fromisoformat(raw["created_at"]), SequenceState(raw["state"])
+        stored = StoredSequence(**{**raw, "created_at": created_at, "state": state})
+    except (TypeError, ValueError, KeyError) as error:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error}") from error
+    decode_sequence(stored)  # checks the digest
+    return stored
+
+
+# -- import ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What an import would do."""
+
+    missing: tuple[StoredSequence, ...]
+    """Sequences to replay, in order."""
+    unchanged: tuple[Key, ...]
+    """Datasets that the store holds as they are."""
+    conflicts: tuple[Key, ...]
+    """Datasets that have another history in the store; they are left alone."""
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def datasets(self) -> tuple[Key, ...]:
+        """Datasets that would be made or moved on."""
+        return tuple(dict.fromkeys((s.job, s.dataset_urn) for s in self.missing))
+
+
+def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
+    """Compare an export with a store; one that was imported in part is completed."""
+    there = exported.sequences
+    jobs = sorted({job for job, _ in there} | {run.job for run in exported.runs})
+    here: dict[Key, tuple[StoredSequence, ...]] = {}
+    for job in jobs:
+        ours = sorted(store.load_sequences(job, {SequenceState.COMMITTED}), key=lambda stored: stored.version_read)
+        here |= _by_dataset(ours)
+    missing: set[str] = set()
+    unchanged, conflicts = [], []
+    for key, theirs in there.items():
+        known_ids = [sequence.id for sequence in here.get(key, ())]
+        if known_ids != [sequence.id for sequence in theirs[: len(known_ids)]]:
+            conflicts.append(key)
+        elif len(known_ids) == len(theirs):
+            unchanged.append(key)
+        else:
+            missing |= {sequence.id for sequence in theirs[len(known_ids) :]}
+    known = {(run.job, run.run_id) for job in jobs for run in store.load_runs(job, MAX_RUNS)}
+    return ImportPlan(
+        missing=tuple(_by_time([sequence for sequence in exported.all_sequences if sequence.id in missing])),
+        unchanged=tuple(unchanged),
+        conflicts=tuple(conflicts),
+        runs=tuple(run for run in exported.runs if (run.job, run.run_id) not in known),
+    )
+
+
+def _by_time(sequences: Sequence[StoredSequence]) -> list[StoredSequence]:
+    """Return sequences oldest first, without ever putting a dataset's version before the one it follows."""
+    newest: dict[Key, datetime] = {}
+    at: dict[str, datetime] = {}
+    for sequence in sequences:
+        key = (sequence.job, sequence.dataset_urn)
+        at[sequence.id] = newest[key] = max(sequence.created_at, newest.get(key, sequence.created_at))
+    return sorted(sequences, key=lambda sequence: at[sequence.id])
+
+
+def run_import(store: StateStore, plan: ImportPlan) -> None:
+    """Replay what is missing; each sequence is one transaction, and a further import goes on where one broke off.
+
+    Raises:
+        DatasetBusyError: a run holds a lease of one of the datasets; nothing was imported.
+    """
+    owner = LeaseOwner.current(f"import-{new_commit_id()[:12]}")
+    by_job: dict[str, list[str]] = {}
+    for job, urn in plan.datasets:
+        by_job.setdefault(job, []).append(urn)
+    grants = {job: store.acquire_leases(job, urns, owner, LEASE_TTL) for job, urns in by_job.items()}
+    try:
+        for grant in grants.values():
+            for lease in grant.busy.values():
+                raise busy_error(lease)
+        for stored in plan.missing:
+            sequence = decode_sequence(stored)
+            epoch = grants[stored.job].granted[stored.dataset_urn].epoch
+            store.record(stored, epoch, sequence.after, sequence.files)
+        for run in plan.runs:
+            store.save_run(run)
+    finally:
+        for job, grant in grants.items():
+            store.release_leases(job, list(grant.granted.values()))
+
+
+# -- diff --------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A dataset whose state differs between a store and an export; None where one of them has none."""
+
+    job: str
+    dataset_urn: str
+    here: DatasetState | None
+    there: DatasetState | None
+
+
+def diff_states(here: Mapping[Key, DatasetState], there: Mapping[Key, DatasetState]) -> list[Difference]:
+    """Return what differs in what was committed, in order of job and dataset; times and run ids do not count."""
+    differences = []
+    for job, urn in sorted({*here, *there}):
+        ours, theirs = here.get((job, urn)), there.get((job, urn))
+        if ours is None or theirs is None or (ours.committed, ours.snapshot) != (theirs.committed, theirs.snapshot):
+            differences.append(Difference(job, urn, ours, theirs))
+    return differences

@@ -1,0 +1,320 @@
+"""Changes by people, history, and export and import, on every kind of store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState, Totals
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    DatasetBusyError,
+    UnfinishedSequenceError,
+    UsageError,
+    WatermarkMovedError,
+)
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.core.watermark import (
+    CommittedRanges,
+    CompositeWatermark,
+    LongWatermark,
+    TimestampWatermark,
+    Watermark,
+    WatermarkInterval,
+)
+from gobblin_dagster.engine.commit.codec import encode_sequence
+from gobblin_dagster.engine.state_admin import (
+    apply_change,
+    history,
+    parse_watermark,
+    plan_reset,
+    plan_set,
+    require_free,
+)
+from gobblin_dagster.engine.state_transfer import (
+    Exported,
+    diff_states,
+    export_state,
+    plan_import,
+    read_export,
+    run_import,
+)
+from gobblin_dagster.state import StateStore, open_store
+
+from .conftest import START, StoreMaker
+
+JOB = "flights"
+OWNER = LeaseOwner("run-1", "elsewhere", "boot", 1, "1")
+TTL = timedelta(seconds=60)
+SNOW: dict[str, Any] = {"who": "anna@host", "why": "snow fell into the file", "now": START + timedelta(hours=1)}
+
+
+def commit(store: StateStore, urn: str, low: int, high: int, finish: bool = True) -> CommitSequence:
+    """Commit a range of a dataset as a run would, with one published file."""
+    before = store.load_dataset_states(JOB, [urn]).get(urn)
+    version = before.version if before else 0
+    committed = before.committed if before else CommittedRanges(LongWatermark, {})
+    sequence_id = new_commit_id()
+    file = PublishedFile("all", f"/lake/{urn}/{sequence_id}.parquet", 10, "ab" * 32, high - low, version + 1)
+    after = DatasetState(
+        job=JOB,
+        dataset_urn=urn,
+        version=version + 1,
+        committed=committed.add(WatermarkInterval(LongWatermark(low), LongWatermark(high))),
+        snapshot=version + 1,
+        run_id=f"run-{version + 1}",
+        updated_at=START,
+        totals=(before.totals if before else Totals()).plus(Totals(rows_read=high - low, files=1)),
+        schemas={"all": "id: int64"},
+    )
+    sequence = CommitSequence(
+        sequence_id, JOB, urn, after.run_id, version, (), (file,), after, "/lake", (), START, {"rows_read": high - low}
+    )
+    lease = store.acquire_leases(JOB, [urn], OWNER, TTL).granted[urn]
+    store.prepare(encode_sequence(sequence), lease.epoch)
+    if finish:
+        store.commit(sequence.id, lease.epoch, after, (file,))
+    store.release_leases(JOB, [lease])
+    return sequence
+
+
+def state_of(store: StateStore, urn: str = "a") -> DatasetState:
+    return store.load_dataset_states(JOB, [urn])[urn]
+
+
+# -- changes by people -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("to", "committed", "is_backward"),
+    [(5, "[0, 5)", True), (20, "[0, 20)", False), (30, "[0, 30)", False), (0, "[0, 0)", True)],
+)
+def test_set_moves_the_watermark_and_closes_gaps_before_it(
+    store: StateStore, to: int, committed: str, is_backward: bool
+) -> None:
+    commit(store, "a", 0, 10), commit(store, "a", 15, 20)
+    change = plan_set(state_of(store), LongWatermark(to), **SNOW)
+    assert change.is_backward is is_backward
+    apply_change(store, change, "/lake")
+    state = state_of(store)
+    assert (str(state.committed), state.watermark) == (committed, LongWatermark(to))
+    assert (state.version, state.snapshot, state.totals.rows_read) == (3, 2, 15)
+    assert len(store.load_snapshot(JOB, "a")) == 2
+    assert store.load_unreported(JOB) != []  # those of the runs; a person's change is nothing to report
+    assert all(stored.run_id.startswith("run-") for stored in store.load_unreported(JOB))
+
+
+def test_reset_forgets_what_was_read_and_the_next_commit_begins_anew(store: StateStore) -> None:
+    commit(store, "a", 0, 10)
+    change = plan_reset(state_of(store), **SNOW)
+    assert "read and published again" in change.consequence
+    apply_change(store, change, "/lake")
+    assert (state_of(store).watermark, str(state_of(store).committed)) == (None, "")
+    commit(store, "a", 0, 12)
+    assert state_of(store).watermark == LongWatermark(12)
+
+
+def test_history_explains_every_change_by_run_or_person(store: StateStore) -> None:
+    commit(store, "a", 0, 10), commit(store, "b", 0, 99)
+    apply_change(store, plan_set(state_of(store), LongWatermark(5), **SNOW), "/lake")
+    commit(store, "a", 5, 11)
+    entries = history(store, JOB, "a")
+    assert [(str(entry.watermark_before), str(entry.watermark_after), entry.by, entry.who) for entry in entries] == [
+        ("None", "10", "run", "run-1"),
+        ("10", "5", "person", "anna@host"),
+        ("5", "11", "run", "run-3"),
+    ]
+    assert [entry.why for entry in entries] == ["", "set: snow fell into the file", ""]
+    assert [(entry.rows, entry.files) for entry in entries] == [(10, 1), (0, 0), (6, 1)]
+
+
+def test_history_names_attempts_that_came_to_nothing(store: StateStore) -> None:
+    commit(store, "a", 0, 10)
+    lost = commit(store, "a", 10, 20, finish=False)
+    epoch = store.acquire_leases(JOB, ["a"], OWNER, TTL).granted["a"].epoch
+    store.start_abort(lost.id, epoch, "its staged files are lost")
+    store.finish_abort(lost.id, epoch)
+    last = history(store, JOB, "a")[-1]
+    assert (last.state, last.why) == (SequenceState.ABORTED, "its staged files are lost")
+    assert last.watermark_before == last.watermark_after == LongWatermark(10)
+
+
+def test_change_is_refused_while_a_run_holds_the_lease(store: StateStore) -> None:
+    commit(store, "a", 0, 10)
+    change = plan_reset(state_of(store), **SNOW)
+    store.acquire_leases(JOB, ["a"], OWNER, TTL)
+    with pytest.raises(DatasetBusyError, match="run run-1"):
+        require_free(store, JOB, "a", START)
+    with pytest.raises(DatasetBusyError, match="run run-1"):
+        apply_change(store, change, "/lake")
+    assert state_of(store).version == 1
+
+
+def test_change_is_refused_while_a_sequence_is_unfinished(store: StateStore) -> None:
+    commit(store, "a", 0, 10)
+    commit(store, "a", 10, 20, finish=False)
+    with pytest.raises(UnfinishedSequenceError):
+        require_free(store, JOB, "a", START)
+    with pytest.raises(UnfinishedSequenceError):
+        apply_change(store, plan_reset(state_of(store), **SNOW), "/lake")
+    assert store.load_leases(JOB) == {}
+
+
+def test_change_planned_from_an_older_state_is_refused(store: StateStore) -> None:
+    commit(store, "a", 0, 10)
+    change = plan_reset(state_of(store), **SNOW)
+    commit(store, "a", 10, 20)
+    with pytest.raises(WatermarkMovedError):
+        apply_change(store, change, "/lake")
+    assert state_of(store).watermark == LongWatermark(20)
+
+
+# -- export and import -------------------------------------------------------------------------------------------------
+@pytest.fixture
+def filled(tmp_path: Path, empty_sqlite: Path) -> Iterator[StateStore]:
+    """A store with two datasets, changes by a person, a run and a sequence that was aborted."""
+    store = open_store("sqlite:///filled.db", tmp_path)
+    commit(store, "a", 0, 10), commit(store, "b/ü", 5, 6), commit(store, "a", 15, 20)
+    apply_change(store, plan_set(state_of(store), LongWatermark(12), **SNOW), "/lake")
+    commit(store, "a", 12, 40)
+    store.save_run(RunRecord("run-1", JOB, START, RunStatus.SUCCEEDED, START))
+    yield store
+    store.close()
+
+
+def lines(store: StateStore) -> list[str]:
+    return list(export_state(store, store.list_jobs(), lambda urn: True))
+
+
+def test_round_trip_through_any_store_loses_nothing(filled: StateStore, store: StateStore, tmp_path: Path) -> None:
+    run_import(store, plan_import(store, read_export(lines(filled))))
+    assert lines(store) == lines(filled)
+    back = open_store("sqlite:///back.db", tmp_path)
+    run_import(back, plan_import(back, read_export(lines(store))))
+    assert back.load_dataset_states(JOB) == filled.load_dataset_states(JOB)
+    assert back.load_runs() == filled.load_runs()
+    for urn in ("a", "b/ü"):
+        assert history(back, JOB, urn) == history(filled, JOB, urn)
+        for snapshot in (None, 1):
+            assert back.load_snapshot(JOB, urn, snapshot) == filled.load_snapshot(JOB, urn, snapshot)
+    back.close()
+
+
+def test_second_import_changes_nothing_and_one_that_broke_off_is_completed(
+    filled: StateStore, store: StateStore
+) -> None:
+    exported = read_export(lines(filled))
+    plan = plan_import(store, exported)
+    run_import(store, replace(plan, missing=plan.missing[:3], runs=()))
+    rest = plan_import(store, exported)
+    assert (len(rest.missing), rest.unchanged, len(rest.runs)) == (2, ((JOB, "b/ü"),), 1)
+    run_import(store, rest)
+    done = plan_import(store, exported)
+    assert (done.missing, done.runs, done.conflicts) == ((), (), ())
+    assert lines(store) == lines(filled)
+
+
+def test_dataset_with_another_history_is_left_alone(filled: StateStore, store: StateStore) -> None:
+    commit(store, "a", 0, 3)
+    plan = plan_import(store, read_export(lines(filled)))
+    assert plan.conflicts == ((JOB, "a"),)
+    run_import(store, plan)
+    assert str(state_of(store).committed) == "[0, 3)"
+    assert str(state_of(store, "b/ü").committed) == "[5, 6)"
+
+
+def test_import_is_refused_while_a_run_works_on_one_of_the_datasets(filled: StateStore, store: StateStore) -> None:
+    store.acquire_leases(JOB, ["a"], OWNER, TTL)
+    with pytest.raises(DatasetBusyError):
+        run_import(store, plan_import(store, read_export(lines(filled))))
+    assert store.load_dataset_states(JOB) == {}
+    assert set(store.load_leases(JOB)) == {"a"}
+
+
+def test_imported_dataset_goes_on_where_it_stood(filled: StateStore, maker: StoreMaker) -> None:
+    store = maker.open()
+    run_import(store, plan_import(store, read_export(lines(filled))))
+    commit(store, "a", 40, 50)
+    assert (state_of(store).version, state_of(store).watermark) == (5, LongWatermark(50))
+
+
+def test_export_refuses_unfinished_sequences(filled: StateStore) -> None:
+    commit(filled, "a", 40, 50, finish=False)
+    with pytest.raises(UnfinishedSequenceError):
+        lines(filled)
+    assert len(list(export_state(filled, [JOB], lambda urn: urn != "a"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda rows: ["{}", *rows[1:]], "expected format 'GobblinState/1'"),
+        (lambda rows: [], "line 1 is no JSON"),
+        (lambda rows: [rows[0], "[]"], "line 2 is no JSON object"),
+        (lambda rows: [rows[0], "{}"], "line 2 is neither"),
+        (lambda rows: [rows[0], '{"sequence": {"id": "x"}}'], "line 2 is no sequence"),
+        (lambda rows: [rows[0], *rows[3:]], "has a hole"),
+        (lambda rows: [rows[0], rows[1].replace("rows_read", "rows_lost")], "does not match its digest"),
+    ],
+    ids=["format", "empty", "list", "unknown", "incomplete", "hole", "damaged"],
+)
+def test_damaged_export_is_refused_before_anything_is_imported(
+    filled: StateStore, damage: object, problem: str
+) -> None:
+    assert callable(damage)
+    with pytest.raises(CorruptRecordError, match=problem):
+        read_export(damage(lines(filled)))
+
+
+def test_export_is_json_lines_with_the_format_first(filled: StateStore) -> None:
+    first, *rest = [json.loads(line) for line in lines(filled)]
+    assert first == {"format": "GobblinState/1", "jobs": [JOB]}
+    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["run"]
+
+
+def test_diff_names_what_differs_in_what_was_committed(filled: StateStore) -> None:
+    exported = read_export(lines(filled))
+    here = {(JOB, urn): state for urn, state in filled.load_dataset_states(JOB).items()}
+    assert diff_states(here, exported.states()) == []
+    commit(filled, "a", 40, 50)
+    here = {(JOB, urn): state for urn, state in filled.load_dataset_states(JOB).items()}
+    (difference,) = diff_states(here, exported.states())
+    assert difference.dataset_urn == "a"
+    assert [d.here for d in diff_states({}, Exported(exported.all_sequences).states())] == [None, None]
+
+
+# -- what people write -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("like", "text"),
+    [
+        (LongWatermark(42), "42"),
+        (TimestampWatermark(datetime(2013, 1, 31, tzinfo=UTC)), "2013-01-31"),
+        (TimestampWatermark(datetime(2013, 1, 31, 5, tzinfo=UTC)), "2013-01-31T07:00:00+02:00"),
+        (CompositeWatermark({"0": 5, "1": 9}), '{"0": 5, "1": 9}'),
+    ],
+)
+def test_watermark_is_read_as_people_write_it(like: Watermark, text: str) -> None:
+    assert parse_watermark(type(like), text) == like
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(LongWatermark, "x"), (TimestampWatermark, "42"), (CompositeWatermark, "5")]
+)
+def test_text_that_is_no_watermark_is_refused(kind: type[Watermark], text: str) -> None:
+    with pytest.raises(UsageError, match=f"is no watermark of type '{kind.type_name}'"):
+        parse_watermark(kind, text)
+
+
+def test_set_before_the_beginning_or_with_other_components_is_refused(store: StateStore) -> None:
+    commit(store, "a", 5, 10)
+    with pytest.raises(UsageError, match="4 lies before 5, where dataset 'a' begins"):
+        plan_set(state_of(store), LongWatermark(4), **SNOW)
+    with pytest.raises(UsageError, match="has the components "):
+        plan_set(state_of(store), CompositeWatermark({"0": 7}), **SNOW)

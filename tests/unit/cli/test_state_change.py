@@ -1,0 +1,141 @@
+"""`gobblin state set|reset|history|export|import|diff`: shown, confirmed, explained."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.project import open_project
+from gobblin_dagster.testing.lane import InlineLane
+
+from .conftest import Cli
+
+WHY = ("--reason", "snow")
+
+
+class Terminal(StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def ran(cli: Cli, project: Path, inline: list[InlineLane]) -> Path:
+    assert cli("run").code == 0
+    return project
+
+
+def watermark(cli: Cli, dataset: str = "a") -> str:
+    return str(cli("state", "show", dataset, "-o", "json").json()["watermark"])
+
+
+def test_set_back_reads_again_what_lies_after_it(cli: Cli, ran: Path) -> None:
+    called = cli("state", "set", "a", "20", *WHY, "--yes")
+    assert called.code == 0
+    assert "from         [0, 25)\nto           [0, 20)\n" in called.out
+    assert "rows that were published before will be read and published again" in called.out
+    assert cli("run", "-o", "json").json()["jobs"][0]["datasets"][0]["rows_read"] == 5
+
+
+def test_set_forward_skips_rows(cli: Cli, ran: Path) -> None:
+    document = cli("state", "set", "a", "30", *WHY, "--yes", "-o", "json").json()
+    assert (document["after"]["watermark"], document["consequence"]) == ("30", "rows in between are never read")
+    assert watermark(cli) == "30"
+
+
+def test_reset_begins_anew(cli: Cli, ran: Path) -> None:
+    assert cli("state", "reset", "a", *WHY, "--yes").code == 0
+    assert cli("run", "-o", "json").json()["jobs"][0]["datasets"][0]["rows_read"] == 25
+
+
+def test_dry_run_shows_and_changes_nothing(cli: Cli, ran: Path) -> None:
+    called = cli("state", "set", "a", "20", *WHY, "--dry-run")
+    assert called.out.endswith("Nothing was changed.\n")
+    assert cli("state", "reset", "a", *WHY, "--dry-run", "-o", "json").json()["sequence"] is None
+    assert watermark(cli) == "25"
+
+
+def test_change_without_terminal_needs_yes(cli: Cli, ran: Path) -> None:
+    called = cli("state", "set", "a", "20", *WHY)
+    assert called.code == 2
+    assert "there is no terminal to ask on. Repeat with --yes." in called.err
+    assert watermark(cli) == "25"
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", "20"), ("n", "25")])
+def test_change_on_a_terminal_is_asked_for(
+    cli: Cli, ran: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    called = cli("state", "set", "a", "20", *WHY)
+    assert "Set the watermark of a? [y/N]" in called.err
+    assert watermark(cli) == left
+
+
+def test_change_needs_a_reason(cli: Cli, ran: Path) -> None:
+    assert cli("state", "reset", "a", "--yes").code == 2
+
+
+def test_change_is_refused_while_a_run_works_on_the_dataset(cli: Cli, ran: Path) -> None:
+    project = open_project(ran)
+    store = project.open_store()
+    store.acquire_leases("numbers", ["a"], LeaseOwner("run-9", "elsewhere", "", 1, ""), timedelta(minutes=5))
+    store.close()
+    called = cli("state", "reset", "a", *WHY, "--dry-run")
+    assert (called.code, "is held by run run-9" in called.err) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["x", "2013-01-01"])
+def test_watermark_of_another_type_is_a_usage_error(cli: Cli, ran: Path, text: str) -> None:
+    called = cli("state", "set", "a", text, *WHY, "--yes")
+    assert called.code == 2
+    assert f"{text!r} is no watermark of type 'long'" in called.err
+
+
+def test_history_tells_runs_and_people(cli: Cli, ran: Path) -> None:
+    cli("state", "set", "a", "20", *WHY, "--yes")
+    first, second = cli("state", "history", "a", "-o", "json").json()["history"]
+    assert (first["from"], first["to"], first["by"], first["rows"]) == (None, "25", "run", 25)
+    assert (second["from"], second["to"], second["by"], second["why"]) == ("25", "20", "person", "set: snow")
+    out = cli("state", "history", "a").out
+    assert out.splitlines()[0].split() == ["at", "from", "to", "rows", "state", "by", "why"]
+    assert "set: snow" in out
+
+
+def test_export_and_import_carry_a_project_to_another_store(cli: Cli, ran: Path, tmp_path: Path) -> None:
+    cli("state", "set", "a", "20", *WHY, "--yes")
+    file = tmp_path / "state.jsonl"
+    file.write_text(cli("state", "export").out)
+    assert cli("state", "diff", file).out == "No difference.\n"
+    (ran / "gobblin.yaml").write_text("project: tests\nstate: files:elsewhere\n")
+    assert [d["dataset"] for d in cli("state", "diff", file, "-o", "json").json()["differences"]] == ["a", "b/c"]
+    assert "2 datasets differ." in cli("state", "diff", file).out
+    dry = cli("state", "import", file, "--dry-run")
+    assert dry.out == "2 datasets to import (3 commits, 1 run), 0 unchanged, 0 with another history.\n"
+    assert cli("state", "import", file).code == 2
+    assert cli("state", "import", file, "--yes").code == 0
+    assert cli("state", "diff", file).out == "No difference.\n"
+    assert watermark(cli) == "20"
+    assert cli("state", "import", file, "--yes", "-o", "json").json()["commits"] == 0
+
+
+def test_import_leaves_a_dataset_with_another_history_alone_and_says_so(cli: Cli, ran: Path, tmp_path: Path) -> None:
+    file = tmp_path / "state.jsonl"
+    file.write_text(cli("state", "export", "--select", "a").out)
+    (ran / "gobblin.yaml").write_text("project: tests\nstate: files:elsewhere\n")
+    cli("run")
+    called = cli("state", "import", file, "--yes")
+    assert (called.code, "left alone: a (numbers)" in called.out) == (1, True)
+
+
+def test_file_that_is_no_export_is_refused(cli: Cli, ran: Path, tmp_path: Path) -> None:
+    assert cli("state", "import", tmp_path / "none.jsonl").code == 2
+    (tmp_path / "other.jsonl").write_text("hello\n")
+    called = cli("state", "diff", tmp_path / "other.jsonl")
+    assert called.code == 1
+    assert "line 1 is no JSON" in called.err
