@@ -40,6 +40,14 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollback:
+    """Snapshot `snapshot` was made by going back to what snapshot `to` held; those in between left no file in it."""
+
+    snapshot: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetState:
     """What was published of one dataset of one job.
 
@@ -62,8 +70,43 @@ class DatasetState:
     """Last published Arrow schema by branch, as text."""
     failed_ranges: tuple[str, ...] = ()
     """Ranges that the last commit left out because their work units failed, for people; `committed` is the truth."""
+    generation: int = 0
+    """Grows with each rollback; within a generation the watermark never goes back and no row is published twice."""
+    rollbacks: tuple[Rollback, ...] = ()
+    """Oldest first."""
+    oldest_snapshot: int = 1
+    """Older ones have lost files to `gobblin clean` and cannot be read or rolled back to any more."""
 
     @property
     def watermark(self) -> Watermark | None:
         """The next position to read."""
         return self.committed.watermark
+
+    def chain(self, snapshot: int | None = None) -> tuple[tuple[int, int], ...]:
+        """Return the snapshots whose added files a snapshot holds, as ranges `(after, upto]` of numbers, newest first.
+
+        Without rollbacks that is one range: all up to the snapshot.
+
+        Args:
+            snapshot: number; None takes the newest, and so does one that is not there yet.
+
+        Example:
+            >>> from datetime import UTC, datetime
+            >>> from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+            >>> none, now = CommittedRanges(LongWatermark, {}), datetime(2026, 11, 21, tzinfo=UTC)
+            >>> state = DatasetState("j", "d", 8, none, 8, "r", now, rollbacks=(Rollback(7, to=4),))
+            >>> state.chain(), state.chain(6)
+            (((6, 8), (0, 4)), ((0, 6),))
+        """
+        ranges = []
+        upto = self.snapshot if snapshot is None else min(snapshot, self.snapshot)
+        for rollback in reversed(self.rollbacks):
+            if rollback.snapshot <= upto:
+                ranges.append((rollback.snapshot - 1, upto))
+                upto = rollback.to
+        return (*ranges, (0, upto))
+
+    def is_held(self, snapshot: int) -> bool:
+        """Tell whether any snapshot that can still be read holds the files that a snapshot added."""
+        ends = [self.snapshot, *(one.snapshot - 1 for one in self.rollbacks if one.snapshot > self.oldest_snapshot)]
+        return any(after < snapshot <= upto for end in ends for after, upto in self.chain(end))

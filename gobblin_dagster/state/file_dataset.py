@@ -148,11 +148,13 @@ class DatasetFiles:
 
     def files(self, snapshot: int | None) -> list[PublishedFile]:
         """Return the files of a snapshot, or of the newest, in any order."""
+        head = self.head()
+        chain = head.state.chain(snapshot) if head.state else ()
         found: list[PublishedFile] = []
-        name = self.head().snapshot_part
+        name = head.snapshot_part
         while name:
             part = self._part(name)
-            found += [file for file in part.files if snapshot is None or file.snapshot <= snapshot]
+            found += [file for file in part.files if any(after < file.snapshot <= upto for after, upto in chain)]
             name = part.previous
         return found
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union
+from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, or_, select, union
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serial
@@ -191,10 +191,12 @@ class SqlStateStore:
         query = select(
             columns.branch, columns.path, columns.size_bytes, columns.sha256, columns.rows, columns.snapshot
         ).where(columns.job == job, columns.dataset_urn == dataset_urn)
-        if snapshot is not None:
-            query = query.where(columns.snapshot <= snapshot)
         with self._read() as connection:
-            rows = connection.execute(query).all()
+            state = _state_of(connection, job, dataset_urn)
+            if state is None:
+                return []
+            parts = (columns.snapshot.between(after + 1, upto) for after, upto in state.chain(snapshot))
+            rows = connection.execute(query.where(or_(*parts))).all()
         # Sorted here, because databases sort text by rules of their own.
         return sorted((PublishedFile(*row) for row in rows), key=lambda file: (file.branch, file.path))
 
@@ -231,6 +233,12 @@ def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
         raise CommitStateUnknownError(
             dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, problem=" ".join(str(error.orig).split())
         ) from error
+
+
+def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None:
+    columns = dataset_states.c
+    body = connection.scalar(select(columns.body).where(columns.job == job, columns.dataset_urn == urn))
+    return None if body is None else _load_state(job, urn, body)
 
 
 def _load_state(job: str, urn: str, body: str) -> DatasetState:

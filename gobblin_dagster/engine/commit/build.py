@@ -125,6 +125,10 @@ def _checked(file: StagedFile, commit_id: str) -> str:
     return file.target
 
 
+_CARRIED = ("generation", "rollbacks", "oldest_snapshot")
+"""What a publication leaves as it is in its dataset's state."""
+
+
 def _after(
     *,
     job: str,
@@ -155,6 +159,7 @@ def _after(
         totals=_sum([before.totals if before else Totals(), *map(_totals, decision.publish)]),
         schemas=schemas,
         failed_ranges=tuple(f"[{unit.low}, {unit.expected_high})" for unit in decision.failed),
+        **({name: getattr(before, name) for name in _CARRIED} if before else {}),
     )
 
 

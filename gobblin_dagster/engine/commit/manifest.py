@@ -1,9 +1,9 @@
 """Snapshot manifests: one small file per snapshot, for readers that have no state store.
 
 `<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, and
-the number of the snapshot before it. It is put in place after COMMIT, whole, so a reader sees whole commits only: it may
-lag behind the store for a moment, and never shows half a commit. It derives from the store: recovery and the next
-publication write one that a crash left out.
+the number of the snapshot that it adds to: the one before it or, after a rollback, the one gone back to. It is put in
+place after COMMIT, whole, so a reader sees whole commits only: it may lag behind the store for a moment, and never shows
+half a commit. It derives from the store: recovery and the next publication write one that a crash left out.
 """
 
 from __future__ import annotations
@@ -63,15 +63,30 @@ def write_manifest(
     root = output_root.rstrip("/")
     # Ascending and without a hole: whoever sees number n finds all before it.
     is_hole = snapshot > 1 and storage.size(manifest_path(root, job, dataset_urn, snapshot - 1)) is None
-    first = 1 if is_hole else snapshot
-    files = store.load_snapshot(job, dataset_urn, snapshot) if is_hole or added is None else added
-    by_snapshot: dict[int, list[PublishedFile]] = {number: [] for number in range(first, snapshot + 1)}
-    for file in files:
-        if file.snapshot >= first:
-            by_snapshot[file.snapshot].append(file)
-    for number, group in by_snapshot.items():
+    if added is not None and not is_hole:
+        contents = {snapshot: (snapshot - 1, added)}
+    else:
+        contents = _contents(store, job, dataset_urn, range(1 if is_hole else snapshot, snapshot + 1))
+    for number, (previous, files) in contents.items():
         path = manifest_path(root, job, dataset_urn, number)
-        storage.put_if_absent(path, _encode(root, job, dataset_urn, number, group))
+        storage.put_if_absent(path, _encode(root, job, dataset_urn, number, previous, files))
+
+
+def _contents(
+    store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]
+) -> dict[int, tuple[int, Sequence[PublishedFile]]]:
+    """Return what the store says of snapshots that can still be read: the one before, and the files added."""
+    state = store.load_dataset_states(job, [dataset_urn])[dataset_urn]
+    previous = {one.snapshot: one.to for one in state.rollbacks}
+    contents: dict[int, tuple[int, list[PublishedFile]]] = {
+        number: (previous.get(number, number - 1), []) for number in numbers if state.is_held(number)
+    }
+    # The newest snapshot, and the last before each rollback: together they hold every file.
+    ends = [numbers[-1], *(number - 1 for number in previous if numbers[0] < number <= numbers[-1])]
+    for file in {file.path: file for end in ends for file in store.load_snapshot(job, dataset_urn, end)}.values():
+        if file.snapshot in contents:
+            contents[file.snapshot][1].append(file)
+    return dict(contents)
 
 
 def fill_manifests(
@@ -127,7 +142,9 @@ def read_manifest(
     return sorted(files, key=lambda file: (file.branch, file.path))
 
 
-def _encode(root: str, job: str, dataset_urn: str, snapshot: int, files: Sequence[PublishedFile]) -> bytes:
+def _encode(
+    root: str, job: str, dataset_urn: str, snapshot: int, previous: int, files: Sequence[PublishedFile]
+) -> bytes:
     branches: dict[str, list[dict[str, Any]]] = {}
     for file in sorted(files, key=lambda one: (one.branch, one.path)):
         entry = {
@@ -142,7 +159,7 @@ def _encode(root: str, job: str, dataset_urn: str, snapshot: int, files: Sequenc
         "job": job,
         "dataset_urn": dataset_urn,
         "snapshot": snapshot,
-        "previous": snapshot - 1,
+        "previous": previous,
         "branches": branches,
     }
     return canonical_json(body).encode()
@@ -153,9 +170,12 @@ def _read(storage: Storage, path: str, number: int) -> dict[str, Any]:
         body = json.loads(storage.read(path))
     except (FileNotFoundError, ValueError) as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
-    expected = {"format": FORMAT, "snapshot": number, "previous": number - 1}
+    expected = {"format": FORMAT, "snapshot": number}
     if not isinstance(body, dict) or any(body.get(key) != value for key, value in expected.items()):
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"expected {expected}, got {str(body)[:80]!r}")
+    # An older one than the one before: a rollback.
+    if not isinstance(body.get("previous"), int) or not 0 <= body["previous"] < number:
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"previous is {body.get('previous')!r}")
     return body
 
 

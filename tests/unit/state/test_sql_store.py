@@ -15,6 +15,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import IntegrityError
 
+from gobblin_dagster.core import serial
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
@@ -108,7 +109,8 @@ def test_a_first_commit_is_refused_whole_where_a_state_appeared(store: StateStor
     seq = sequence("one")
     epoch = take(store).epoch
     store.prepare(seq, epoch)
-    edit(by_hand, f"INSERT INTO gobblin_dataset_states VALUES ('{JOB}', '{URN}', 3, 'unreadable')")
+    body = serial.to_json(state(3)).replace(":", r"\:")  # else SQLAlchemy takes what follows for a parameter
+    edit(by_hand, f"INSERT INTO gobblin_dataset_states VALUES ('{JOB}', '{URN}', 3, '{body}')")
 
     with pytest.raises(WatermarkMovedError, match="planned from version 0, the store holds 3"):
         store.commit(seq.id, epoch, state(1), files_of(seq))

@@ -1,0 +1,94 @@
+"""What every StateStore promises of snapshots when a dataset goes back to an older one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.dataset_state import Rollback
+from gobblin_dagster.state import StateStore
+from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.storage import MemoryStorage
+from tests.contract.conftest import StoreMaker
+from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state, take
+
+
+class Publisher:
+    """Commits snapshots and rollbacks, and keeps by itself what each snapshot must hold."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.store = store
+        self.expected: list[list[PublishedFile]] = [[]]
+        self._rollbacks: tuple[Rollback, ...] = ()
+        self._epoch = take(store).epoch
+
+    def publish(self) -> None:
+        """Add files."""
+        number = len(self.expected)
+        files = files_of(sequence(str(number), number - 1))
+        self._commit(files)
+        self.expected.append([*self.expected[-1], *files])
+
+    def go_back(self, to: int) -> None:
+        """Make an older snapshot the newest, under a new number."""
+        self._rollbacks = (*self._rollbacks, Rollback(len(self.expected), to))
+        self._commit([])
+        self.expected.append(self.expected[to])
+
+    def check(self) -> None:
+        """Compare every snapshot there ever was."""
+        for number, files in enumerate(self.expected):
+            assert self.store.load_snapshot(JOB, URN, number) == in_order(files), number
+        assert self.store.load_snapshot(JOB, URN) == in_order(self.expected[-1])
+
+    def _commit(self, files: list[PublishedFile]) -> None:
+        number = len(self.expected)
+        prepared = sequence(str(number), number - 1)
+        self.store.prepare(prepared, self._epoch)
+        self.store.commit(prepared.id, self._epoch, replace(state(number), rollbacks=self._rollbacks), files)
+
+
+def test_rollback_is_a_new_snapshot_and_leaves_the_others_as_they_were(maker: StoreMaker) -> None:
+    publisher = Publisher(maker.open())
+    for _ in range(3):
+        publisher.publish()
+    publisher.go_back(1)
+    publisher.publish()
+    publisher.check()
+    assert len(publisher.expected[5]) == 2 * len(publisher.expected[1])
+    # Back and forth: to a snapshot that a rollback had left behind, then over several rollbacks at once.
+    publisher.go_back(3)
+    publisher.publish()
+    publisher.go_back(5)
+    publisher.check()
+    reopened = maker.open()
+    assert reopened.load_snapshot(JOB, URN, 6) == in_order(publisher.expected[3])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.one_of(st.none(), st.integers(min_value=0, max_value=40)), max_size=40))
+def test_any_history_of_publications_and_rollbacks_reads_as_it_was_written(history: list[int | None]) -> None:
+    publisher = Publisher(FileStateStore("/state", MemoryStorage()))
+    for to in history:
+        if to is None:
+            publisher.publish()
+        else:
+            publisher.go_back(to % len(publisher.expected))
+    publisher.check()
+    newest = publisher.store.load_dataset_states(JOB).get(URN)
+    for number in range(1, len(publisher.expected)):
+        assert newest is not None
+        assert newest.is_held(number), "as long as nothing has expired, every snapshot can be read"
+
+
+@pytest.mark.parametrize(
+    ("oldest", "held"),
+    [(1, [1, 2, 3, 4, 5, 6, 7]), (4, [1, 2, 3, 4, 5, 6, 7]), (5, [1, 2, 5, 6, 7]), (7, [1, 2, 5, 6, 7])],
+)
+def test_what_expired_snapshots_alone_hold_is_held_no_more(oldest: int, held: list[int]) -> None:
+    newest = replace(state(7), rollbacks=(Rollback(5, to=2),), oldest_snapshot=oldest)
+    assert [number for number in range(1, 8) if newest.is_held(number)] == held
