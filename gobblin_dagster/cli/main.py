@@ -24,7 +24,7 @@ COMMANDS = {
     "schema": "Print the JSON schema of job files, for editors.",
     "plan": "Show what a run would do; changes nothing.",
     "run": "Read what is new, check it, and publish it.",
-    "state": "See watermarks and totals of datasets.",
+    "state": "See and change watermarks of datasets.",
     "commit": "See commit sequences, and finish unfinished ones.",
     "doctor": "Check Java, Spark, folders, state store and clock.",
     "dev": "Open the project in Dagster's UI.",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,8 @@ SCHEMA_VERSION = 1
 """Of all `--output json` documents; grows when a key changes its meaning or goes."""
 MAX_ROWS = 20
 """Datasets that tables and bars show one by one."""
+MANY_ROWS = 500
+"""Rows from which on tables are printed plainly."""
 PIPE_WIDTH = 120
 WHOLE_JOB = "(whole job)"
 """Shown for the empty dataset.urn of a job without datasets."""
@@ -37,19 +40,31 @@ def print_json(**document: Any) -> None:
 
 def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table without lines; `columns` maps headings to `left` or `right`, cells are text or styled text."""
+    cells = [list(row) for row in rows]
+    if not console.is_terminal or len(cells) > MANY_ROWS:
+        _print_plain(console, columns, [list(columns), *cells])
+        return
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     for heading, side in columns.items():
         is_number = side == "right"
         made.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
-    for row in rows:
+    for row in cells:
         made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    if console.is_terminal:
-        console.print(made)
-        return
-    with console.capture() as capture:
-        console.print(made)
-    for line in capture.get().splitlines():
-        console.print(line.rstrip())  # no blanks at the ends of lines in files and pipes
+    console.print(made)
+
+
+def _print_plain(console: Console, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table without colours or wrapping: for pipes, and for tables that rich would take seconds to lay out."""
+    texts = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    lines = []
+    for row in texts:
+        parts = []
+        for text, width, side in zip(row, widths, columns.values(), strict=True):
+            blank = " " * (width - cell_len(text))
+            parts.append(blank + text if side == "right" else text + blank)
+        lines.append("  ".join(parts).rstrip())  # no blanks at the ends of lines in files and pipes
+    console.out("\n".join(lines), highlight=False)
 
 
 def print_facts(console: Console, facts: Mapping[str, str]) -> None:
