@@ -191,11 +191,11 @@ class ForkOperator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """Where a writer stages and how it names: `<staging_dir>/<target>`, target `<target_dir>/.../<file_stem>-<n>.<ext>`."""
+    """Where a writer stages and how it names: target `<target_dir>/.../<file_stem>-<n>.<ext>`, staged flat in `staging_dir`."""
 
     storage: Storage
     staging_dir: str
-    """Absolute, unique to this attempt."""
+    """Absolute, of this dataset and commit; attempts differ by `file_stem`, branches by their name."""
     target_dir: str
     """Relative to the output root; every target starts with it."""
     file_stem: str

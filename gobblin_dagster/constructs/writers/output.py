@@ -50,7 +50,8 @@ class StagedOutput:
 
     def __init__(self, context: WriterContext, target: str, codec: Codec = "none") -> None:
         self.target = target
-        self.path = f"{context.staging_dir}/{target}"
+        # One flat folder: each level of a tree would cost a sync when it is made and a call when it is deleted.
+        self.path = f"{context.staging_dir}/{context.branch}-{target.rpartition('/')[2]}"
         self._dataset_urn = context.dataset_urn
         with self.guarded("create"):
             self._file = _SinkFile(context.storage.open_new(self.path))

@@ -157,7 +157,7 @@ class _WorkUnitRun:
         dataset = DatasetUrn(self._unit.dataset_urn).path_segment
         return WriterContext(
             storage=self._storage,
-            staging_dir=f"{self._lane.staging_root}/{self._task.commit_id}/{self._unit.id}-{self._attempt}",
+            staging_dir=f"{self._lane.staging_root}/{self._task.commit_id}",
             target_dir=f"{extract.namespace}/{extract.table}/{branch}/{dataset}",
             file_stem=f"{self._task.commit_id}-{self._unit.id}-{self._attempt}",
             branch=branch,

@@ -146,10 +146,14 @@ def test_a_file_without_columns_is_refused() -> None:
 def test_hive_readers_get_the_values_back(tmp_path: Path) -> None:
     keys = ["a/b", "..", " ", "é", "a=b", "100%", None]
     rows = batch({"k": keys, "n": list(range(len(keys)))})
-    context = WriterContext(LocalStorage(durable=False), str(tmp_path), "t", "c", "main", "AA", rows.schema)
+    storage = LocalStorage(durable=False)
+    context = WriterContext(storage, str(tmp_path / "staging"), "t", "c", "main", "AA", rows.schema)
     writer = ParquetWriter(ParquetWriter.Options(partition_by=("k",)), CONTEXT, writer_context=context)
     writer.write(rows)
-    writer.finish()
+    for file in writer.finish():
+        target = tmp_path / file.target
+        storage.make_dirs(str(target.parent))
+        storage.move(file.path, str(target))
     partitioning = ds.partitioning(pa.schema([("k", pa.string())]), flavor="hive")
     table = ds.dataset(tmp_path / "t", partitioning=partitioning).to_table().sort_by("n")
     assert table["k"].to_pylist() == keys

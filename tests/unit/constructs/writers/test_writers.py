@@ -54,7 +54,7 @@ def test_writer_stages_all_rows_in_order_with_size_and_checksum(cls: type[Any]) 
     content = context.storage.read(file.path)
     name = {"ParquetWriter": "parquet", "CsvWriter": "csv", "JsonLinesWriter": "jsonl"}[cls.__name__]
     assert file.target == f"raw/flights/main/AA/commit-wu-1-0000.{name}"
-    assert file.path == f"/lake/_gobblin/staging/attempt/{file.target}"
+    assert file.path == f"/lake/_gobblin/staging/attempt/main-{file.target.rpartition('/')[2]}"
     assert (file.branch, file.rows) == ("main", 1000)
     assert (file.size_bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
     assert _read(context.storage, file).to_pylist() == ROWS.to_pylist()
