@@ -25,6 +25,7 @@ from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
+from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
 from gobblin_dagster.engine.commit.steps import check_permissions, load_own_steps
 from gobblin_dagster.engine.decide import decide_dataset, permissions_of, without_commit
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
@@ -142,6 +143,7 @@ class JobRun:
             redo_limit=job.commit.redo_limit,
             parallelism=job.commit.parallelism,
             delivery=job.commit.delivery,
+            spread=Spread(lane, job.commit.spark_threshold) if isinstance(lane, StepExecutor) else None,
             listener=FanOutListener(_Announcer(self, self._observer), *([listener] if listener else [])),
         )
 

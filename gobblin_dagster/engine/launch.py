@@ -57,6 +57,10 @@ class LazySparkLane:
         """Run all packs; raises EnvironmentFaultError where Spark does not start."""
         return self.started().run(lane, packs, on_result, stop)
 
+    def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
+        """Move very many files in Spark tasks; see `engine.commit.spread.StepExecutor`."""
+        return self.started().execute_batches(paths, output_root, verify_content=verify_content)
+
     def started(self) -> SparkLane:
         """Start Spark, wait for it and return its lane; raises EnvironmentFaultError where it does not start."""
         self.start_early()

@@ -22,9 +22,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
+from gobblin_dagster.engine.commit.spread import run_batches_in_arrow
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.pack import run_packs_in_arrow, unrun, write_packs
@@ -101,6 +102,17 @@ class SparkLane:
             on_result(state)
         tasks = [task for pack in packs for task in pack]
         return job.states(tasks, board)
+
+    def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
+        """Run batches of commit steps in Spark tasks, one each; see `engine.commit.spread.StepExecutor`."""
+        function = functools.partial(run_batches_in_arrow, list(paths), output_root, verify_content)
+        try:
+            frame = self.session.range(0, len(paths), 1, len(paths))
+            rows = frame.mapInArrow(function, "number bigint, result string").collect()
+        except Exception as error:
+            first_line = str(error).strip().partition("\n")[0][:500]
+            raise TransientError(problem=f"Spark lost commit steps: {first_line}") from error
+        return [result for _, result in sorted((row[0], row[1]) for row in rows)]
 
     def start_early(self) -> None:
         """Nothing to do: the session is there."""

@@ -35,6 +35,7 @@ from gobblin_dagster.engine.commit.listener import CommitListener, SilentListene
 from gobblin_dagster.engine.commit.manifest import write_manifest
 from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
+from gobblin_dagster.engine.commit.spread import Spread
 from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
@@ -71,6 +72,7 @@ class Committer:
         parallelism: threads for datasets, and for the steps of a large dataset.
         delivery: whether a sequence is stored before its steps are done, see `docs/concepts/commit.md`.
         listener: told of each step.
+        spread: moves the files of very large sequences elsewhere; None leaves all to threads of this process.
 
     Source: gobblin-runtime `CommitSequence` and the exactly-once design. Differs: the watermark moves in one
     transaction with the end of the sequence, runs are fenced by epoch and version, and no dataset stops another.
@@ -85,6 +87,7 @@ class Committer:
         parallelism: int = 8,
         delivery: Delivery = "exactly_once",
         listener: CommitListener | None = None,
+        spread: Spread | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -92,7 +95,7 @@ class Committer:
         self._parallelism = parallelism
         self._delivery = delivery
         self._listener = listener or SilentListener()
-        self._runner = StepRunner(storage, parallelism, self._listener)
+        self._runner = StepRunner(storage, parallelism, self._listener, spread)
 
     def prepare(self, sequence: CommitSequence, epoch: int) -> None:
         """Make the staged files durable in their folders and store the sequence: from here on, recovery finishes it.

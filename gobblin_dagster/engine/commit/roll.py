@@ -12,6 +12,7 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.listener import CommitListener
+from gobblin_dagster.engine.commit.spread import FILES_PER_BATCH, Spread, run_rename
 from gobblin_dagster.engine.commit.steps import RenameFilesStep, RenameFileStep, is_rename, renames_of
 
 T = TypeVar("T")
@@ -40,8 +41,11 @@ def folders_of(paths: Iterable[str]) -> list[str]:
 class StepRunner:
     """Executes the steps of sequences; keeps no state between them."""
 
-    def __init__(self, storage: Storage, parallelism: int, listener: CommitListener) -> None:
+    def __init__(
+        self, storage: Storage, parallelism: int, listener: CommitListener, spread: Spread | None = None
+    ) -> None:
         self._storage = storage
+        self._spread = spread
         self._parallelism = parallelism
         self._listener = listener
 
@@ -65,7 +69,7 @@ class StepRunner:
         """
         targets = [rename.target for rename in renames_of(sequence.steps)]
         in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
-        chunks = list(_chunks([step for step in sequence.steps if is_rename(step)]))
+        renames = [step for step in sequence.steps if is_rename(step)]
         numbers = itertools.count(1)
 
         def run(steps: Sequence[CommitStep]) -> tuple[int, list[Exception]]:
@@ -79,10 +83,14 @@ class StepRunner:
                     return executed, [error]
             return executed, []
 
-        started = time.perf_counter()
-        results = [run(chunk) for chunk in chunks[:1]]
-        is_slow = time.perf_counter() - started > SLOW_STEP_S * STEPS_PER_CHUNK
-        results += in_parallel(run, chunks[1:], self._parallelism if is_slow else 1)
+        if self._spread is not None and len(targets) >= self._spread.threshold and sequence.staging_dirs:
+            results = self._run_elsewhere(self._spread, sequence, renames, verify_content=verify_content)
+        else:
+            chunks = list(_chunks(renames, STEPS_PER_CHUNK))
+            started = time.perf_counter()
+            results = [run(chunk) for chunk in chunks[:1]]
+            is_slow = time.perf_counter() - started > SLOW_STEP_S * STEPS_PER_CHUNK
+            results += in_parallel(run, chunks[1:], self._parallelism if is_slow else 1)
         errors = [error for _, found in results for error in found]
         if errors:
             raise min(errors, key=_gravity)
@@ -92,28 +100,41 @@ class StepRunner:
         for step in sequence.steps:
             if not is_rename(step) and self._run(step, verify_content=verify_content):
                 executed += 1
-                self._listener.step_done(sequence, step, next(numbers))
+                self._listener.step_done(sequence, step, executed)
         return len(sequence.steps) - executed, executed
+
+    def _run_elsewhere(
+        self, spread: Spread, sequence: CommitSequence, renames: Sequence[CommitStep], *, verify_content: bool
+    ) -> list[tuple[int, list[Exception]]]:
+        batches = list(_chunks(renames, FILES_PER_BATCH))
+        results = spread.execute(
+            self._storage, sequence.output_root, sequence.staging_dirs[0], batches, verify_content=verify_content
+        )
+        done = 0
+        for batch, (executed, _) in zip(batches, results, strict=True):
+            done += executed
+            if executed:
+                self._listener.step_done(sequence, batch[-1], done)
+        return results
 
     def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
         """Do one step unless it is done; tell whether it was executed."""
-        is_fresh_rename = isinstance(step, RenameFileStep) and not verify_content
-        if not is_fresh_rename and step.verify(self._storage):
+        if isinstance(step, RenameFileStep):
+            return run_rename(self._storage, step, verify_content=verify_content)
+        if step.verify(self._storage):
             return False
-        if isinstance(step, RenameFileStep) and verify_content:
-            step.check_content(self._storage)
         step.execute(self._storage)
         return True
 
 
-def _chunks(steps: Sequence[CommitStep]) -> Iterator[Sequence[CommitStep]]:
-    """Yield steps in parts of about `STEPS_PER_CHUNK` files."""
+def _chunks(steps: Sequence[CommitStep], size: int) -> Iterator[Sequence[CommitStep]]:
+    """Yield steps in parts of about `size` files."""
     chunk: list[CommitStep] = []
     files = 0
     for step in steps:
         chunk.append(step)
         files += len(step.files) if isinstance(step, RenameFilesStep) else 1
-        if files >= STEPS_PER_CHUNK:
+        if files >= size:
             yield chunk
             chunk, files = [], 0
     if chunk:
