@@ -55,6 +55,7 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
     ConstructKind.SOURCE: {
         "files": "sources.files:FilesSource",
         "kafka": "sources.kafka:KafkaSource",
+        "python": "sources.python:PythonSource",
         "query": "sources.query:QuerySource",
         "rest": "sources.rest:RestSource",
     },

@@ -83,3 +83,14 @@ def test_routing_sends_each_row_one_way(example: Path) -> None:
     assert {row["celsius"] for row in rows(lake / "normal", "parquet")} == {44.25, 71.5, 90.0}
     assert "row policy test_signal: 1 row" in output
     assert "quarantine: 1 row" in output
+
+
+@pytest.mark.parametrize("example", ["python_source"], indirect=True)
+def test_python_source_reads_each_hour_of_each_port_once(example: Path) -> None:
+    run(example)
+    lake = example / "lake" / "coast" / "tides" / "main"
+    for port, amplitude in {"brest": 2.05, "cuxhaven": 1.41}.items():
+        heights = {row["hour"]: row["height_m"] for row in rows(lake / port, "parquet")}
+        assert set(heights) == set(range(48))
+        assert heights[0] == amplitude
+    assert "nothing to do" in run(example)

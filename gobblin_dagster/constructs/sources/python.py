@@ -1,0 +1,222 @@
+"""PythonSource: a function of the user's that yields the rows of a work unit, and one that says what there is."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
+from gobblin_dagster.constructs.records import load_object
+from gobblin_dagster.constructs.sources.ranges import open_units, state_problem
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, SourceError, TransientError
+from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, TimestampWatermark, Watermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_NAME = "source 'python'"
+_BATCH_ROWS = 5_000
+Target = Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUnit:
+    """What a user's function is asked to read: positions from `low` up to, not including, `high`."""
+
+    dataset: str
+    """The dataset.urn."""
+    low: Any
+    """A whole number or an aware datetime, as `datasets` gives them."""
+    high: Any
+
+
+class PythonSource:
+    """Calls `read(unit) -> Iterator[dict | pa.RecordBatch]` for each work unit, in its Spark task.
+
+    `datasets() -> Mapping[str, int | datetime]` says, when planning, where each dataset ends by now (exclusive). Without
+    it there is one dataset, `<namespace>.<table>`, whose position is the time: each run reads from the last one to now.
+    The function must yield what lies between the bounds, each time the same: a failed work unit is read again.
+
+    Source: gobblin-api `Source` and `Extractor`, for people who want neither class.
+    """
+
+    class Options(BaseModel):
+        """Options of the source `python`."""
+
+        model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+        read: Target
+        """`module:function` that yields rows; modules of the project folder are found."""
+        datasets: Target | None = None
+        """`module:function` that says which datasets there are and where they end."""
+        columns: dict[str, Shape] | None = Field(default=None, min_length=1)
+        """Shapes of the columns; default: what the first rows of each work unit hold. Declare them where rows differ, or
+        where a work unit may have none."""
+        start: int | datetime | None = None
+        """Where datasets begin; default: 0, or 1970."""
+        positions_per_work_unit: int | None = Field(default=None, ge=1)
+        """Most positions of one work unit, for whole numbers; default: one work unit for all."""
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        extract = context.extract
+        ends: Any = {f"{extract.namespace}.{extract.table}": context.clock.now()}
+        if self._options.datasets is not None:
+            ends = self._called(load_object(self._options.datasets, _NAME))
+        for urn in sorted(ends):
+            if context.is_selected(urn):
+                try:
+                    yield self._offer(urn, ends[urn], context)
+                except ValueError as error:
+                    yield DatasetOffer(urn, None, None, problem=f"{self._options.datasets}: {error}.")
+
+    def extractor(self, unit: WorkUnit) -> PythonExtractor:
+        function = load_object(self._options.read, _NAME)
+        return PythonExtractor(unit, function, self._options.read, self._options.columns)
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
+        """Return None: to count would be to read."""
+
+    def _called(self, function: Callable[[], Any]) -> Mapping[str, Any]:
+        try:
+            ends = function()
+        except GobblinDagsterError:
+            raise
+        except Exception as error:
+            problem = f"{self._options.datasets} raised {type(error).__name__}: {error}{_where(error)}."
+            raise SourceError(job=self._context.job, problem=problem) from error
+        if not isinstance(ends, Mapping) or not all(isinstance(urn, str) for urn in ends):
+            problem = f"{self._options.datasets} returned {str(ends)[:80]!r}."
+            raise SourceError(job=self._context.job, problem=problem, hint="Return ends by dataset.urn: {'name': 42}.")
+        return ends
+
+    def _offer(self, urn: str, end: Any, context: SourceContext) -> DatasetOffer:
+        high, start = _mark(end), self._options.start
+        default = 0 if isinstance(high, LongWatermark) else datetime(1970, 1, 1, tzinfo=UTC)
+        low = _mark(default if start is None else start)
+        if type(low) is not type(high):
+            raise ValueError(f"`start` is {start!r}, of another kind than the end {end!r}")
+        state = context.states.get(urn)
+        problem = state_problem(state, type(high), "python")
+        if problem:
+            return DatasetOffer(urn, None, None, problem=problem)
+        size = self._options.positions_per_work_unit if isinstance(high, LongWatermark) else None
+        units = open_units(urn, state, low, high, read={}, unit_size=size)
+        low = (state.watermark if state is not None else None) or low
+        return DatasetOffer(urn, low, units[-1].expected_high if units else low, units)
+
+
+class PythonExtractor:
+    """Makes batches of what a user's function yields.
+
+    Shape: the declared columns, or those of the first rows; `Chunk.rows` counts the rows of the work unit.
+    """
+
+    def __init__(
+        self, unit: WorkUnit, function: Callable[[ReadUnit], Any], name: str, columns: Mapping[str, Shape] | None
+    ) -> None:
+        self.bytes_read = 0
+        self._urn, self._name = unit.dataset_urn, name
+        self._rows = 0
+        shapes = [(column, arrow_shape(shape)) for column, shape in columns.items()] if columns else None
+        self._declared: pa.Schema | None = pa.schema(shapes) if shapes else None
+        with self._translated():
+            low, high = (mark.components()[""] for mark in (unit.low, unit.expected_high))
+            self._yielded = iter(function(ReadUnit(unit.dataset_urn, low, high)))
+        self._batches = self._in_batches()
+        self._first = next(self._batches, None)
+        self.schema: pa.Schema = self._first.schema if self._first is not None else self._declared or pa.schema([])
+
+    def chunks(self) -> Iterator[Chunk]:
+        batch = self._first
+        while batch is not None:
+            self.bytes_read += batch.nbytes
+            rows = np.arange(self._rows + 1, self._rows + 1 + batch.num_rows, dtype=np.int64)
+            self._rows += batch.num_rows
+            yield Chunk(batch, self._name, pa.array(rows))
+            batch = next(self._batches, None)
+
+    def close(self) -> None:
+        """Let the function's `finally` and `with` blocks run."""
+        close = getattr(self._yielded, "close", None)
+        if close is not None:
+            close()
+
+    def _in_batches(self) -> Iterator[pa.RecordBatch]:
+        schema, waiting, before = self._declared, list[dict[str, Any]](), 0
+        while True:
+            with self._translated():
+                item = next(self._yielded, None)
+            if isinstance(item, dict):
+                waiting.append(item)
+            if waiting and (len(waiting) == _BATCH_ROWS or not isinstance(item, dict)):
+                batch = self._fitted(waiting, schema, before)
+                schema, before, waiting = batch.schema, before + len(waiting), []
+                yield batch
+            if item is None:
+                return
+            if isinstance(item, pa.RecordBatch):
+                batch = self._fitted(item, schema, before)
+                schema, before = batch.schema, before + batch.num_rows
+                yield batch
+            elif not isinstance(item, dict):
+                raise self._error(f"yielded {type(item).__name__}, expected a dict or a RecordBatch.", before + 1)
+
+    def _fitted(
+        self, rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | None, before: int
+    ) -> pa.RecordBatch:
+        """Return rows as a batch of the schema, where there is one; a field that it lacks is refused, not dropped."""
+        if schema is not None:
+            names = rows.schema.names if isinstance(rows, pa.RecordBatch) else {name for row in rows for name in row}
+            new = sorted(set(names) - set(schema.names))
+            if new:
+                problem = f"yielded the field(s) {', '.join(new)}, which its columns lack. Declare `columns`."
+                raise self._error(problem, before + 1)
+        try:
+            if isinstance(rows, pa.RecordBatch):
+                return rows if schema is None else rows.select(schema.names).cast(schema)
+            return pa.RecordBatch.from_pylist(rows, schema=schema)
+        except (pa.ArrowException, KeyError) as error:
+            problem = f"yielded rows that do not fit their columns: {error}. Declare `columns`."
+            raise self._error(problem, before + 1) from error
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except GobblinDagsterError:
+            raise
+        except (ConnectionError, TimeoutError) as error:
+            raise TransientError(
+                problem=f"Dataset {self._urn!r}, {self._name}: {type(error).__name__}: {error}."
+            ) from error
+        except Exception as error:
+            raise self._error(f"raised {type(error).__name__}: {error}{_where(error)}.", None) from error
+
+    def _error(self, problem: str, row: int | None) -> ExtractError:
+        return ExtractError(dataset_urn=self._urn, file=self._name, row=row, problem=problem)
+
+
+def _mark(position: Any) -> Watermark:
+    """Return a position as a watermark; raises ValueError."""
+    if isinstance(position, datetime) and position.tzinfo is not None:
+        return TimestampWatermark(position)
+    if isinstance(position, int) and not isinstance(position, bool):
+        return LongWatermark(position)
+    raise ValueError(f"expected a whole number or a datetime with a time zone, got {position!r}")
+
+
+def _where(error: Exception) -> str:
+    """Name the last line of the user's code that the error came from."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    return f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
