@@ -13,6 +13,7 @@ _CONVERTER = "org.apache.gobblin.converter"
 _QUALITY = "org.apache.gobblin.policies"
 
 CONVERTERS: Mapping[str, str] = {
+    f"{_CONVERTER}.avro.AvroFieldRetrieverConverter": "select",
     f"{_CONVERTER}.avro.AvroToJsonStringConverter": "to_json",
     f"{_CONVERTER}.avro.BytesToAvroConverter": "avro_bytes",
     f"{_CONVERTER}.avro.FlattenNestedKeyConverter": "flatten",
@@ -27,6 +28,8 @@ CONVERTERS: Mapping[str, str] = {
     f"{_CONVERTER}.json.JsonStringToJsonIntermediateConverter": "json_text",
     f"{_CONVERTER}.json.JsonToStringConverter": "to_json",
     f"{_CONVERTER}.SamplingConverter": "sample",
+    f"{_CONVERTER}.AvroStringFieldDecryptorConverter": "decrypt",
+    f"{_CONVERTER}.AvroStringFieldEncryptorConverter": "encrypt",
     f"{_CONVERTER}.StringFieldEncryptorConverter": "encrypt",
     f"{_CONVERTER}.StringFieldDecryptorConverter": "decrypt",
     f"{_CONVERTER}.StringSchemaInjector": "schema",
@@ -34,11 +37,13 @@ CONVERTERS: Mapping[str, str] = {
     f"{_CONVERTER}.string.StringFilterConverter": "filter",
     f"{_CONVERTER}.string.StringSplitterConverter": "split",
     f"{_CONVERTER}.string.StringToBytesConverter": "text_to_bytes",
+    f"{_CONVERTER}.string.TextToStringConverter": "bytes_to_text",
 }
 ROW_POLICIES: Mapping[str, str] = {
     f"{_QUALITY}.avro.AvroHeaderGuidPolicy": "not_null",
     f"{_QUALITY}.avro.AvroHeaderTimestampPolicy": "not_null",
-    f"{_QUALITY}.time.AvroRecordTimestampLowerBoundPolicy": "not_older",
+    f"{_QUALITY}.avro.AvroRecordTimestampLowerBoundPolicy": "not_older",
+    f"{_QUALITY}.time.RecordTimestampLowerBoundPolicy": "not_older",
 }
 TASK_POLICIES: Mapping[str, str] = {
     f"{_QUALITY}.count.RowCountPolicy": "row_count",

@@ -55,7 +55,7 @@ class Added(SpecModel):
 class AddConverter:
     """Adds columns at the end; their names must be new.
 
-    Source: `JobMetadata` and `WorkUnit` properties that converters of one's own read in the original.
+    Source: none; the original needs a converter of one's own that reads the work unit's state.
     """
 
     class Options(SpecModel):

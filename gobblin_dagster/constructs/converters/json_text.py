@@ -21,7 +21,7 @@ class JsonTextConverter(EachRowConverter):
 
     A field that is not there gives null, as does a null text.
 
-    Source: gobblin-core `JsonStringToJsonIntermediateConverter`, gobblin-core `BytesToJsonConverter`. Differs: typed columns;
+    Source: gobblin-core `JsonStringToJsonIntermediateConverter`. Differs: typed columns;
     a value of another type is an error, not a text.
     """
 

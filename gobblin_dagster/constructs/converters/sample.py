@@ -19,7 +19,7 @@ _NAME = "converter 'sample'"
 class SampleConverter:
     """Keeps about `ratio` of the rows. Whether a row is kept depends on its file and row number alone, or on its key.
 
-    Source: gobblin-core `SamplingConverter`. Differs: not random: a second run, and a retry, keep the same rows.
+    Source: gobblin-core-base `SamplingConverter`. Differs: not random: a second run, and a retry, keep the same rows.
     """
 
     class Options(SpecModel):

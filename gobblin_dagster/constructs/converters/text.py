@@ -36,7 +36,7 @@ class ToJsonConverter(EachRowConverter):
 
     Decimals, times and bytes are text in JSON, as in the `jsonl` writer.
 
-    Source: gobblin-core `AvroToJsonStringConverter`, `JsonToStringConverter`.
+    Source: gobblin-avro-json `AvroToJsonStringConverter`, gobblin-core `JsonToStringConverter`.
     """
 
     class Options(SpecModel):

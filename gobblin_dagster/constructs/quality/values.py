@@ -168,7 +168,7 @@ class InSetRowPolicy(_ColumnPolicy):
 class NotOlderRowPolicy(_ColumnPolicy):
     """Passes the rows whose time is no older than an age, counted back from when the work unit began; the bound passes.
 
-    Source: gobblin-core `AvroRecordTimestampLowerBoundPolicy` (`record.max.allowed.time.ago`). Differs: a row without a time
+    Source: gobblin-core `RecordTimestampLowerBoundPolicy` (`record.max.allowed.time.ago`). Differs: a row without a time
     does not pass unless null is allowed.
     """
 
