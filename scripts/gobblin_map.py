@@ -14,8 +14,11 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "gobblin_dagster"
@@ -85,8 +88,25 @@ def nearest_test(ours: str, tests: dict[str, str]) -> str:
     mirror = f"tests/unit/{'/'.join(module[:-1])}/test_{module[-1]}.py"
     if mirror in tests:
         return mirror
-    naming = [path for path, text in tests.items() if re.search(rf"\b{name}\b", text)]
-    return max(naming, key=lambda path: (sum(part in path for part in parts), tests[path].count(name)), default="")
+    words = [rf"\b{name}\b", *(rf'"{word}"' for word in registered_names().get(".".join([*module, name]), ()))]
+    if parts[-1] != name:
+        words.append(rf"\b{parts[-1]}\b")  # a field: tests write its key in a job
+    counts = {path: sum(len(re.findall(word, text)) for word in words) for path, text in tests.items()}
+    # The options of a source lie in modules of its name (`query_options`), and so do the tests of the source.
+    subject = module[-1].split("_")[0]
+    naming = [path for path, count in counts.items() if count] or [path for path in tests if f"/test_{subject}" in path]
+    return max(naming, key=lambda path: (sum(part in path for part in parts), counts[path]), default="")
+
+
+@cache
+def registered_names() -> dict[str, tuple[str, ...]]:
+    """Return the short names that job files, and so tests, use for a construct; by its class."""
+    names: dict[str, tuple[str, ...]] = {}
+    for kind in ConstructKind:
+        for short, target in registry.types(kind).items():
+            ours = target.replace(":", ".").removeprefix("gobblin_dagster.")
+            names[ours] = (*names.get(ours, ()), short)
+    return names
 
 
 def render() -> str:
