@@ -46,11 +46,7 @@ class Change:
     @property
     def is_backward(self) -> bool:
         """Whether positions that were published will be read again."""
-        return any(
-            not _covers(self.after.committed.ranges.get(name, ()), low, high)
-            for name, parts in self.before.committed.ranges.items()
-            for low, high in parts
-        )
+        return self.after.generation > self.before.generation
 
     @property
     def consequence(self) -> str:
@@ -60,10 +56,6 @@ class Change:
         if self.after.committed == self.before.committed:
             return "nothing changes"
         return "rows in between are never read"
-
-
-def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -> bool:
-    return low == high or any(start <= low and high <= end for start, end in parts)
 
 
 def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, now: datetime) -> Change:
@@ -97,10 +89,24 @@ def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Cha
 
 
 def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -> DatasetState:
-    run_id = f"person-{new_commit_id()[:12]}"
-    return replace(
-        state, version=state.version + 1, committed=committed, run_id=run_id, updated_at=now, failed_ranges=()
+    is_backward = any(
+        not _covers(committed.ranges.get(name, ()), low, high)
+        for name, parts in state.committed.ranges.items()
+        for low, high in parts
     )
+    return replace(
+        state,
+        version=state.version + 1,
+        committed=committed,
+        run_id=f"person-{new_commit_id()[:12]}",
+        updated_at=now,
+        failed_ranges=(),
+        generation=state.generation + is_backward,
+    )
+
+
+def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -> bool:
+    return low == high or any(start <= low and high <= end for start, end in parts)
 
 
 def parse_watermark(kind: type[Watermark], text: str) -> Watermark:

@@ -106,6 +106,7 @@ def test_set_moves_the_watermark_and_closes_gaps_before_it(
     state = state_of(store)
     assert (str(state.committed), state.watermark) == (committed, LongWatermark(to))
     assert (state.version, state.snapshot, state.totals.rows_read) == (3, 2, 15)
+    assert state.generation == int(is_backward)
     assert len(store.load_snapshot(JOB, "a")) == 2
     assert store.load_unreported(JOB) != []  # those of the runs; a person's change is nothing to report
     assert all(stored.run_id.startswith("run-") for stored in store.load_unreported(JOB))
