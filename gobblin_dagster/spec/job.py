@@ -6,6 +6,7 @@ package never imports `constructs`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -159,9 +160,25 @@ class BranchSpec(SpecModel):
             raise ValueError(f"the name {QUARANTINE_BRANCH!r} is kept for rejected rows; choose another")
         return name
 
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        _require_names_to_differ(self.converters, self.row_policies)
+        return self
+
 
 QUARANTINE_BRANCH = "quarantine"
 """Folder and manifest name of rejected rows; no branch may take it."""
+
+
+def _require_names_to_differ(converters: Sequence[ConverterSpec], policies: Sequence[RowPolicySpec]) -> None:
+    """Raise ValueError where a report could not tell rejected rows apart."""
+    names = [policy.name for policy in policies]
+    names += [converter.label for converter in converters if converter.on_error is not OnError.FAIL]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"names of row policies and of converters with on_error must differ, got {', '.join(twice)} more than once"
+        )
 
 
 class ForkSpec(SpecModel):
@@ -220,6 +237,9 @@ class CommitSpec(SpecModel):
     Source: `gobblin.runtime.delivery.semantics`; its upper-case values are understood."""
     spark_threshold: int = Field(default=50_000, ge=1)
     """Files of a dataset from which on they are moved by Spark tasks instead of by the driver's threads."""
+    keep_snapshots: int = Field(default=10, ge=1)
+    """Newest snapshots of a dataset that can be read and rolled back to; `gobblin clean` deletes the files that only older
+    ones hold."""
     steps: tuple[ConstructSpec, ...] = ()
     """Steps of your own: after the files are in place and before the dataset is committed, in order."""
 
@@ -295,6 +315,11 @@ class JobSpec(SpecModel):
     output: OutputSpec
     commit: CommitSpec = Field(default_factory=CommitSpec)
     execution: ExecutionSpec = Field(default_factory=ExecutionSpec)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        _require_names_to_differ(self.converters, self.row_policies)
+        return self
 
     @field_validator("row_policies")
     @classmethod

@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
-    """Run a conversion over a chunk's batch; a ConvertError that one row causes is raised with file and row."""
+    """Run over a chunk's batch; a ConvertError is raised with the file and, where one row causes it, with that row."""
     try:
         return run(chunk.batch)
     except ConvertError as error:
-        if not chunk.batch.num_rows:
-            raise
+        if not chunk.batch.num_rows or _fails_without_rows(run, chunk.batch):
+            raise dataclasses.replace(error, file=chunk.file) from error
         position = first_failing_row(run, chunk.batch)
         try:
             run(chunk.batch.slice(position, 1))
@@ -29,6 +29,17 @@ def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
             where = "" if row is None else f"row {row}: "
             raise dataclasses.replace(precise, file=chunk.file, problem=where + precise.problem) from error
         raise dataclasses.replace(error, file=chunk.file) from error
+
+
+def _fails_without_rows(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> bool:
+    """Return whether the fault lies in the columns, so that no row is to blame."""
+    try:
+        run(batch.slice(0, 0))
+    except ConvertError:
+        return True
+    except Exception:  # noqa: BLE001 - code of users may not expect an empty batch; what it made of rows is the fault to tell
+        return False
+    return False
 
 
 def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> int:

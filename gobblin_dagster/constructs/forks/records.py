@@ -55,14 +55,14 @@ class RecordForkOperator:
         return (True,) * self._branches if flags is None else list(flags(schema))
 
     def fork_batch(self, batch: pa.RecordBatch) -> Sequence[bool | pa.BooleanArray]:
-        flags = np.array([self._flags(record, at) for at, record in enumerate(records(batch))], dtype=bool)
+        flags = np.array([self._flags(record) for record in records(batch)], dtype=bool)
         return [pa.array(column) for column in flags.reshape(batch.num_rows, self._branches).T]
 
-    def _flags(self, record: dict[str, Any], at: int) -> list[bool]:
+    def _flags(self, record: dict[str, Any]) -> list[bool]:
         try:
             flags = list(self._operator.fork_record(record))
         except Exception as error:
-            problem = f"row {at + 1} of a batch: fork_record raised {type(error).__name__}: {error}"
+            problem = f"fork_record raised {type(error).__name__}: {error}"
             raise convert_error(problem, _NAME, self._context) from error
         if len(flags) != self._branches:
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=self._branches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.converters.blame import first_failing_row
+from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.quality.schema_text import schema_text, type_from_text, type_texts
 from gobblin_dagster.core.constructs import ConstructContext
@@ -116,17 +116,8 @@ class Contract:
         try:
             return values.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._misfit(field, batch.select([at])) from error
-
-    def _misfit(self, field: pa.Field, column: pa.RecordBatch) -> ConvertError:
-        def cast(batch: pa.RecordBatch) -> None:
-            try:
-                batch.column(0).cast(field.type)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise self._error(str(error)) from error
-
-        value = repr(column.column(0)[first_failing_row(cast, column)].as_py())[:40]
-        return self._error(f"column {field.name!r}: expected {field.type} as published before, got {value}")
+            got = shown(values[0].as_py()) if len(values) == 1 else values.type
+            raise self._error(f"column {field.name!r}: expected {field.type} as published before, got {got}") from error
 
     def _error(self, problem: str) -> ConvertError:
         return convert_error(problem, self._name, self._context)

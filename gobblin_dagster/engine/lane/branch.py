@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.contract import Contract
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import (
@@ -93,7 +94,7 @@ class Branch:
         with self._keeping_failure():
             self._rows_in += chunk.batch.num_rows
             for processed in self._stage.process(chunk):
-                batch = processed.batch if self._contract is None else self._contract.conform(processed.batch)
+                batch = processed.batch if self._contract is None else on_rows(self._contract.conform, processed)
                 self._writer.write(batch)
                 self._rows_written += batch.num_rows
                 for observer in self._observers:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
 from gobblin_dagster.core.errors import ConvertError, DataQualityError
@@ -113,7 +114,7 @@ class Stage:
         for spec, policy in self._policies:
             if not chunk.batch.num_rows:
                 break
-            passes = pc.fill_null(policy.check(chunk.batch), False)
+            passes = pc.fill_null(on_rows(policy.check, chunk), False)
             self._judged[spec.name] += len(passes)
             if passes.true_count == len(passes):
                 continue

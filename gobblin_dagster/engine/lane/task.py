@@ -12,6 +12,7 @@ import time
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.schema_text import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
@@ -111,7 +112,7 @@ class _WorkUnitRun:
         return fork
 
     def _fork(self, fork: ForkOperator, chunk: Chunk) -> None:
-        flags = fork.fork_batch(chunk.batch)
+        flags = on_rows(fork.fork_batch, chunk)
         if len(flags) != len(self._branches):
             raise ForkBranchMismatchError(what="record", flags=len(flags), branches=len(self._branches))
         require_copies(chunk, [flag for flag, present in zip(flags, self._present, strict=True) if present])

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.constructs import ForkOperator
+from gobblin_dagster.core.constructs import Chunk, ForkOperator
 from gobblin_dagster.core.errors import ConvertError, ForkBranchMismatchError, InvalidSpecError, UsageError
 from gobblin_dagster.spec.job import ConstructSpec
 from tests.unit.constructs.samples import CONTEXT, batch
@@ -150,8 +151,8 @@ def test_class_with_too_few_flags_names_both_numbers() -> None:
 
 def test_class_that_raises_names_the_row() -> None:
     fork = _fork({"type": "records", "operator": f"{HERE}:ByParity"})
-    with pytest.raises(ConvertError, match=r"fork operator 'records': row 2 of a batch: fork_record raised TypeError"):
-        fork.fork_batch(batch({"n": [1, None]}))
+    with pytest.raises(ConvertError, match="file f, fork operator 'records': row 8: fork_record raised TypeError"):
+        on_rows(fork.fork_batch, Chunk(batch({"n": [1, None]}), "f", pa.array([7, 8])))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.contract import Contract, is_wider
 from gobblin_dagster.constructs.quality.schema_text import schema_text, type_from_text
+from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SchemaContract
 from tests.unit.constructs.samples import CONTEXT, batch
@@ -110,8 +112,11 @@ def test_batches_come_out_in_the_agreed_schema() -> None:
 def test_value_that_does_not_fit_the_published_type_is_named() -> None:
     now = _with(id=pa.string())
     rows = batch({"id": ["1", "x7"], "price": [None, None], "name": ["a", "b"]}, now)
-    with pytest.raises(ConvertError, match="column 'id': expected int64 as published before, got 'x7'"):
-        _contract(DISCARD, now).conform(rows)
+    with pytest.raises(
+        ConvertError,
+        match="file f, schema contract 'discard': row 8: column 'id': expected int64 as published before, got 'x7'",
+    ):
+        on_rows(_contract(DISCARD, now).conform, Chunk(rows, "f", pa.array([7, 8])))
 
 
 @pytest.mark.parametrize("kind", [EVOLVE, DISCARD])

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError, DataQualityError
 from gobblin_dagster.engine.lane.stage import Stage
-from gobblin_dagster.spec.job import ConverterSpec, OnViolation, RowPolicySpec, TaskPolicySpec
+from gobblin_dagster.spec.job import BranchSpec, ConverterSpec, OnViolation, RowPolicySpec, TaskPolicySpec
 from tests.unit.constructs.samples import CONTEXT, chunk, pylist
 
 NUMBERS = {"type": "columns", "columns": {"n": "int64"}}
@@ -111,6 +111,18 @@ def test_stage_without_rows_has_no_share_to_judge() -> None:
     assert _run(_stage([], [rule]), chunk({"n": pa.array([], pa.int64())})) == []
 
 
+def test_policy_that_cannot_judge_a_row_names_file_row_and_rule() -> None:
+    stage = _stage([], [{"type": "sql", "rule": "n::INT > 0", "name": "positive"}])
+    with pytest.raises(ConvertError, match=r"file in/flights.csv, row policy 'sql': row 12: 'n::INT > 0': .*'x'"):
+        _run(stage, BAD)
+
+
+def test_policy_without_its_column_blames_no_row() -> None:
+    stage = _stage([], [{"type": "range", "column": "q", "min": 0, "name": "positive"}])
+    with pytest.raises(ConvertError, match=r"file in/flights.csv, row policy 'range': expected column 'q'; found: n$"):
+        _run(stage, BAD)
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [("FAIL", OnViolation.FAIL), ("OPTIONAL", OnViolation.DROP), ("ERR_FILE", OnViolation.QUARANTINE)],
@@ -129,3 +141,10 @@ def test_gobblins_task_policy_types_are_understood(given: object, meant: bool) -
 def test_share_with_fail_is_refused() -> None:
     with pytest.raises(ValidationError, match="max_share needs on_violation drop or quarantine"):
         RowPolicySpec.model_validate({"type": "sql", "name": "a", "on_violation": "fail", "max_share": 0.1})
+
+
+def test_names_that_a_report_could_not_tell_apart_are_refused() -> None:
+    twice = {"name": "all", "converters": [NUMBERS | {"on_error": "skip"}] * 2}
+    with pytest.raises(ValidationError, match="row policies and of converters with on_error must differ, got columns"):
+        BranchSpec.model_validate(twice)
+    assert BranchSpec.model_validate({"name": "all", "converters": [NUMBERS] * 2}).name == "all"
