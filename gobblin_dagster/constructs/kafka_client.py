@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,8 +31,10 @@ class KafkaConnection(BaseModel):
     """Seconds without an answer or a message after which the broker counts as away."""
 
 
-def client_settings(connection: KafkaConnection, own: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of one client; `own` wins over what the user set.
+def client_settings(
+    connection: KafkaConnection, own: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the settings of one client: `own` wins over what the user set, and that over `defaults`.
 
     Raises:
         EnvironmentFaultError: the client library or a named environment variable is missing.
@@ -51,7 +53,7 @@ def client_settings(connection: KafkaConnection, own: dict[str, Any]) -> dict[st
             )
         secret[name] = os.environ[variable]
     # A broker that comes back is found within a second, not ten.
-    settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **connection.config, **secret}
+    settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **(defaults or {}), **connection.config, **secret}
     # Logged through Python: librdkafka itself would write to the terminal at each lost connection.
     return {**settings, "bootstrap.servers": connection.brokers, "logger": _LOG, **own}
 

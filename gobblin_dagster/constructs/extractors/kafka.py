@@ -118,7 +118,8 @@ class KafkaExtractor:
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
         }
-        settings = client_settings(connection, own)
+        # The library's own second of rest, whenever it is 100,000 messages ahead, starves a fast reader: 5x slower.
+        settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
         from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
         return Consumer(settings)
@@ -133,8 +134,9 @@ class KafkaExtractor:
         while position < high:
             with translated_kafka_errors(self._urn, name):
                 messages = self._consumer.consume(min(self._batch, high - position), _POLL_S)
-            ends = [message for message in messages if message.error() is not None]
-            if ends:
+            ends = []
+            if any(map(Message.error, messages)):
+                ends = [message for message in messages if message.error() is not None]
                 messages = [message for message in messages if message.error() is None]
             offsets: list[Any] = list(map(Message.offset, messages))
             if offsets:
