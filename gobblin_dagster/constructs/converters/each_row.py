@@ -48,7 +48,9 @@ def splice(
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values are text."""
+    """Return whether values are text, dictionary-encoded or not."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 

@@ -94,17 +94,19 @@ class SplitConverter:
         kind = schema.field(column).type
         if not is_text(kind):
             raise convert_error(f"column {column!r}: expected text, got {kind}", self._name, self._context)
-        return schema
+        return schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         batch, at = chunk.batch, chunk.batch.schema.get_field_index(self._options.column)
-        lists = pc.split_pattern(batch.column(at), self._options.delimiter)
+        lists = pc.split_pattern(batch.column(at).cast(pa.string()), self._options.delimiter)
         parts, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
-        has_text = pc.not_equal(parts, pa.scalar("", parts.type))
+        has_text = pc.not_equal(parts, "")
         parts, parents = parts.filter(has_text), parents.filter(has_text)
         if len(parts):
             yield Chunk(
-                batch.take(parents).set_column(at, batch.schema.field(at), parts), chunk.file, chunk.rows.take(parents)
+                batch.take(parents).set_column(at, pa.field(self._options.column, pa.string()), parts),
+                chunk.file,
+                chunk.rows.take(parents),
             )
 
 

@@ -67,6 +67,8 @@ class FilterConverter:
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         options, column = self._options, chunk.batch.column(self._options.column)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         if options.matches is not None:
             found = pc.fill_null(pc.match_substring_regex(column, _whole(options.matches)), False)
         else:
@@ -77,6 +79,7 @@ class FilterConverter:
 
     def _values(self, kind: pa.DataType) -> pa.Array:
         given = self._options.equals
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         try:
             return pa.array(given if isinstance(given, tuple) else (given,)).cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

@@ -89,6 +89,22 @@ def test_filter_keeps_rows_and_their_places(options: dict[str, Any], rows: list[
     assert _convert({"type": "filter"} | options, NAMES).rows.to_pylist() == rows
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+@pytest.mark.parametrize(
+    ("spec", "rows"),
+    [
+        ({"type": "filter", "equals": "a;b"}, [1]),
+        ({"type": "filter", "matches": "a.*"}, [1]),
+        ({"type": "split", "delimiter": ";"}, [1, 1, 2]),
+        ({"type": "csv_text", "columns": ["x"]}, [1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_text_may_be_wide_or_dictionary_encoded(spec: dict[str, Any], rows: list[int], kind: pa.DataType) -> None:
+    given = chunk({"s": pa.array(["a;b", "c", None]).cast(kind)})
+    assert _convert(spec | {"column": "s"}, given).rows.to_pylist() == rows
+
+
 def test_filter_without_a_match_yields_nothing() -> None:
     assert list(_make({"type": "filter", "column": "name", "equals": "EWR"}).convert(NAMES)) == []
 
