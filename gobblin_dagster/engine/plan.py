@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -68,6 +68,8 @@ def make_plan(
         SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
     )
     datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined), on_work))
+    if spec.execution.max_work_units is not None:
+        datasets = limit_units(datasets, spec.execution.max_work_units)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
             problem=f"No dataset of job {spec.job!r} is selected by "
@@ -83,6 +85,30 @@ def make_plan(
         leftovers=leftovers,
         branches=branch_names(spec),
     )
+
+
+def limit_units(datasets: Sequence[DatasetPlan], most: int) -> tuple[DatasetPlan, ...]:
+    """Keep the first work units of each dataset, as many as fit into a run, shared out evenly.
+
+    What is left out was not committed, so the next run plans it again; the notes say how much.
+    """
+    kept = dict.fromkeys(range(len(datasets)), 0)
+    left = most
+    while left and (waiting := [n for n in kept if kept[n] < len(datasets[n].work_units)]):
+        for number in waiting[:left]:
+            kept[number] += 1
+        left -= len(waiting[:left])
+    return tuple(_first_units(dataset, kept[number]) for number, dataset in enumerate(datasets))
+
+
+def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
+    left_out = len(dataset.work_units) - count
+    if not left_out:
+        return dataset
+    units = dataset.work_units[:count]
+    note = f"{left_out} of {len(dataset.work_units)} work units are left for a later run (`execution.max_work_units`)."
+    high = units[-1].expected_high if units else dataset.low
+    return dataclasses.replace(dataset, work_units=units, expected_high=high, notes=(*dataset.notes, note))
 
 
 def branch_names(spec: JobSpec) -> tuple[str, ...]:

@@ -272,6 +272,9 @@ class ExecutionSpec(SpecModel):
     """Packs (MultiWorkUnits) per core; few and well packed is fastest."""
     block_bytes: int = Field(default=1 << 20, ge=1 << 16, le=1 << 28)
     """Bytes that readers take at a time: more is faster and needs more memory."""
+    max_work_units: int | None = Field(default=None, ge=1)
+    """Most work units of one run, shared out evenly among datasets; what is left is planned by a later run.
+    Source: `date.partitioned.source.max.workunits.per.job`."""
     retries: RetrySpec = Field(default_factory=RetrySpec)
     """Retries of work units that failed for a passing reason (a lost connection); each begins anew."""
 

@@ -1,0 +1,53 @@
+"""`execution.max_work_units`: a run takes a share of each dataset, the next ones the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.job import plan_job
+
+from .jobs import by_urn, job_spec, project, published, run
+
+MANY = {"a": {"rows": 50, "unit_rows": 10}, "b": {"rows": 20, "unit_rows": 10}, "c": {"rows": 0}}
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"), [(1, [1, 0]), (2, [1, 1]), (3, [2, 1]), (5, [3, 2]), (7, [5, 2]), (99, [5, 2])]
+)
+def test_work_units_are_shared_out_evenly_among_datasets(tmp_path: Path, most: int, expected: list[int]) -> None:
+    job = job_spec(MANY, execution={"max_work_units": most})
+    plan = plan_job(project(tmp_path, job), job)
+    assert [len(dataset.work_units) for dataset in plan.datasets] == [*expected, 0]
+    assert sum(len(pack) for pack in plan.packs) == sum(expected)
+
+
+def test_plan_says_what_is_left_and_how_far_it_gets(tmp_path: Path) -> None:
+    job = job_spec(MANY, execution={"max_work_units": 2})
+    first, second, _ = plan_job(project(tmp_path, job), job).datasets
+    assert first.notes == ("4 of 5 work units are left for a later run (`execution.max_work_units`).",)
+    assert (str(first.low), str(first.expected_high), str(second.expected_high)) == ("0", "10", "10")
+
+
+def test_runs_go_on_until_everything_is_published_once(tmp_path: Path) -> None:
+    job = job_spec(MANY, execution={"max_work_units": 3})
+    rows = [sum(dataset.rows_read for dataset in run(tmp_path, job).datasets) for _ in range(4)]
+    assert rows == [30, 30, 10, 0]
+    assert published(tmp_path, job, "a") == list(range(50))
+    assert published(tmp_path, job, "b") == list(range(20))
+
+
+def test_dataset_without_a_share_stays_as_it_was(tmp_path: Path) -> None:
+    job = job_spec(MANY, execution={"max_work_units": 1})
+    result = run(tmp_path, job)
+    assert by_urn(result)["a"].outcome is DatasetOutcome.COMMITTED
+    assert by_urn(result)["b"].outcome is DatasetOutcome.IDLE
+    assert result.exit_code == 0
+
+
+def test_less_than_one_work_unit_is_refused() -> None:
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        job_spec(MANY, execution={"max_work_units": 0})
