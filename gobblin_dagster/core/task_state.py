@@ -142,7 +142,7 @@ class TaskState:
     rows_filtered: int = 0
     """Rows that converters before the fork removed (negative where they added some)."""
     rows_rejected: Mapping[str, int] = field(default_factory=dict)
-    """Rows that row-level policies dropped or quarantined before the fork, by policy name."""
+    """Rows that row-level policies and converters (`on_error`) dropped or quarantined, by name; `branch.name` inside a branch."""
     rows_quarantined: int = 0
     """Rows written to the quarantine, of all branches together."""
     rows_untaken: int = 0

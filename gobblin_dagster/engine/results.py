@@ -118,7 +118,7 @@ class DatasetResult:
     rows_untaken: int = 0
     rows_by_branch: Mapping[str, int] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke row-level policies, by policy."""
+    """Rows that broke row-level policies or that converters could not take, by name."""
     rows_quarantined: int = 0
     files: int = 0
     bytes_written: int = 0

@@ -39,13 +39,13 @@ class _ColumnPolicy(ABC):
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         require_columns([self._column], batch.schema, f"row policy '{self.name}'", self._context)
         values = batch.column(self._column)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
         try:
             passes = self._passes(values)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise self._unfit(values.type) from error
-        return (
-            pc.fill_null(pc.and_(passes, pc.is_valid(values)), False) if not self._allow_null else self._or_null(passes)
-        )
+        return pc.if_else(pc.is_valid(values), pc.fill_null(passes, False), pa.scalar(self._allow_null))
 
     @abstractmethod
     def _passes(self, values: pa.Array) -> pa.BooleanArray:
@@ -61,10 +61,6 @@ class _ColumnPolicy(ABC):
     def _unfit(self, kind: pa.DataType) -> ConvertError:
         problem = f"column {self._column!r}: expected values to compare with {self._expected()}, got {kind}"
         return convert_error(problem, f"row policy '{self.name}'", self._context)
-
-    @staticmethod
-    def _or_null(passes: pa.BooleanArray) -> pa.BooleanArray:
-        return pc.fill_null(passes, True)
 
 
 class RangeRowPolicy(_ColumnPolicy):
@@ -158,7 +154,7 @@ class InSetRowPolicy(_ColumnPolicy):
 
     def _passes(self, values: pa.Array) -> pa.BooleanArray:
         allowed = pa.array([_scalar(value, values.type).as_py() for value in self._values], values.type)
-        return pc.if_else(pc.is_valid(values), pc.is_in(values, value_set=allowed), pa.scalar(None, pa.bool_()))
+        return pc.is_in(values, value_set=allowed)
 
     def _expected(self) -> str:
         shown = ", ".join(map(str, self._values[:10]))

@@ -42,6 +42,7 @@ def _at(text: str) -> dt.datetime:
         ({"type": "regex", "pattern": "a|b", "allow_null": True}, ["a", "ab", None], [True, False, True]),
         ({"type": "in_set", "values": ["a", "b"]}, ["a", "c", None], [True, False, False]),
         ({"type": "in_set", "values": [1, 2], "allow_null": True}, [1, 3, None], [True, False, True]),
+        ({"type": "in_set", "values": ["a"]}, pa.array(["a", "b"]).dictionary_encode(), [True, False]),
         (
             {"type": "not_older", "max_age": "1d"},
             [_at("2013-03-30T12:00"), _at("2013-03-30T11:59"), None],
