@@ -136,6 +136,12 @@ _local = threading.local()
 _sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
 
 
+_held: list[_Session] = []
+"""Sessions in other threads' locals, for the time of a fork: in the child Python drops those locals, and DuckDB crashes where
+a connection is closed whose threads did not come along. The child keeps them for good."""
+os.register_at_fork(before=lambda: _held.extend(_sessions), after_in_parent=_held.clear)
+
+
 @atexit.register
 def _close_sessions() -> None:
     """Close what is open: DuckDB's binding reports leaked objects where a connection outlives the interpreter."""

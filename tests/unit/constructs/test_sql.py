@@ -195,3 +195,17 @@ def test_process_ends_without_a_word_on_stderr() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
+
+
+def test_sql_session_of_one_thread_survives_a_fork_by_another() -> None:
+    sql._session()
+    codes: list[int] = []
+
+    def fork() -> None:
+        # Code before exec makes Python set itself up anew in the child, as it does when Spark's JVM is started.
+        codes.append(subprocess.Popen([sys.executable, "-c", ""], preexec_fn=lambda: None).wait())  # noqa: PLW1509
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    assert codes == [0]
