@@ -5,6 +5,7 @@ partition of the run, without our metadata (docs/adr/0005-the-io-manager-publish
 text: Dagster reads them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -14,7 +15,7 @@ from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.engine.job import JobRun, Lane
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.engine.plan import Selection
-from gobblin_dagster.engine.results import DatasetResult, JobPlan, RecoveredDataset
+from gobblin_dagster.engine.results import JobPlan, RecoveredDataset, RunResult
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.io_manager import Extracted
@@ -24,6 +25,8 @@ from gobblin_dagster.orchestration.report import Outcome, RunReport
 
 EXTRACT = "extract"
 REPORT = "report"
+SHOWN = 20
+"""Datasets that a plan names in the run's log."""
 
 
 _CONFIG = {
@@ -121,7 +124,7 @@ def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:
 
 
 class _LogObserver(Observer):
-    """Writes what happens into the run's log, one line per dataset."""
+    """Writes what happens into the run's log, in few messages: each costs Dagster as much as a materialization."""
 
     def __init__(self, log: dg.DagsterLogManager) -> None:
         self._log = log
@@ -133,11 +136,12 @@ class _LogObserver(Observer):
         )
 
     def planned(self, plan: JobPlan) -> None:
-        moving = [dataset for dataset in plan.datasets if dataset.has_work]
-        self._log.info(f"{len(moving)} of {len(plan.datasets)} datasets have something new.")
-        for dataset in moving:
-            self._log.info(f"Dataset {dataset.dataset_urn!r}: {dataset.low} -> {dataset.expected_high}")
+        moving = [f"{one.dataset_urn}: {one.low} -> {one.expected_high}" for one in plan.datasets if one.has_work]
+        more = [f"and {len(moving) - SHOWN} more"] if len(moving) > SHOWN else []
+        lines = [f"{len(moving)} of {len(plan.datasets)} datasets have something new", *moving[:SHOWN], *more]
+        self._log.info("\n".join(lines))
 
-    def dataset_done(self, result: DatasetResult) -> None:
-        failures = "".join(f"; {failure.message}" for failure in result.failures)
-        self._log.info(f"Dataset {result.dataset_urn!r}: {result.outcome}, {result.rows_read} rows read{failures}")
+    def finished(self, result: RunResult) -> None:
+        counts = Counter(dataset.outcome.value for dataset in result.datasets)
+        said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "none"
+        self._log.info(f"Datasets: {said}; {sum(one.rows_read for one in result.datasets)} rows read")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ def new_data_sensor(
     """Return a sensor that plans a job and asks for one run over the datasets with something new. Starts no Spark.
 
     The same finding is never asked for twice: a dataset that fails waits for new data, or for somebody who runs it.
+    Datasets that a run is working on are left to it.
 
     Args:
         project: a project or its folder.
@@ -56,9 +57,14 @@ def new_data_sensor(
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         plan = plan_job(binding.project, binding.job)
-        moving = [dataset for dataset in plan.datasets if dataset.has_work]
+        store = binding.project.open_store()
+        try:
+            held = _living(binding, store.load_leases(binding.name))
+        finally:
+            store.close()
+        moving = [dataset for dataset in plan.datasets if dataset.has_work and dataset.dataset_urn not in held]
         if not moving:
-            return dg.SensorResult(skip_reason=f"None of {len(plan.datasets)} datasets has anything new.")
+            return dg.SensorResult(skip_reason=f"None of {len(plan.datasets)} datasets has anything new to start on.")
         found = [[one.dataset_urn, str(one.expected_high), one.version_read] for one in moving]
         return _requests(binding, context.instance, {"new-data": (found, [one.dataset_urn for one in moving])})
 
@@ -134,16 +140,16 @@ class _Sweep:
 
     def _end_dead_runs(self, leases: dict[str, Lease]) -> frozenset[str]:
         """Report runs of dead owners as failed; return the datasets that living owners hold."""
-        now = self.binding.project.clock.now()
-        dead = {urn: one for urn, one in leases.items() if one.until < now or one.owner.is_provably_dead()}
-        for run_id in sorted({_dagster_run_id(lease.owner.run_id) for lease in dead.values()}):
+        living = _living(self.binding, leases)
+        dead = {lease.owner.run_id for urn, lease in leases.items() if urn not in living}
+        for run_id in sorted({_dagster_run_id(engine_run_id) for engine_run_id in dead}):
             run = self.instance.get_run_by_id(run_id)
             if run is not None and not run.is_finished:
                 self.instance.report_run_failed(
                     run,
                     "The run's process is gone: its leases were not renewed. What it left is finished by the next run.",
                 )
-        return frozenset(leases.keys() - dead.keys())
+        return living
 
     def _unreported(self) -> Iterator[Publication]:
         """Yield commits that Dagster has to hear of; mark those of which it has heard."""
@@ -160,6 +166,12 @@ class _Sweep:
     def _is_being_reported(self, stored: StoredSequence) -> bool:
         run = self.instance.get_run_by_id(_dagster_run_id(stored.run_id))
         return run is not None and not run.is_finished
+
+
+def _living(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:
+    """Return the datasets whose leases have not expired and whose owners may still be alive."""
+    now = binding.project.clock.now()
+    return frozenset(urn for urn, one in leases.items() if one.until >= now and not one.owner.is_provably_dead())
 
 
 def _dagster_run_id(run_id: str) -> str:

@@ -250,3 +250,24 @@ def test_translator_says_how_a_branch_looks(world: World) -> None:
     assert (spec.owners, spec.tags["tier"], spec.group_name) == (["team:data"], "bronze", "test")
     assert world.run_all().success
     assert world.status("masked") == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_nothing_is_left_to_report_after_a_run(world: World) -> None:
+    world.run_elsewhere()
+    world.datasets["a"]["rows"] = 31
+    world.datasets["b/1"] |= {"rows": 9, "fail_at": 7}
+    world.run_all()
+    store = world.binding.project.open_store()
+    assert store.load_unreported("numbers") == []
+    store.close()
+
+
+def test_log_of_a_run_is_few_messages_however_many_datasets_move(world: World) -> None:
+    world.datasets = {f"d{number:03}": {"rows": 1} for number in range(30)}
+    result = world.run_all()
+    entries = world.instance.all_logs(result.run_id)
+    said = [entry.user_message for entry in entries if not entry.is_dagster_event]
+    assert len(said) == 2
+    assert said[0].startswith("30 of 30 datasets have something new\nd000: 0 -> 1\n")
+    assert said[0].endswith("and 10 more")
+    assert said[1] == "Datasets: 30 committed; 30 rows read"

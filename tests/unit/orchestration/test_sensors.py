@@ -59,7 +59,16 @@ def test_new_data_asks_for_nothing_where_nothing_is_new(world: World) -> None:
     world.run_all()
     data = new_data(world)
     assert not data.run_requests
-    assert data.skip_message == "None of 3 datasets has anything new."
+    assert data.skip_message == "None of 3 datasets has anything new to start on."
+
+
+def test_new_data_leaves_datasets_to_the_run_that_works_on_them(world: World) -> None:
+    store = world.binding.project.open_store()
+    store.acquire_leases("numbers", ["a"], LeaseOwner.current("alive"), timedelta(minutes=5))
+    store.acquire_leases("numbers", ["b/1"], dead_owner("dead"), timedelta(minutes=5))
+    (request,) = new_data(world).run_requests
+    assert request.run_config == run_config("numbers", ["b/1", "c c"])
+    store.close()
 
 
 def test_run_of_a_request_leaves_nothing_to_ask_for(world: World) -> None:
