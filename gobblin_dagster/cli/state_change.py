@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from gobblin_dagster.cli.confirm import confirm, who
 from gobblin_dagster.cli.context import ExcludeOption, JobsArgument, Output, OutputOption, SelectOption, open_here
 from gobblin_dagster.cli.output import console, count, dataset_name, instant, print_facts, print_json, print_table
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
@@ -38,17 +37,6 @@ def _store(project: Project) -> Iterator[StateStore]:
         store.close()
 
 
-def _confirm(question: str, yes: bool) -> None:
-    """Ask on a terminal; raises UsageError where nobody can be asked."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            problem="This changes the state, and there is no terminal to ask on.", hint="Repeat with --yes."
-        )
-    typer.confirm(question, abort=True, err=True)
-
-
 def set_watermark(
     ctx: typer.Context,
     dataset: DatasetArgument,
@@ -65,7 +53,7 @@ def set_watermark(
     project = open_here(ctx)
     state = one_state(project, dataset, job)
     moved = state_admin.parse_watermark(state.committed.watermark_type, watermark)
-    change = state_admin.plan_set(state, moved, who=_who(), why=reason, now=project.clock.now())
+    change = state_admin.plan_set(state, moved, who=who(), why=reason, now=project.clock.now())
     _change(project, change, yes=yes, dry_run=dry_run, output=output)
 
 
@@ -81,12 +69,8 @@ def reset(
     """Forget what was read of a dataset: the next run reads it from the beginning. Published files stay."""
     project = open_here(ctx)
     state = one_state(project, dataset, job)
-    change = state_admin.plan_reset(state, who=_who(), why=reason, now=project.clock.now())
+    change = state_admin.plan_reset(state, who=who(), why=reason, now=project.clock.now())
     _change(project, change, yes=yes, dry_run=dry_run, output=output)
-
-
-def _who() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
@@ -106,7 +90,7 @@ def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run:
             print_facts(console(sys.stdout), facts)
         sequence = ""
         if not dry_run:
-            _confirm(f"{change.action.capitalize()} the watermark of {dataset_name(before.dataset_urn)}?", yes)
+            confirm(f"{change.action.capitalize()} the watermark of {dataset_name(before.dataset_urn)}?", yes)
             sequence = state_admin.apply_change(store, change, root)
     if output is Output.JSON:
         print_json(
@@ -211,7 +195,7 @@ def import_states(
             for job, urn in plan.conflicts:
                 out.print(f"  left alone: {dataset_name(urn)} ({job})")
         if not dry_run and (plan.missing or plan.runs):
-            _confirm(f"Import into {store.url}?", yes)
+            confirm(f"Import into {store.url}?", yes)
             state_transfer.run_import(store, plan)
     if output is Output.JSON:
         keys = {"imported": plan.datasets, "unchanged": plan.unchanged, "conflicts": plan.conflicts}

@@ -128,10 +128,9 @@ def read_manifest(
         UsageError: that snapshot does not exist.
         CorruptRecordError: a manifest is damaged, or one of the chain was deleted.
     """
-    names = storage.list_names(manifest_dir(output_root, job, dataset_urn))
-    known = [int(match[1]) for match in map(_NAME.fullmatch, names) if match]
+    known = list_manifests(storage, output_root, job, dataset_urn)
     if snapshot is not None and snapshot not in known:
-        newest = f"the newest is {max(known)}" if known else "nothing was published"
+        newest = f"the newest is {known[-1]}" if known else "nothing was published"
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}: {newest}.")
     number = snapshot if snapshot is not None else max(known, default=0)
     files: list[PublishedFile] = []
@@ -140,6 +139,12 @@ def read_manifest(
         files += _files(output_root, number, body)
         number = body["previous"]
     return sorted(files, key=lambda file: (file.branch, file.path))
+
+
+def list_manifests(storage: Storage, output_root: str, job: str, dataset_urn: str) -> list[int]:
+    """Return the numbers of the snapshots that have a manifest, in order."""
+    names = storage.list_names(manifest_dir(output_root, job, dataset_urn))
+    return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
 def _encode(

@@ -1,0 +1,75 @@
+"""`gobblin clean`: deletes what killed runs staged and what only expired snapshots hold."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
+from gobblin_dagster.cli.jobs import for_each_job
+from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, print_json
+from gobblin_dagster.engine.clean import CleanResult, ExpiredSnapshots
+from gobblin_dagster.engine.clean import clean as clean_job
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(epilog=examples("gobblin clean --dry-run", "gobblin clean flights"))
+def clean(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Delete leftovers of killed runs and files of expired snapshots.
+
+    What a stored commit sequence names, a run may still work on, or a kept snapshot holds is never deleted.
+    """
+    project = open_here(ctx)
+    results, code = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
+    if output is Output.JSON:
+        print_json(dry_run=dry_run, jobs=[_view(result) for result in results])
+    else:
+        for result in results:
+            _print(result, "would be deleted" if dry_run else "deleted")
+    raise typer.Exit(code)
+
+
+def _print(result: CleanResult, done: str) -> None:
+    out = console(sys.stdout)
+    out.print(f"Job {result.job}", style="bold")
+    for folder in result.staging:
+        what = f"kept: {folder.kept_because}" if folder.kept_because else done
+        out.print(f"  staging of run {folder.run_id}: {what}")
+    for expired in result.expired:
+        what = f"kept: {expired.kept_because}" if expired.kept_because else done
+        out.print(f"  {dataset_name(expired.dataset_urn)}: {_files(expired)}, {what}")
+    if not result.staging and not result.expired:
+        out.print("  nothing to clean up")
+
+
+def _files(expired: ExpiredSnapshots) -> str:
+    size = bytes_of(sum(file.size_bytes for file in expired.files))
+    files = count(len(expired.files), "file")
+    return f"{count(len(expired.snapshots), 'expired snapshot')} with {files} ({size})"
+
+
+def _view(result: CleanResult) -> dict[str, Any]:
+    return {
+        "job": result.job,
+        "staging": [
+            {"run": one.run_id, "path": one.path, "kept_because": one.kept_because or None} for one in result.staging
+        ],
+        "expired": [
+            {
+                "dataset": one.dataset_urn,
+                "snapshots": list(one.snapshots),
+                "files": [file.path for file in one.files],
+                "bytes": sum(file.size_bytes for file in one.files),
+                "kept_because": one.kept_because or None,
+            }
+            for one in result.expired
+        ],
+    }

@@ -1,0 +1,27 @@
+"""Asking before something is changed, and who was asked."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+
+import typer
+
+from gobblin_dagster.core.errors import UsageError
+
+
+def who() -> str:
+    """Return the person at the keyboard, for the history."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on a terminal unless `yes`; raises UsageError where nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            problem="This changes the state, and there is no terminal to ask on.", hint="Repeat with --yes."
+        )
+    typer.confirm(question, abort=True, err=True)

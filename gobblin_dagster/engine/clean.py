@@ -1,0 +1,254 @@
+"""Cleaning up: staging that a run left behind, and files that only expired snapshots hold.
+
+Nothing is deleted that a stored commit sequence names, that a run may still work on, or that a snapshot which can be read
+holds. Who may still commit is fenced off first: leases of a run that is gone are taken over before its staging is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.serial import to_document
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.manifest import manifest_path
+from gobblin_dagster.engine.commit.roots import internal_dir
+from gobblin_dagster.engine.commit.steps import DeleteFilesStep
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.state_admin import busy_error
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+_FILES_PER_STEP = 500
+_RECENT = 5_000
+"""Runs and sequences of a job that are looked through for the owner of a staging folder, newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingFolder:
+    """What one run left in staging."""
+
+    run_id: str
+    path: str
+    kept_because: str
+    """Empty where it is deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredSnapshots:
+    """Snapshots of one dataset that nobody can read any more, and the files that only they hold."""
+
+    dataset_urn: str
+    snapshots: tuple[int, ...]
+    files: tuple[PublishedFile, ...]
+    kept_because: str = ""
+    """Empty where they are deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanResult:
+    """What was cleaned up, or would be."""
+
+    job: str
+    staging: tuple[StagingFolder, ...]
+    expired: tuple[ExpiredSnapshots, ...]
+
+
+def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResult:
+    """Delete what nobody needs any more of a job.
+
+    Args:
+        project: the project.
+        job: one of its jobs.
+        dry_run: only say what would be deleted.
+
+    Raises:
+        OSError: the storage refused; a later call goes on.
+        TransientError: the store cannot be reached.
+    """
+    store = project.open_store()
+    try:
+        owner = LeaseOwner.current(new_run_id(project.clock.now()))
+        with LeaseKeeper(store, job.job, owner, timedelta(seconds=project.spec.lease_ttl_s)) as leases:
+            staging = _Staging(project, job, store, leases).clean(dry_run=dry_run)
+            expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
+    finally:
+        store.close()
+    return CleanResult(job.job, tuple(staging), tuple(expired))
+
+
+# -- staging -----------------------------------------------------------------------------------------------------------
+class _Staging:
+    """Finds the staging folders of a job's runs that are over."""
+
+    def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
+        self._job = job.job
+        self._store = store
+        self._leases = leases
+        self._clock: Clock = project.clock
+        self._patience = timedelta(seconds=2 * project.spec.lease_ttl_s)
+        self._storage: Storage = project.storage(job)
+        self._folder = internal_dir(project.output_root(job), "staging")
+        self._other_jobs = {*store.list_jobs(), *(one.job for one in project.jobs)} - {job.job}
+
+    def clean(self, *, dry_run: bool) -> Iterable[StagingFolder]:
+        names = self._storage.list_names(self._folder)
+        ours = self._known(names, [self._job])
+        others = self._known(names, self._other_jobs) - ours
+        found = []
+        for run_id in names:
+            if run_id in others:
+                continue  # its job has the same output
+            reason = self._reason_to_keep(run_id) if run_id in ours else "this state store does not know the run"
+            if not reason and not dry_run:
+                reason = self._fence(run_id)
+            path = f"{self._folder}/{run_id}"
+            if not reason and not dry_run:
+                self._storage.delete_tree(path)
+            found.append(StagingFolder(run_id, path, reason))
+        return found
+
+    def _known(self, run_ids: Collection[str], jobs: Collection[str]) -> set[str]:
+        """Return the runs that left a trace; those of another store that shares the output are none of ours."""
+        known: set[str] = set()
+        for job in jobs:
+            known.update(lease.owner.run_id for lease in self._store.load_leases(job).values())
+            known.update(record.run_id for record in self._store.load_runs(job, _RECENT))
+        if set(run_ids) - known:
+            # A killed run wrote no record; its sequences were finished by another.
+            states = set(SequenceState)
+            known.update(one.run_id for job in jobs for one in self._store.load_sequences(job, states, limit=_RECENT))
+        return known & set(run_ids)
+
+    def _reason_to_keep(self, run_id: str) -> str:
+        """Say why a run's staging must stay; empty where it need not."""
+        now = self._clock.now()
+        if needed := self._needed(run_id):
+            return needed
+        held = self._held(run_id)
+        for lease in held:
+            if not lease.owner.is_provably_dead() and lease.until + self._patience > now:
+                return f"{lease.owner} may be alive"
+        started = _started(run_id)
+        is_dead = bool(held) and all(lease.owner.is_provably_dead() for lease in held)
+        if started is not None and started + self._patience > now and not is_dead:
+            return f"the run began less than {self._patience.total_seconds():.0f} s ago"
+        return ""
+
+    def _needed(self, run_id: str) -> str:
+        states = {*UNFINISHED, SequenceState.QUARANTINED}
+        for sequence in self._store.load_sequences(self._job, states):
+            if sequence.run_id == run_id:
+                return f"commit sequence {sequence.id} needs it"
+        return ""
+
+    def _held(self, run_id: str) -> list[Lease]:
+        return [lease for lease in self._store.load_leases(self._job).values() if lease.owner.run_id == run_id]
+
+    def _fence(self, run_id: str) -> str:
+        """Take over the leases of a run that is gone, so that it cannot prepare a sequence any more, and look again."""
+        if urns := [lease.dataset_urn for lease in self._held(run_id)]:
+            busy = self._leases.acquire(urns).busy
+            if busy:
+                return str(busy_error(next(iter(busy.values()))))
+        return self._needed(run_id)
+
+
+def _started(run_id: str) -> datetime | None:
+    """Return when a run began, as its id tells; None for an id that Dagster gave."""
+    try:
+        return datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+# -- expired snapshots -------------------------------------------------------------------------------------------------
+class _Expiry:
+    """Lets snapshots expire that a rollback left behind, and deletes what only they held."""
+
+    def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
+        self._job = job
+        self._store = store
+        self._leases = leases
+        self._clock: Clock = project.clock
+        self._root = project.output_root(job)
+        self._committer = Committer(store, project.storage(job), redo_limit=job.commit.redo_limit)
+
+    def clean(self, *, dry_run: bool) -> Iterable[ExpiredSnapshots]:
+        # Without a rollback each snapshot holds all that the ones before it held.
+        states = self._store.load_dataset_states(self._job.job)
+        found = []
+        for urn, state in sorted(states.items()):
+            after = self._expired(state)
+            lost = tuple(n for n in range(1, state.snapshot + 1) if state.is_held(n) and not after.is_held(n))
+            if not lost:
+                continue
+            expired = ExpiredSnapshots(urn, lost, self._files(state, lost))
+            found.append(expired if dry_run else self._delete(expired, state, after))
+        return found
+
+    def _expired(self, state: DatasetState) -> DatasetState:
+        oldest = max(state.oldest_snapshot, state.snapshot - self._job.commit.keep_snapshots + 1)
+        return replace(state, version=state.version + 1, oldest_snapshot=oldest)
+
+    def _files(self, state: DatasetState, snapshots: Sequence[int]) -> tuple[PublishedFile, ...]:
+        ends = [one.snapshot - 1 for one in state.rollbacks]
+        files = {f.path: f for end in ends for f in self._store.load_snapshot(state.job, state.dataset_urn, end)}
+        return tuple(file for file in files.values() if file.snapshot in snapshots)
+
+    def _delete(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
+        """Delete as a commit sequence: nobody can go back to a snapshot that is being deleted, and a crash is made good."""
+        urn = expired.dataset_urn
+        try:
+            busy = self._leases.acquire([urn]).busy
+            if urn in busy:
+                raise busy_error(busy[urn])
+            sequence = self._sequence(expired, state, after)
+            self._committer.prepare(sequence, self._leases.epoch(urn))
+            self._committer.publish(sequence, self._leases.epoch(urn), verify_sources=False)
+        except GobblinDagsterError as error:
+            return replace(expired, kept_because=str(error))
+        # Readers see what they saw before: nothing that Dagster would have to hear of.
+        self._store.mark_reported([sequence.id])
+        return expired
+
+    def _sequence(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> CommitSequence:
+        urn, commit_id, now = state.dataset_urn, new_commit_id(), self._clock.now()
+        manifests = [manifest_path(self._root, state.job, urn, number) for number in expired.snapshots]
+        paths = [path.removeprefix(self._root + "/") for path in [*manifests, *(file.path for file in expired.files)]]
+        result = DatasetResult(
+            dataset_urn=urn,
+            outcome=DatasetOutcome.COMMITTED,
+            low=state.watermark,
+            actual_high=state.watermark,
+            snapshot=state.snapshot,
+            sequence_id=commit_id,
+            notes=(f"{len(expired.snapshots)} snapshots expired, {len(expired.files)} files deleted",),
+        )
+        return CommitSequence(
+            id=commit_id,
+            job=state.job,
+            dataset_urn=urn,
+            run_id=new_run_id(now),
+            version_read=state.version,
+            steps=tuple(
+                DeleteFilesStep(self._root, tuple(paths[start : start + _FILES_PER_STEP]))
+                for start in range(0, len(paths), _FILES_PER_STEP)
+            ),
+            files=(),
+            after=after,
+            output_root=self._root,
+            created_at=now,
+            report=to_document(result),
+        )

@@ -1,0 +1,306 @@
+"""Snapshots of a dataset: what readers see, which ones there were, and going back to one of them.
+
+A snapshot is what whole commits published up to one moment: never half a commit. Going back is a commit like any other: a
+new snapshot that holds what an older one held, with that one's watermark, so that the next run reads on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState, Rollback
+from gobblin_dagster.core.errors import CorruptRecordError, StorageError, UsageError
+from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.serial import to_document
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.manifest import fill_manifests, list_manifests, read_manifest
+from gobblin_dagster.engine.commit.roll import in_parallel
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.state_admin import busy_error
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.storage import open_storage
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSnapshot:
+    """The files of one snapshot of one dataset: give them to any reader, and it sees whole commits only."""
+
+    job: str
+    dataset_urn: str
+    snapshot: int
+    """0 where nothing was published."""
+    files: tuple[PublishedFile, ...]
+    """Of all branches, ordered by branch and path."""
+
+    def paths(self, branch: str) -> list[str]:
+        """Return the paths (or URLs) of a branch's files.
+
+        Raises:
+            UsageError: no file of the snapshot is of that branch, and it has others.
+        """
+        found = [file.path for file in self.files if file.branch == branch]
+        if self.files and not found:
+            known = ", ".join(sorted({file.branch for file in self.files}))
+            raise UsageError(problem=f"Dataset {self.dataset_urn!r} has no branch {branch!r}.", hint=f"It has {known}.")
+        return found
+
+    def folder(self, branch: str) -> str:
+        """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`)."""
+        path = self.paths(branch)[0]
+        mark = f"/{branch}/{DatasetUrn(self.dataset_urn).path_segment}/"
+        return path[: path.rindex(mark) + len(mark) - 1]
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Rows by branch."""
+        branches = sorted({file.branch for file in self.files})
+        return {name: sum(file.rows for file in self.files if file.branch == name) for name in branches}
+
+
+def load_published(project: Project, job: JobSpec, dataset_urn: str, snapshot: int | None = None) -> PublishedSnapshot:
+    """Look up a snapshot in the state store.
+
+    Args:
+        project: the project.
+        job: one of its jobs.
+        dataset_urn: the dataset.
+        snapshot: number; None takes the newest.
+
+    Raises:
+        UsageError: there is no such snapshot, or it has expired.
+        TransientError: the store cannot be reached.
+    """
+    store = project.open_store()
+    try:
+        state = store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
+        if snapshot is not None:
+            _require_readable(state, dataset_urn, snapshot)
+        files = store.load_snapshot(job.job, dataset_urn, snapshot)
+    finally:
+        store.close()
+    newest = state.snapshot if state else 0
+    return PublishedSnapshot(job.job, dataset_urn, newest if snapshot is None else snapshot, tuple(files))
+
+
+def read_published(output: str, job: str, dataset_urn: str, snapshot: int | None = None) -> PublishedSnapshot:
+    """Look up a snapshot in the manifests beside the data: no project, no state store, also on a copy of the lake.
+
+    Args:
+        output: absolute path or URL of the job's output root.
+        job: the job's name.
+        dataset_urn: the dataset.
+        snapshot: number; None takes the newest.
+
+    Raises:
+        UsageError: there is no such snapshot.
+        CorruptRecordError: a manifest is damaged or missing.
+        OSError: the output cannot be read.
+    """
+    storage = open_storage(output)
+    if snapshot is None:
+        known = list_manifests(storage, output, job, dataset_urn)
+        if not known:
+            return PublishedSnapshot(job, dataset_urn, 0, ())
+        snapshot = known[-1]
+    files = read_manifest(storage, output, job, dataset_urn, snapshot)
+    return PublishedSnapshot(job, dataset_urn, snapshot, tuple(files))
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """One snapshot that there was, for people."""
+
+    snapshot: int
+    committed_at: datetime
+    run_id: str
+    sequence_id: str
+    """Of the commit that made it."""
+    rows: Mapping[str, int]
+    """Rows that it added, by branch."""
+    files: int
+    """Files that it added."""
+    state: DatasetState
+    """The dataset's state once it was made; later moves of the watermark alone, by a run or a person, are not part of it."""
+    went_back_to: int | None
+    """The snapshot that a rollback made it equal to."""
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """Where reading went on from it."""
+        return self.state.watermark
+
+
+def list_snapshots(store: StateStore, job: str, dataset_urn: str) -> list[SnapshotInfo]:
+    """Return every snapshot that the store remembers, newest first; a record that cannot be read is left out."""
+    found: dict[int, SnapshotInfo] = {}
+    for stored in reversed(store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn])):
+        try:
+            sequence = decode_sequence(stored)
+        except CorruptRecordError:
+            continue
+        # Others of the same number moved the watermark and published nothing.
+        if sequence.after.snapshot and sequence.after.snapshot not in found:
+            found[sequence.after.snapshot] = _info(sequence, stored.created_at)
+    return [found[number] for number in sorted(found, reverse=True)]
+
+
+def _info(sequence: CommitSequence, committed_at: datetime) -> SnapshotInfo:
+    rows: dict[str, int] = {}
+    for file in sequence.files:
+        rows[file.branch] = rows.get(file.branch, 0) + file.rows
+    number = sequence.after.snapshot
+    went_back_to = next((one.to for one in sequence.after.rollbacks if one.snapshot == number), None)
+    return SnapshotInfo(
+        number, committed_at, sequence.run_id, sequence.id, rows, len(sequence.files), sequence.after, went_back_to
+    )
+
+
+# -- rollback ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """A rollback as data: what a dataset is, and what it will be."""
+
+    before: DatasetState
+    after: DatasetState
+    files: tuple[PublishedFile, ...]
+    """What the new snapshot will hold."""
+    left: tuple[PublishedFile, ...]
+    """What only the newest snapshot held; the files stay until `gobblin clean` finds their snapshots expired."""
+
+    @property
+    def to(self) -> int:
+        """The snapshot gone back to."""
+        return self.after.rollbacks[-1].to
+
+
+def plan_rollback(store: StateStore, job: str, dataset_urn: str, to_snapshot: int, now: datetime) -> RollbackPlan:
+    """Plan to go back; changes nothing.
+
+    Raises:
+        UsageError: there is no such snapshot, it is the newest, or it has expired.
+    """
+    before = store.load_dataset_states(job, [dataset_urn]).get(dataset_urn)
+    state = _require_readable(before, dataset_urn, to_snapshot)
+    if to_snapshot == state.snapshot:
+        raise UsageError(problem=f"Snapshot {to_snapshot} of dataset {dataset_urn!r} is the newest already.")
+    target = next((one for one in list_snapshots(store, job, dataset_urn) if one.snapshot == to_snapshot), None)
+    if target is None:
+        raise UsageError(problem=f"The store remembers no commit of snapshot {to_snapshot} of dataset {dataset_urn!r}.")
+    after = replace(
+        target.state,
+        version=state.version + 1,
+        snapshot=state.snapshot + 1,
+        generation=state.generation + 1,
+        rollbacks=(*state.rollbacks, Rollback(state.snapshot + 1, to_snapshot)),
+        oldest_snapshot=state.oldest_snapshot,
+        run_id=new_run_id(now),
+        updated_at=now,
+    )
+    files = store.load_snapshot(job, dataset_urn, to_snapshot)
+    kept = {file.path for file in files}
+    left = [file for file in store.load_snapshot(job, dataset_urn) if file.path not in kept]
+    return RollbackPlan(state, after, tuple(files), tuple(left))
+
+
+def rollback(
+    project: Project, job: JobSpec, dataset_urn: str, to_snapshot: int, *, who: str = "", why: str = ""
+) -> RollbackPlan:
+    """Go back to a snapshot: data and watermark together, in one transaction.
+
+    The next run reads again what came after. Nothing is deleted, and a later rollback can undo this one.
+
+    Raises:
+        UsageError: as `plan_rollback`.
+        DatasetBusyError: a run holds the dataset.
+        UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+        StorageError: a file of the snapshot is gone or damaged.
+        WatermarkMovedError: the dataset moved meanwhile.
+    """
+    store = project.open_store()
+    try:
+        plan = plan_rollback(store, job.job, dataset_urn, to_snapshot, project.clock.now())
+        apply_rollback(project, job, store, plan, who=who, why=why)
+    finally:
+        store.close()
+    return plan
+
+
+def apply_rollback(
+    project: Project, job: JobSpec, store: StateStore, plan: RollbackPlan, *, who: str = "", why: str = ""
+) -> str:
+    """Make a planned rollback true and return the id of its commit sequence; raises as `rollback`."""
+    storage, root = project.storage(job), project.output_root(job)
+    urn, after = plan.after.dataset_urn, plan.after
+    commit_id = new_commit_id()
+    notes = f"rolled back to snapshot {plan.to}" + (f" by {who}" if who else "") + (f": {why}" if why else "")
+    result = DatasetResult(
+        dataset_urn=urn,
+        outcome=DatasetOutcome.COMMITTED,
+        low=plan.before.watermark,
+        actual_high=after.watermark,
+        snapshot=after.snapshot,
+        sequence_id=commit_id,
+        notes=(notes,),
+    )
+    change = {"action": f"rollback to snapshot {plan.to}", "who": who, "why": why}
+    sequence = CommitSequence(
+        id=commit_id,
+        job=job.job,
+        dataset_urn=urn,
+        run_id=after.run_id,
+        version_read=plan.before.version,
+        steps=(),
+        files=(),
+        after=after,
+        output_root=root,
+        created_at=after.updated_at,
+        report=to_document(result) | {"change": change},
+    )
+    owner, ttl = LeaseOwner.current(after.run_id), timedelta(seconds=project.spec.lease_ttl_s)
+    with LeaseKeeper(store, job.job, owner, ttl) as leases:
+        busy = leases.acquire([urn]).busy
+        if urn in busy:
+            raise busy_error(busy[urn])
+        # Under the lease, so that no clean-up deletes them meanwhile.
+        _require_whole(storage, plan.files, job.commit.parallelism)
+        committer = Committer(store, storage, parallelism=job.commit.parallelism)
+        committer.prepare(sequence, leases.epoch(urn))
+        committer.publish(sequence, leases.epoch(urn), verify_sources=False)
+        fill_manifests(storage, store, root, job.job, {urn: after})
+    return commit_id
+
+
+def _require_readable(state: DatasetState | None, dataset_urn: str, snapshot: int) -> DatasetState:
+    if state is None or not state.snapshot:
+        raise UsageError(problem=f"Nothing was published of dataset {dataset_urn!r}.")
+    if not 1 <= snapshot <= state.snapshot:
+        raise UsageError(
+            problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}.", hint=f"The newest is {state.snapshot}."
+        )
+    if snapshot < state.oldest_snapshot:
+        raise UsageError(
+            problem=f"Snapshot {snapshot} of dataset {dataset_urn!r} has expired; its files may be deleted.",
+            hint=f"The oldest that is kept is {state.oldest_snapshot} (`commit.keep_snapshots`).",
+        )
+    return state
+
+
+def _require_whole(storage: Storage, files: Sequence[PublishedFile], parallelism: int) -> None:
+    sizes = in_parallel(lambda file: storage.size(file.path), files, parallelism)
+    for file, size in zip(files, sizes, strict=True):
+        if size != file.size_bytes:
+            problem = "it is gone" if size is None else f"it has {size} bytes instead of {file.size_bytes}"
+            raise StorageError(operation="roll back, because of", path=file.path, problem=problem)
