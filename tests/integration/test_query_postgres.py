@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -17,13 +18,19 @@ import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.query import QuerySource
+from gobblin_dagster.constructs.sources.query_horizon import settle
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.watermark import CommittedRanges
-from gobblin_dagster.spec.job import ConstructSpec
+from gobblin_dagster.engine.audit import audit_dataset
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import ConstructSpec, JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.lane import InlineLane
 from tests.services.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
@@ -397,3 +404,68 @@ def test_user_who_may_not_see_transactions_is_told_what_to_grant(url: str, conne
         Reader(made).plan()
     insert(owner), owner.commit()
     assert Reader(source(f"postgresql://reader_only:pw@{host}")).run() == [1]  # locks are open to everybody
+
+
+def test_table_that_may_not_be_read_fails_alone(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("DROP ROLE IF EXISTS half_reader")
+        cursor.execute("CREATE ROLE half_reader LOGIN PASSWORD 'pw'")
+        cursor.execute("GRANT SELECT ON events TO half_reader")
+        cursor.execute("CREATE TABLE closed (id bigint); INSERT INTO closed VALUES (1)")
+    insert(owner), owner.commit()
+    made = source(f"postgresql://half_reader:pw@{url.rpartition('@')[2]}", include=[r"public\..*"])
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    closed, events = made.plan(context)
+    assert "public.closed: database" in closed.problem
+    assert "permission denied for table closed" in closed.problem
+    assert [unit.rows for unit in events.work_units] == [1]
+
+
+def test_table_that_was_empty_when_writers_were_looked_at_is_left_for_the_next_run(
+    url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = connect(), connect()
+
+    def settle_then_write(*arguments: Any) -> Any:
+        settled = settle(*arguments)
+        insert(early), insert(late), late.commit()  # 2 is there, 1 will come
+        return settled
+
+    monkeypatch.setattr("gobblin_dagster.constructs.sources.query_caps.settle", settle_then_write)
+    reader = Reader(source(url))
+    assert reader.run() == []
+    monkeypatch.undo()
+    early.commit()
+    assert reader.run() == [1, 2]
+
+
+# -- a whole job -------------------------------------------------------------------------------------------------------
+def test_job_publishes_each_row_once_and_keeps_the_password_nowhere(url: str, connect: Connect, tmp_path: Path) -> None:
+    writer = connect()
+    for _ in range(30):
+        insert(writer)
+    writer.commit()
+    watermark = {"column": "id", "type": "long"}
+    body = {
+        "job": "shop",
+        "source": {"type": "query", "url": url, "tables": ["events"], "watermark": watermark, "rows_per_work_unit": 7},
+        "extract": {"namespace": "shop", "table": "events"},
+        "output": {"path": "lake"},
+    }
+    job = JobSpec.model_validate(body)
+    project = Project(tmp_path, ProjectSpec(project="p"), (job,))
+    for expected in (30, 5, 0):
+        result = run_job(project, job, lane=InlineLane())
+        assert [dataset.rows_read for dataset in result.datasets] == [expected]
+        for _ in range(5 if expected == 30 else 0):
+            insert(writer)
+        writer.commit()
+    store = project.open_store()
+    audit = audit_dataset(job, source(url), store, URN)
+    store.close()
+    assert audit is not None
+    assert (audit.source_rows, audit.lost, audit.duplicated) == (35, 0, 0)
+    secret = url.split(":")[2].split("@", maxsplit=1)[0].encode()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if secret in path.read_bytes()] == []

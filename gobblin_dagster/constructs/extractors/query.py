@@ -20,12 +20,12 @@ from sqlalchemy.dialects import postgresql
 from gobblin_dagster.constructs.sources.query_database import (
     APPLICATION,
     CONNECT_WAIT_S,
-    Column,
     Database,
     without_credentials,
 )
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
 from gobblin_dagster.constructs.sources.query_sql import Relation
+from gobblin_dagster.constructs.sources.query_types import Column
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.work_unit import WorkUnit

@@ -5,20 +5,18 @@ Nothing here writes: sessions are read-only, and planning looks at one snapshot.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchTableError, OperationalError
 from sqlalchemy.pool import NullPool
 
+from gobblin_dagster.constructs.sources.query_types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, TransientError
 
 APPLICATION = "gobblin_dagster"
@@ -27,20 +25,6 @@ CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
 """What a PostgreSQL server says when it turns a connection away for now."""
-_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
-_UTC_TIMESTAMP = pa.timestamp("us", "UTC")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column as the database declares it, and the Arrow type that it is read as."""
-
-    name: str
-    type: str
-    """As text; `arrow_type_of` reads it."""
-    as_text: bool = False
-    """Whether the database is asked for text: its type has no counterpart."""
-    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +129,7 @@ class Database:
                 except NoSuchTableError:
                     continue
                 for (_, name), parts in columns.items():
-                    table = Table(schema, name, tuple(_column(part) for part in parts))
+                    table = Table(schema, name, tuple(reflected_column(part) for part in parts))
                     found[table.urn] = table
             return found
 
@@ -159,15 +143,7 @@ class Database:
             result: Any = connection.execute(sa.text(sample.replace(":", r"\:")))
             description = list(result.cursor.description)
             rows = result.fetchall()
-            kinds = (
-                [_arrow_of_oid(part) for part in description]
-                if self.is_postgresql
-                else _arrow_of_values(rows, description)
-            )
-        return tuple(
-            Column(str(part[0]), str(kind or pa.string()), as_text=kind is None)
-            for part, kind in zip(description, kinds, strict=True)
-        )
+        return described_columns(description, None if self.is_postgresql else rows)
 
     def default_schema(self) -> str:
         """Return the schema of names without one."""
@@ -225,101 +201,3 @@ def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> 
 def _user_schemas(inspector: sa.Inspector) -> list[str]:
     system = {"information_schema", "pg_catalog", "sys", "mysql", "performance_schema"}
     return [name for name in inspector.get_schema_names() if name.lower() not in system]
-
-
-# -- columns -----------------------------------------------------------------------------------------------------------
-def _column(reflected: Any) -> Column:
-    arrow = _arrow_of(reflected["type"])
-    is_text = arrow is None
-    return Column(
-        str(reflected["name"]),
-        str(pa.string() if arrow is None else arrow),
-        is_text,
-        bool(reflected.get("nullable", True)),
-    )
-
-
-_OIDS = {
-    16: pa.bool_(),
-    **dict.fromkeys((20, 21, 23), pa.int64()),
-    **dict.fromkeys((700, 701), pa.float64()),
-    1082: pa.date32(),
-    1114: pa.timestamp("us"),
-    1184: pa.timestamp("us", "UTC"),
-    17: pa.binary(),
-    **dict.fromkeys((25, 1042, 1043), pa.string()),
-}
-"""Arrow types of PostgreSQL's types by their fixed numbers; others are read as text."""
-_NUMERIC_OID = 1700
-_PYTHON_TYPES: dict[type, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    datetime: pa.timestamp("us"),
-    date: pa.date32(),
-}
-
-
-def _arrow_of_oid(described: Any) -> pa.DataType | None:
-    """Return the Arrow type of a column as PostgreSQL's driver describes it."""
-    _, oid, _, _, precision, scale, _ = described
-    if oid == _NUMERIC_OID:
-        return _arrow_of(sa.Numeric(precision, scale)) if precision and scale is not None else None
-    return _OIDS.get(oid)
-
-
-def _arrow_of_values(rows: Sequence[Any], description: Sequence[Any]) -> list[pa.DataType | None]:
-    """Return the Arrow types of a few rows' values; a column that is null in all of them is text."""
-    first = [next((row[n] for row in rows if row[n] is not None), "") for n in range(len(description))]
-    return [_PYTHON_TYPES.get(type(value)) for value in first]
-
-
-def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of types reads best as one
-    """Return the Arrow type of a SQL type; None where its values are read as text."""
-    match kind:
-        case sa.Boolean():
-            return pa.bool_()
-        case sa.Integer():
-            # Of whatever width: SQLite keeps 64 bits in a SMALLINT.
-            return pa.int64()
-        case sa.Float():
-            return pa.float64()
-        case sa.Numeric(precision=int(precision), scale=int(scale)) if 1 <= precision <= 38 and 0 <= scale <= precision:
-            return pa.decimal128(precision, scale)
-        case sa.DateTime():
-            return _UTC_TIMESTAMP if kind.timezone else pa.timestamp("us")
-        case sa.Date():
-            return pa.date32()
-        case sa.LargeBinary():
-            return pa.binary()
-        case sa.Enum():
-            return None
-        case sa.String():
-            return pa.string()
-        case _:
-            return None
-
-
-def arrow_type_of(text: str) -> pa.DataType:
-    """Return the Arrow type of `Column.type`."""
-    if match := _DECIMAL.fullmatch(text):
-        return pa.decimal128(int(match[1]), int(match[2]))
-    return _UTC_TIMESTAMP if text == str(_UTC_TIMESTAMP) else pa.type_for_alias(text)
-
-
-def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
-    """Return the type by which values of a column come back as Python objects."""
-    kind = arrow_type_of(column.type)
-    if pa.types.is_timestamp(kind):
-        return sa.DateTime(timezone=kind.tz is not None)
-    if pa.types.is_date(kind):
-        return sa.Date()
-    if pa.types.is_decimal(kind):
-        return sa.Numeric(kind.precision, kind.scale)
-    if pa.types.is_boolean(kind):
-        return sa.Boolean()
-    if pa.types.is_integer(kind):
-        return sa.BigInteger()
-    return sa.types.NullType()

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.constructs.sources.query_database import APPLICATION, Database
 from gobblin_dagster.core.errors import SourceError
@@ -101,7 +102,7 @@ def settle(
     """
     deadline = time.monotonic() + wait_s
     with database.session() as session:
-        highest = {urn: session.execute(query).scalar() for urn, query in bounds.items()}
+        highest = {urn: _highest(session, query) for urn, query in bounds.items()}
         of_table = {urn: _relations(session, *tables[urn]) for urn in tables}
         relations = [oid for oids in of_table.values() for oid in oids]
         waiting = _writers(session, relations)
@@ -112,6 +113,14 @@ def settle(
         urn: Settled(highest[urn], len({writer for oid, writer in waiting if oid in oids}))
         for urn, oids in of_table.items()
     }
+
+
+def _highest(session: sa.Connection, query: sa.Select[Any]) -> int | None:
+    try:
+        found: int | None = session.execute(query).scalar()
+    except DBAPIError:
+        return None  # planning the dataset will meet the same error, and tell it
+    return found
 
 
 def _relations(session: sa.Connection, schema: str, table: str) -> list[int]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from gobblin_dagster.constructs.sources.query_cursor import Cursor
-from gobblin_dagster.constructs.sources.query_database import Column, arrow_type_of, sql_type_of
+from gobblin_dagster.constructs.sources.query_types import Column, arrow_type_of, sql_type_of
 
 
 @dataclass(frozen=True, slots=True)

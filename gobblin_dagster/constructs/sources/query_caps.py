@@ -1,0 +1,83 @@
+"""Up to where a dataset may be read now: options, the clock, and transactions that are still open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from gobblin_dagster.constructs.sources.query_cursor import CursorType
+from gobblin_dagster.constructs.sources.query_database import Table
+from gobblin_dagster.constructs.sources.query_horizon import MARGIN_S, Settled, oldest_transaction, settle
+from gobblin_dagster.constructs.sources.query_options import QueryOptions
+from gobblin_dagster.constructs.sources.query_sql import Relation
+from gobblin_dagster.constructs.sources.query_tables import Tables
+
+_NOTHING = -(1 << 63)
+"""Before every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """How far the database is settled, looked at before anything is counted."""
+
+    now: datetime
+    """By the database's clock where it has one."""
+    oldest: datetime | None = None
+    """Beginning of the oldest open transaction; None where nobody asked."""
+    settled: Mapping[str, Settled] = field(default_factory=dict)
+    """By urn, for tables with a `long` cursor."""
+
+
+def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizon:
+    """Look at the clock and at open transactions; must come before the snapshot that is planned from."""
+    options, database = tables.options, tables.database
+    if not database.is_postgresql:
+        return Horizon(now)
+    with database.session() as session:
+        now = session.execute(sa.select(sa.func.clock_timestamp())).scalar_one().astimezone(UTC)
+    if options.horizon == "none":
+        return Horizon(now)
+    if options.cursor.is_time:
+        return Horizon(now, oldest=oldest_transaction(database))
+    if options.query:
+        return Horizon(now)
+    readable = {urn: table for urn, table in datasets.items() if not table.problem}
+    queries = {urn: tables.relation(table).highest() for urn, table in readable.items()}
+    names = {urn: (table.schema, table.name) for urn, table in readable.items()}
+    return Horizon(now, settled=settle(database, names, queries, options.horizon_wait_s))
+
+
+def caps(options: QueryOptions, relation: Relation, urn: str, after: int, horizon: Horizon) -> list[tuple[int, str]]:
+    """Return exclusive bounds of what may be read, with the reason of each; `after` is the end of what is there."""
+    ends = [(options.cursor.parse(options.end), "`end`")] if options.end is not None else []
+    if options.cursor.is_time:
+        return [*ends, *_time_caps(options, relation, horizon)]
+    return [*ends, *_long_caps(options, urn, after, horizon)]
+
+
+def _long_caps(options: QueryOptions, urn: str, after: int, horizon: Horizon) -> Iterator[tuple[int, str]]:
+    if options.lag:
+        yield after - options.cursor.span(options.lag), f"`lag: {options.lag}`"
+    settled = horizon.settled.get(urn)
+    if settled is None:
+        return
+    highest = _NOTHING if settled.highest is None else options.cursor.step(settled.highest) + 1
+    yield highest, "they came while the plan was made"
+    if settled.open_writers:
+        yield _NOTHING, f"{settled.open_writers} transaction(s) that write to it are still open"
+
+
+def _time_caps(options: QueryOptions, relation: Relation, horizon: Horizon) -> Iterator[tuple[int, str]]:
+    cursor, zone, has_zone = options.cursor, options.zone, relation.has_zone
+    default = {CursorType.DATE: "CURRENTDATE-1", CursorType.HOUR: "CURRENTHOUR-1"}.get(cursor.kind)
+    limit = options.max_watermark or default
+    if limit is not None:
+        yield cursor.limit(limit, horizon.now, zone, has_zone), f"`max_watermark: {limit}`"
+    if options.lag:
+        yield cursor.floor(horizon.now, zone, has_zone) - cursor.span(options.lag), f"`lag: {options.lag}`"
+    if horizon.oldest is not None:
+        oldest = cursor.floor(horizon.oldest - timedelta(seconds=MARGIN_S), zone, has_zone)
+        yield oldest, f"a transaction is open since {horizon.oldest:%Y-%m-%d %H:%M:%SZ}"

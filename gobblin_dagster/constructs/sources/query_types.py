@@ -1,0 +1,139 @@
+"""Columns of the `query` source: SQL types and the Arrow types that their values are read as."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
+_UTC_TIMESTAMP = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the database declares it, and the Arrow type that it is read as."""
+
+    name: str
+    type: str
+    """As text; `arrow_type_of` reads it."""
+    as_text: bool = False
+    """Whether the database is asked for text: its type has no counterpart."""
+    nullable: bool = True
+
+
+def reflected_column(reflected: Any) -> Column:
+    """Return a column as SQLAlchemy's inspector found it."""
+    arrow = _arrow_of(reflected["type"])
+    is_text = arrow is None
+    return Column(
+        str(reflected["name"]),
+        str(pa.string() if arrow is None else arrow),
+        is_text,
+        bool(reflected.get("nullable", True)),
+    )
+
+
+_OIDS = {
+    16: pa.bool_(),
+    **dict.fromkeys((20, 21, 23), pa.int64()),
+    **dict.fromkeys((700, 701), pa.float64()),
+    1082: pa.date32(),
+    1114: pa.timestamp("us"),
+    1184: pa.timestamp("us", "UTC"),
+    17: pa.binary(),
+    **dict.fromkeys((25, 1042, 1043), pa.string()),
+}
+"""Arrow types of PostgreSQL's types by their fixed numbers; others are read as text."""
+_NUMERIC_OID = 1700
+_PYTHON_TYPES: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime: pa.timestamp("us"),
+    date: pa.date32(),
+}
+
+
+def described_columns(description: Sequence[Any], rows: Sequence[Any] | None) -> tuple[Column, ...]:
+    """Return the columns of a result.
+
+    Args:
+        description: the cursor's.
+        rows: some rows, where types are those of the first values that are not null; None: types are PostgreSQL's own.
+    """
+    kinds = [_arrow_of_oid(part) for part in description] if rows is None else _arrow_of_values(rows, description)
+    return tuple(
+        Column(str(part[0]), str(kind or pa.string()), as_text=kind is None)
+        for part, kind in zip(description, kinds, strict=True)
+    )
+
+
+def _arrow_of_oid(described: Any) -> pa.DataType | None:
+    """Return the Arrow type of a column as PostgreSQL's driver describes it."""
+    _, oid, _, _, precision, scale, _ = described
+    if oid == _NUMERIC_OID:
+        return _arrow_of(sa.Numeric(precision, scale)) if precision and scale is not None else None
+    return _OIDS.get(oid)
+
+
+def _arrow_of_values(rows: Sequence[Any], description: Sequence[Any]) -> list[pa.DataType | None]:
+    """Return the Arrow types of a few rows' values; a column that is null in all of them is text."""
+    first = [next((row[n] for row in rows if row[n] is not None), "") for n in range(len(description))]
+    return [_PYTHON_TYPES.get(type(value)) for value in first]
+
+
+def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of types reads best as one
+    """Return the Arrow type of a SQL type; None where its values are read as text."""
+    match kind:
+        case sa.Boolean():
+            return pa.bool_()
+        case sa.Integer():
+            # Of whatever width: SQLite keeps 64 bits in a SMALLINT.
+            return pa.int64()
+        case sa.Float():
+            return pa.float64()
+        case sa.Numeric(precision=int(precision), scale=int(scale)) if 1 <= precision <= 38 and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+        case sa.DateTime():
+            return _UTC_TIMESTAMP if kind.timezone else pa.timestamp("us")
+        case sa.Date():
+            return pa.date32()
+        case sa.LargeBinary():
+            return pa.binary()
+        case sa.Enum():
+            return None
+        case sa.String():
+            return pa.string()
+        case _:
+            return None
+
+
+def arrow_type_of(text: str) -> pa.DataType:
+    """Return the Arrow type of `Column.type`."""
+    if match := _DECIMAL.fullmatch(text):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    return _UTC_TIMESTAMP if text == str(_UTC_TIMESTAMP) else pa.type_for_alias(text)
+
+
+def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
+    """Return the type by which values of a column come back as Python objects."""
+    kind = arrow_type_of(column.type)
+    if pa.types.is_timestamp(kind):
+        return sa.DateTime(timezone=kind.tz is not None)
+    if pa.types.is_date(kind):
+        return sa.Date()
+    if pa.types.is_decimal(kind):
+        return sa.Numeric(kind.precision, kind.scale)
+    if pa.types.is_boolean(kind):
+        return sa.Boolean()
+    if pa.types.is_integer(kind):
+        return sa.BigInteger()
+    return sa.types.NullType()
