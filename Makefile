@@ -6,7 +6,7 @@ SHELL := bash
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench crash clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench bench-kafka crash clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,11 @@ crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, 
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh
 	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(ROWS))
+
+bench-kafka: install ## the source `kafka` against Spark's own reader, on a real broker
+	@scripts/ensure-java.sh
+	@scripts/ensure-system.sh maven
+	@$(BIN)/python benchmarks/kafka_source.py $(if $(ROWS),--rows $(ROWS))
 
 # -- for developers -------------------------------------------------------------------------------------------------------
 lint: install ## style, format, spelling

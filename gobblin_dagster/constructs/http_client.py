@@ -17,6 +17,7 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, Tra
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 
 
 class HttpOptions(BaseModel):
@@ -41,6 +42,14 @@ class HttpOptions(BaseModel):
     """Times that a request is tried again after 429, 500, 502, 503, 504 or a lost connection."""
     retry_after_cap_s: float = Field(default=300.0, ge=0)
     """Longest pause that a server may ask for by `Retry-After`; for longer ones the work unit fails as transient."""
+
+    @field_validator("headers")
+    @classmethod
+    def _no_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
+        secret = sorted(name for name in headers if name.lower() in _SECRET)
+        if secret:
+            raise ValueError(f"{', '.join(secret)} must not stand in a job file; name its variable in `headers_env`")
+        return headers
 
     @field_validator("url")
     @classmethod

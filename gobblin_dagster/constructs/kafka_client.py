@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
 
 _LOG = logging.getLogger(__name__)
+_SECRET = ("password", "secret", ".pem", "oauthbearer.config")
 
 
 class KafkaConnection(BaseModel):
@@ -29,6 +30,14 @@ class KafkaConnection(BaseModel):
     never written to plans, logs or state."""
     timeout_s: float = Field(default=30.0, gt=0)
     """Seconds without an answer or a message after which the broker counts as away."""
+
+    @field_validator("config")
+    @classmethod
+    def _no_secrets(cls, config: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        secret = sorted(name for name in config if name.endswith(_SECRET))
+        if secret:
+            raise ValueError(f"{', '.join(secret)} must not stand in a job file; name its variable in `config_env`")
+        return config
 
 
 def client_settings(

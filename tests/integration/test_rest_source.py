@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -332,11 +333,28 @@ def test_secret_header_is_sent_and_stands_nowhere(
     assert not any(b"hunter2" in path.read_bytes() for path in job.root.rglob("*") if path.is_file())
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_incremental_equals_full_under_random_arrivals_and_faults(new_job: Callable[..., RestJob], seed: int) -> None:
+    chance = Random(seed)
+    job = new_job(paging={"type": "offset"}, cursor={**BY_ID, "low_param": "min_id"}, retries=0)
+    for _ in range(6):
+        job.issues.add(chance.randrange(25))
+        job.api.faults = [Reply("busy", 503)] if chance.random() < 0.5 else []
+        if job.api.faults and chance.random() < 0.5:
+            job.api.faults.insert(0, Reply([{"id": len(job.issues.records)}]))  # the plan passes, the reading fails
+        job.run()
+    job.api.faults = []
+    job.run()
+    assert job.ids() == [record["id"] for record in job.issues.records]
+    assert job.plan().work_units == ()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"url": "ftp://x/"}, "http://host"),
         ({"url": "http://me:secret@x/"}, "headers_env"),
+        ({"headers": {"Authorization": "x"}}, "headers_env"),
         ({"columns": {}}, "columns"),
         ({"key": ["nope"]}, "nope"),
         ({"cursor": {"column": "title"}}, "must be timestamp or int64"),

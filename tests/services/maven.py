@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _FETCH_S = 600
+_NOTHING_ELSE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
-def jars(name: str, artifacts: Sequence[str]) -> Path | None:
-    """Return a folder with the jars of `group:artifact:version[:type[:classifier]]` and all that they need.
+def jars(name: str, artifacts: Sequence[str], *, alone: bool = False) -> Path | None:
+    """Return a folder with the jars of `group:artifact:version[:type[:classifier]]` and, unless `alone`, all that they need.
 
     None where they are not there and Maven is not there either, or cannot fetch them.
     """
@@ -28,7 +29,7 @@ def jars(name: str, artifacts: Sequence[str]) -> Path | None:
         return None
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home, prefix=f".{name}-") as work:
-        (Path(work) / "pom.xml").write_text(_pom(name, artifacts), encoding="utf-8")
+        (Path(work) / "pom.xml").write_text(_pom(name, artifacts, _NOTHING_ELSE if alone else ""), encoding="utf-8")
         command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
         done = subprocess.run(command, cwd=work, capture_output=True, check=False, timeout=_FETCH_S)
         if done.returncode != 0:
@@ -42,13 +43,13 @@ def jars(name: str, artifacts: Sequence[str]) -> Path | None:
     return folder
 
 
-def _pom(name: str, artifacts: Sequence[str]) -> str:
+def _pom(name: str, artifacts: Sequence[str], more: str) -> str:
     """Return a project that depends on the artifacts and holds nothing."""
     tags = ("groupId", "artifactId", "version", "type", "classifier")
     dependencies = "".join(
         "<dependency>"
         + "".join(f"<{tag}>{value}</{tag}>" for tag, value in zip(tags, artifact.split(":"), strict=False))
-        + "</dependency>"
+        + f"{more}</dependency>"
         for artifact in artifacts
     )
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import ClassVar
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.errors import ConvertError
 
 
 class Meddler:
@@ -57,6 +59,16 @@ class DeletesBefore30(Meddler):
         admin = AdminClient({"bootstrap.servers": self.address})
         for future in admin.delete_records([TopicPartition(self._topic, 0, 30)]).values():
             future.result()
+
+
+class FailsByChance(Meddler):
+    """Fails every other work unit or so."""
+
+    chance: ClassVar[Random] = Random(0)
+
+    def meddle(self) -> None:
+        if self.chance.random() < 0.5:
+            raise ConvertError(dataset_urn=self._topic, construct="chance", problem="is told to fail.")
 
 
 class Interrupts(Meddler):

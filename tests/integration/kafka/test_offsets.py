@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -12,6 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.watermark import CompositeWatermark
 from tests.integration.kafka.conftest import KafkaJob
+from tests.integration.kafka.meddling import FailsByChance
 from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.kafka
@@ -218,6 +220,33 @@ def test_compacted_topic_reaches_its_end_though_offsets_are_missing(new_job: New
     assert set(range(100, 110)) <= set(job.ids())
     assert len(job.ids()) < 60
     assert job.state().watermark == CompositeWatermark({f"{job.topic}-0": 110})
+    assert job.plan().work_units == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_incremental_equals_full_under_random_arrivals_and_failures(
+    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = Random(seed)
+    monkeypatch.setattr(FailsByChance, "chance", chance)
+    job = new_job(partitions=2, offsets_per_work_unit=8)
+    failing = {
+        "converters": [{"type": "tests.integration.kafka.meddling:FailsByChance"}],
+        "commit": {"policy": "successful"},
+    }
+    sent = 0
+    for step in range(5):
+        if step == 3:
+            broker.admin.create_partitions([NewPartitions(job.topic, 3)])[job.topic].result()
+        for partition in range(2 if step < 3 else 3):
+            count = chance.randrange(20)
+            job.send(range(sent, sent + count), partition=partition)
+            sent += count
+        job.parts = failing
+        job.run()
+    job.parts = {}
+    job.run()
+    assert job.ids() == list(range(sent))
     assert job.plan().work_units == ()
 
 

@@ -184,6 +184,7 @@ def test_secret_comes_from_the_environment_and_goes_nowhere(
         ({"value": {"type": "json"}}, "columns"),
         ({"value": {"type": "xml"}}, "xml"),
         ({"on_out_of_range": "somewhere"}, "nearest"),
+        ({"config": {"sasl.password": "x"}}, "config_env"),
     ],
 )
 def test_wrong_options_are_told_before_anything_is_asked(options: dict[str, Any], said: str, tmp_path: Path) -> None:
