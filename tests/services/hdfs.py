@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -13,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.services.maven import jars
+
 HERE = Path(__file__).parent / "hadoop"
 BLOCK_BYTES = 1 << 20
 DATANODES = 2
-_DOWNLOAD_S = 280
 _END_S = 30
 
 
@@ -38,38 +38,22 @@ class HdfsServer:
 
 def hadoop_jars() -> Path | str:
     """Return the folder of Hadoop's jars, downloading them the first time; or the reason why there is none."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster" / "hadoop-3.4.1"
     if shutil.which("javac") is None:
         return "no JDK is installed here (looked for javac on PATH)"
-    if folder.is_dir():
-        return folder
-    if shutil.which("mvn") is None:
-        return "Maven is not installed here (looked for mvn on PATH), and Hadoop's jars were not downloaded before"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as temp:
-        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-        command += [f"-DoutputDirectory={temp}/jars"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
-        except subprocess.TimeoutExpired:
-            return f"Maven did not download Hadoop's jars within {_DOWNLOAD_S} s"
-        if done.returncode != 0:
-            return "Maven could not download Hadoop's jars: " + (done.stdout + done.stderr).strip()[:300]
-        # Whole or not at all: another run of the tests may do the same.
-        if not folder.is_dir():
-            Path(temp, "jars").rename(folder)
-    return folder
+    return jars("hadoop", ["org.apache.hadoop:hadoop-client-minicluster:3.4.1"]) or (
+        "Hadoop's jars were not fetched before, and Maven is not installed here or cannot fetch them"
+    )
 
 
 @contextmanager
-def running_hdfs(jars: Path) -> Iterator[HdfsServer]:
+def running_hdfs(libraries: Path) -> Iterator[HdfsServer]:
     """Start a cluster in a folder of its own and end it afterwards."""
     with tempfile.TemporaryDirectory(prefix="gobblin-hdfs-") as home, Path(home, "log").open("wb") as log:
         command = ["java", "-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [
             "--add-opens=java.base/java.lang=ALL-UNNAMED",
             "-cp",
-            f"{jars}/*:{HERE}",
+            f"{libraries}/*:{HERE}",
             str(HERE / "MiniDfs.java"),
         ]
         process = subprocess.Popen(
