@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import pyarrow as pa
@@ -12,6 +14,17 @@ from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError
 
 T = TypeVar("T")
+_is_searched: ContextVar[bool] = ContextVar("is_searched", default=True)
+
+
+@contextmanager
+def unsearched() -> Iterator[None]:
+    """Let nobody look for the row to blame, for a caller who halves a failed batch himself and asks single rows only."""
+    token = _is_searched.set(False)
+    try:
+        yield
+    finally:
+        _is_searched.reset(token)
 
 
 def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
@@ -19,6 +32,8 @@ def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
     try:
         return run(chunk.batch)
     except ConvertError as error:
+        if chunk.batch.num_rows > 1 and not _is_searched.get():
+            raise
         if not chunk.batch.num_rows or _fails_without_rows(run, chunk.batch):
             raise dataclasses.replace(error, file=chunk.file) from error
         position = first_failing_row(run, chunk.batch)
@@ -43,8 +58,8 @@ def _fails_without_rows(run: Callable[[pa.RecordBatch], object], batch: pa.Recor
 
 
 def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> int:
-    """Return the position of the first row that makes `run` raise ConvertError, in log2(rows) runs."""
-    good, bad = 0, batch.num_rows
+    """Return the position of the first row that makes `run` raise ConvertError, in log2(rows) runs; 0 where unsearched."""
+    good, bad = 0, batch.num_rows if _is_searched.get() else 1
     while bad - good > 1:
         middle = (good + bad) // 2
         try:

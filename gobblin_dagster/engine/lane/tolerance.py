@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.converters.blame import unsearched
 from gobblin_dagster.core.constructs import Chunk, Converter
 from gobblin_dagster.core.errors import ConvertError
 
@@ -31,8 +32,9 @@ class TolerantConverter:
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         try:
-            # All of it before the first part goes on: what was given away cannot be taken back.
-            converted = list(self._converter.convert(chunk))
+            with unsearched():
+                # All of it before the first part goes on: what was given away cannot be taken back.
+                converted = list(self._converter.convert(chunk))
         except ConvertError as error:
             rows = chunk.batch.num_rows
             if rows > 1:
