@@ -369,6 +369,7 @@ def test_wrong_password_is_no_transient_fault_and_is_not_shown(url: str) -> None
     with pytest.raises(SourceError, match="password authentication failed") as caught:
         Reader(source(wrong)).plan()
     assert wrong.split(":")[2].split("@")[0] not in str(caught.value)
+    assert "for user ***" in str(caught.value)
 
 
 def test_server_that_ends_the_connection_while_reading_is_transient(url: str, connect: Connect) -> None:

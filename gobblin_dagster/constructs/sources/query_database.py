@@ -168,10 +168,11 @@ class Database:
 
 
 def without_credentials(text: str, url: sa.URL) -> str:
-    """Return the first sentence of a driver's message, without our password should it be in there."""
+    """Return the first sentence of a driver's message, without our user and password should they be in there."""
     line = " ".join(text.split("\n", maxsplit=1)[0].split()).rstrip(".")
-    secret = str(url.password or "")
-    return line.replace(secret, "***") if secret else line
+    for secret in (url.password, url.username and f'"{url.username}"'):
+        line = line.replace(str(secret), "***") if secret else line
+    return line
 
 
 def _shown(url: sa.URL) -> str:
