@@ -108,12 +108,12 @@ def test_inline_job_faults_are_reported_together_with_their_lines(sandbox: DefsF
 
 
 def test_unknown_attribute_is_refused_with_its_line(sandbox: DefsFolderSandbox) -> None:
-    assert "projct at " in error(sandbox, TYPE + "attributes: {projct: x}\n")
+    assert "folders at " in error(sandbox, TYPE + "attributes: {folders: x}\n")
 
 
 def test_unknown_job_names_those_that_exist(sandbox: DefsFolderSandbox, project: Path) -> None:
-    with pytest.raises(UsageError, match=r"No job 'nubers'.*letters, numbers"):
-        GobblinJobComponent(project=project, job="nubers").build_defs(dg.ComponentTree.for_test().load_context)
+    with pytest.raises(UsageError, match=r"No job 'digits'.*letters, numbers"):
+        GobblinJobComponent(project=project, job="digits").build_defs(dg.ComponentTree.for_test().load_context)
 
 
 def test_component_is_found_through_its_entry_point() -> None:
