@@ -94,3 +94,19 @@ def test_python_source_reads_each_hour_of_each_port_once(example: Path) -> None:
         assert set(heights) == set(range(48))
         assert heights[0] == amplitude
     assert "nothing to do" in run(example)
+
+
+@pytest.mark.parametrize("example", ["sensitive_data"], indirect=True)
+def test_sensitive_data_is_purged_in_a_branch_of_its_own(example: Path) -> None:
+    output = run(example)
+    purged = rows(example / "job-output/gobblin/example/purged", "parquet")
+    normal = rows(example / "job-output/gobblin/example/normal", "parquet")
+    assert sorted((row["id"], row["name"], row["ssn"], row["card"]) for row in purged) == [
+        (1, "Ann", None, None),
+        (3, "Eve", None, None),
+        (5, "Max", None, None),
+    ]
+    assert {row["name"] for row in normal} == {"Bob", "Zoë"}
+    # The policies of a branch take the place of the job's.
+    assert "mandatory_fields: 1 passed" in output
+    assert "row_count: 1 passed" in output
