@@ -48,6 +48,11 @@ def count_published(files: Sequence[PublishedFile]) -> int:
     by_format: dict[str, list[str]] = {}
     filesystem, paths = arrow_files([file.path for file in files])
     for path in paths:
-        by_format.setdefault(_FORMATS[path.rpartition("/")[2].split(".")[1]], []).append(path)
+        by_format.setdefault(file_format(path), []).append(path)
     groups = by_format.items()
     return sum(int(ds.dataset(group, filesystem=filesystem, format=name).count_rows()) for name, group in groups)
+
+
+def file_format(path: str) -> str:
+    """Return pyarrow's name for the format of a published file; codecs after it are recognised by pyarrow itself."""
+    return _FORMATS[path.rpartition("/")[2].split(".")[1]]

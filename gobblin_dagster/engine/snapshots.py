@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
@@ -20,6 +23,7 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.engine.audit import file_format
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -31,6 +35,9 @@ from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,23 @@ class PublishedSnapshot:
         path = self.paths(branch)[0]
         mark = f"/{branch}/{DatasetUrn(self.dataset_urn).path_segment}/"
         return path[: path.rindex(mark) + len(mark) - 1]
+
+    def to_arrow(self, branch: str) -> ds.Dataset:
+        """Return a branch's files as one lazy pyarrow dataset, wherever they lie; folder names become columns (text).
+
+        Raises:
+            UsageError: as `paths`, or nothing was published.
+            EnvironmentFaultError: the storage's package is not installed.
+        """
+        # Here and not above: an idle run need not pay for it.
+        import pyarrow.dataset as ds  # noqa: PLC0415
+
+        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
+
+        if not self.files:
+            raise UsageError(problem=f"Nothing was published of dataset {self.dataset_urn!r}.")
+        filesystem, paths = arrow_files(self.paths(branch))
+        return ds.dataset(paths, filesystem=filesystem, format=file_format(paths[0]), partitioning="hive")
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -94,11 +118,13 @@ def load_published(project: Project, job: JobSpec, dataset_urn: str, snapshot: i
     return PublishedSnapshot(job.job, dataset_urn, newest if snapshot is None else snapshot, tuple(files))
 
 
-def read_published(output: str, job: str, dataset_urn: str, snapshot: int | None = None) -> PublishedSnapshot:
+def read_published(
+    output: str | PathLike[str], job: str, dataset_urn: str, snapshot: int | None = None
+) -> PublishedSnapshot:
     """Look up a snapshot in the manifests beside the data: no project, no state store, also on a copy of the lake.
 
     Args:
-        output: absolute path or URL of the job's output root.
+        output: path or URL of the job's output root.
         job: the job's name.
         dataset_urn: the dataset.
         snapshot: number; None takes the newest.
@@ -108,13 +134,15 @@ def read_published(output: str, job: str, dataset_urn: str, snapshot: int | None
         CorruptRecordError: a manifest is damaged or missing.
         OSError: the output cannot be read.
     """
-    storage = open_storage(output)
+    root = fspath(output)
+    root = root.rstrip("/") if "://" in root else str(Path(root).absolute())
+    storage = open_storage(root)
     if snapshot is None:
-        known = list_manifests(storage, output, job, dataset_urn)
+        known = list_manifests(storage, root, job, dataset_urn)
         if not known:
             return PublishedSnapshot(job, dataset_urn, 0, ())
         snapshot = known[-1]
-    files = read_manifest(storage, output, job, dataset_urn, snapshot)
+    files = read_manifest(storage, root, job, dataset_urn, snapshot)
     return PublishedSnapshot(job, dataset_urn, snapshot, tuple(files))
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage.arrow import arrow_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,7 +126,8 @@ def _factory(name: str, paths: list[str], types: Mapping[str, pa.DataType]) -> d
     levels = dict.fromkeys(part.partition("=")[0] for path in paths for part in path.split("/")[:-1] if "=" in part)
     folders = ds.partitioning(pa.schema([(level, types.get(level, pa.string())) for level in levels]), flavor="hive")
     options = ds.FileSystemFactoryOptions(partitioning=folders)
-    return ds.FileSystemDatasetFactory(pafs.LocalFileSystem(), paths, _ARROW_FORMATS[name](), options)
+    filesystem, inside = arrow_files(paths)
+    return ds.FileSystemDatasetFactory(filesystem, inside, _ARROW_FORMATS[name](), options)
 
 
 def _types(schema_text: str) -> dict[str, pa.DataType]:
