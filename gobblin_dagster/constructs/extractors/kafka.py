@@ -122,7 +122,8 @@ class KafkaExtractor:
         settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
         from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
-        return Consumer(settings)
+        with translated_kafka_errors(self._urn, "all partitions"):
+            return Consumer(settings)
 
     def _batches(self, name: str, partition: Any, high: int) -> Iterator[tuple[list[Any], list[int]]]:
         """Yield messages with their offsets, up to `high`."""

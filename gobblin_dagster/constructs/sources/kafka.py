@@ -95,8 +95,8 @@ class KafkaSource:
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
-        admin = self._admin()
         try:
+            admin = self._admin()
             datasets, problems = self._topics(admin, context)
             wanted = [one for partitions in datasets.values() for one in partitions]
             offsets = self._offsets(admin, wanted) if wanted else {}

@@ -92,7 +92,7 @@ def plan_offsets(
             plan.low[name], reached = parts[0][1], parts[-1][1]
         else:
             start = (
-                _restarted(bounds, parts[-1][1], rules, plan.notes)
+                _restarted(bounds, parts, rules, plan.notes)
                 if parts
                 else _first_start(bounds, bounds.topic in known_topics, rules, plan.notes)
             )
@@ -140,10 +140,15 @@ def _first_start(bounds: PartitionOffsets, is_known_topic: bool, rules: OffsetRu
     return start
 
 
-def _restarted(bounds: PartitionOffsets, committed_end: int, rules: OffsetRules, notes: list[str]) -> int | None:
+def _restarted(
+    bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
+) -> int | None:
     """Return where to begin in a log that is shorter than what was committed of it; None to leave it alone."""
-    where = f"{bounds.name} was committed up to {committed_end}, but ends at {bounds.log_end}"
+    where = f"{bounds.name} was committed up to {parts[-1][1]}, but ends at {bounds.log_end}"
     what = f"{where}: its topic was made anew or cut short"
+    unread = sum(two[0] - one[1] for one, two in pairwise(parts))
+    if unread:
+        what += f", and {unread:,} offset(s) of the former log that failed work units left are lost"
     if rules.out_of_range == "skip":
         notes.append(f"{what}; it is left alone (on_out_of_range: skip).")
         return None

@@ -159,6 +159,12 @@ def test_broker_that_is_away_is_told(new_job: NewJob) -> None:
         job.run()
 
 
+def test_setting_that_the_library_does_not_know_is_told(new_job: NewJob) -> None:
+    job = new_job(config={"no.such.setting": "x"})
+    with pytest.raises(SourceError, match=r"no\.such\.setting"):
+        job.run()
+
+
 def test_secret_comes_from_the_environment_and_goes_nowhere(
     new_job: NewJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

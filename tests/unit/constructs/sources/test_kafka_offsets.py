@@ -141,6 +141,12 @@ def test_log_that_begins_anew_is_another_component(policy: str, units: list[tupl
         assert "28 offset(s) before it are not read" in plan.notes[0]
 
 
+def test_gaps_of_a_log_that_is_no_more_are_stated_as_lost() -> None:
+    plan = plan_offsets("t", [offsets(end=30)], state(t_0=[(0, 40), (50, 100)]), rules(out_of_range="earliest"))
+    assert read(plan) == [("t-0@2", 0, 0, 30)]
+    assert "10 offset(s) of the former log that failed work units left are lost" in plan.notes[0]
+
+
 def test_third_log_of_a_partition_follows_the_second() -> None:
     known = state(t_0=[(0, 100)])
     ranges = {**known.committed.ranges, "t-0@2": ((0, 50),)}
