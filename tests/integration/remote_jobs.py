@@ -12,10 +12,12 @@ import pyarrow.dataset as ds
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import CommitListener, crash_at, read_manifest
 from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.snapshots import read_published, rollback
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.storage import open_storage
@@ -39,7 +41,7 @@ class RemoteJob:
     def spec(self, rows: int) -> JobSpec:
         """Return the job with so many rows in its source."""
         datasets = {urn: {"rows": rows, "unit_rows": rows // 3} for urn in URNS}
-        return job_spec(datasets, output={"path": self.output}, commit={"parallelism": 2})
+        return job_spec(datasets, output={"path": self.output}, commit={"parallelism": 2, "keep_snapshots": 1})
 
     def project(self, spec: JobSpec) -> Project:
         """Return the project around it."""
@@ -91,6 +93,23 @@ class RemoteJob:
             assert (dataset.audit.lost, dataset.audit.duplicated) == (0, 0)
         assert {one.outcome for one in result.datasets} <= {DatasetOutcome.COMMITTED, DatasetOutcome.IDLE}
         self.check_published_once(90)
+
+    def check_going_back(self) -> None:
+        """Roll back, let what was left expire, read on: everything once again."""
+        self.run(30)
+        self.run(60)
+        spec = self.spec(60)
+        for urn in URNS:
+            rollback(self.project(spec), spec, urn, 1)
+            published = read_published(self.output, spec.job, urn)
+            assert (published.snapshot, published.to_arrow("all").count_rows()) == (3, 30)
+        result = clean(self.project(spec), spec)
+        assert [(one.dataset_urn, one.snapshots, one.kept_because) for one in result.expired] == [
+            (urn, (2,), "") for urn in URNS
+        ]
+        self.check_published_once(30)
+        assert {one.rows_read for one in self.run(60).datasets} == {30}
+        self.check_published_once(60)
 
 
 def main(root: str, output: str, state: str, rows: str, steps: str) -> None:

@@ -18,3 +18,7 @@ def test_job_published_to_hdfs_is_there_once_whatever_happens(
 ) -> None:
     lake = f"{hdfs_server.url}{tmp_path}/lake"
     RemoteJob(tmp_path, lake, state.format(lake=lake)).check_whole_way()
+
+
+def test_job_published_to_hdfs_can_go_back(hdfs_server: HdfsServer, tmp_path: Path) -> None:
+    RemoteJob(tmp_path, f"{hdfs_server.url}{tmp_path}/lake", "sqlite:///state.db").check_going_back()

@@ -39,3 +39,7 @@ def test_lost_staging_on_s3_waits_for_a_person_because_a_late_copy_could_double_
     outcomes = {one.dataset_urn: one.outcome for one in result.datasets}
     assert {outcomes[urn] for urn in URNS if urn in held} == {DatasetOutcome.QUARANTINED}
     assert {outcomes[urn] for urn in URNS if urn not in held} <= {DatasetOutcome.COMMITTED}
+
+
+def test_job_published_to_s3_can_go_back(s3_server: S3Server, tmp_path: Path) -> None:
+    RemoteJob(tmp_path, f"s3://{s3_server.new_bucket()}/lake", "sqlite:///state.db").check_going_back()
