@@ -49,9 +49,14 @@ class Publication:
 
 def events_of(binding: JobBinding, publication: Publication) -> Iterator[Event]:
     """Yield the materializations of all branches, then the evaluations of their checks."""
+    yield from materializations(binding, publication)
+    yield from evaluations(binding, publication.result)
+
+
+def materializations(binding: JobBinding, publication: Publication) -> Iterator[dg.AssetMaterialization]:
+    """Yield the materializations of all branches."""
     for branch in binding.specs:
         yield materialization(binding, branch, publication)
-    yield from evaluations(binding, publication.result)
 
 
 def materialization(binding: JobBinding, branch: str, publication: Publication) -> dg.AssetMaterialization:

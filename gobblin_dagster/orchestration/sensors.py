@@ -14,7 +14,7 @@ from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.binding import JobBinding
-from gobblin_dagster.orchestration.events import Event, Publication, events_of
+from gobblin_dagster.orchestration.events import Event, Publication, materializations
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.partitions import missing_keys
 from gobblin_dagster.orchestration.reconcile import is_known, newest
@@ -135,7 +135,9 @@ class _Sweep:
             self.instance,
             {"recover": (found, urns)} if waiting else {},
             known,
-            [event for one in publications.values() for event in events_of(self.binding, one)],
+            # No check evaluations: Dagster keeps one per check, partition and run, and here there is no run, so that the
+            # second commit of a dataset would be refused. Their counts are in the materialization.
+            [event for one in publications.values() for event in materializations(self.binding, one)],
         )
 
     def _end_dead_runs(self, leases: dict[str, Lease]) -> frozenset[str]:
