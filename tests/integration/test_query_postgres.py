@@ -441,6 +441,30 @@ def test_table_that_was_empty_when_writers_were_looked_at_is_left_for_the_next_r
     assert reader.run() == [1, 2]
 
 
+def test_partitions_are_no_datasets_of_their_own_unless_named(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TABLE parts (id bigint) PARTITION BY RANGE (id)")
+        cursor.execute("CREATE TABLE part_1 PARTITION OF parts FOR VALUES FROM (0) TO (1000)")
+        cursor.execute("INSERT INTO parts VALUES (1)")
+    owner.commit()
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    all_of_them = source(url, include=[r"public\..*"]).plan(context)
+    assert [offer.dataset_urn for offer in all_of_them] == ["public.events", "public.parts"]
+    assert Reader(source(url, tables=["part_1"]), "public.part_1").run() == [1]
+
+
+def test_infinity_is_never_reached_and_without_horizon_refused(url: str, connect: Connect) -> None:
+    writer = connect()
+    with writer.cursor() as cursor:
+        cursor.execute("INSERT INTO events (at) VALUES ('2013-01-01'), ('infinity')")
+    writer.commit()
+    assert Reader(source(url, "at", "timestamp")).run() == [1]
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    (offer,) = source(url, "at", "timestamp", horizon="none").plan(context)
+    assert "watermark column at of type `timestamp`" in offer.problem
+
+
 # -- a whole job -------------------------------------------------------------------------------------------------------
 def test_job_publishes_each_row_once_and_keeps_the_password_nowhere(url: str, connect: Connect, tmp_path: Path) -> None:
     writer = connect()

@@ -141,10 +141,11 @@ class QuerySource:
             return DatasetOffer(urn, mark, mark, notes=notes)
         try:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
+            high, why = min([(after, ""), *caps(self._options, relation, urn, after, horizon)])
+            self._cursor.mark(high)  # there is nothing after 'infinity'
         except (ValueError, TypeError, OverflowError) as error:
             problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
             return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
-        high, why = min([(after, ""), *caps(self._options, relation, urn, after, horizon)])
         if why and high < after and not any(low < after <= end for low, end in committed):
             shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
             notes.append(f"from {shown} on, rows are left for a later run: {why}.")

@@ -26,6 +26,10 @@ _SAMPLE_ROWS = 100
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
 """What a PostgreSQL server says when it turns a connection away for now."""
 
+_PARTITIONS = sa.text("""
+    SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
+""")
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -117,7 +121,10 @@ class Database:
             yield connection
 
     def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
-        """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names."""
+        """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names.
+
+        Where no name was given, partitions of a table are left out: their rows are the table's.
+        """
         with self.errors(), self._engine.connect() as connection:
             inspector = sa.inspect(connection)
             found: dict[str, Table] = {}
@@ -131,6 +138,9 @@ class Database:
                 for (_, name), parts in columns.items():
                     table = Table(schema, name, tuple(reflected_column(part) for part in parts))
                     found[table.urn] = table
+            if self.is_postgresql and names is None:
+                for schema, name in connection.execute(_PARTITIONS):
+                    found.pop(Table(schema, name).urn, None)
             return found
 
     def query_columns(self, query: str) -> tuple[Column, ...]:
@@ -139,8 +149,10 @@ class Database:
         Their types are PostgreSQL's own, elsewhere those of the first values that are not null.
         """
         with self.snapshot() as connection:
-            sample = f"SELECT * FROM ({query}) AS q LIMIT {0 if self.is_postgresql else _SAMPLE_ROWS}"  # noqa: S608 - the job's own query
-            result: Any = connection.execute(sa.text(sample.replace(":", r"\:")))
+            # Every colon is escaped: SQLAlchemy would take `:name` for a parameter.
+            source = sa.text(f"({query}) q".replace(":", r"\:"))
+            sample = sa.select(sa.text("*")).select_from(source).limit(0 if self.is_postgresql else _SAMPLE_ROWS)
+            result: Any = connection.execute(sample)
             description = list(result.cursor.description)
             rows = result.fetchall()
         return described_columns(description, None if self.is_postgresql else rows)

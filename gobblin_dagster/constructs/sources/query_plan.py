@@ -50,7 +50,7 @@ def open_ranges(committed: Sequence[Range], lowest: int, high: int, start: int |
         if first < high:
             yield (start if start is not None else lowest), high
         return
-    if first < committed[0][0]:
+    if first < committed[0][0] <= high:
         yield first, committed[0][0]
     for (_, low), (end, _) in pairwise(committed):
         yield low, end
