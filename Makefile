@@ -6,7 +6,7 @@ SHELL := bash
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench bench-kafka crash clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench bench-kafka crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, 
 	@scripts/ensure-java.sh
 	@scripts/crash.sh
 
+crash-table: install ## every single fault and N random schedules (default 2000) on the commit protocol: what was harmed
+	@$(BIN)/python -m gobblin_dagster.testing.crash_table --storms $(or $(N),2000)
+
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh
 	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(ROWS))
@@ -44,6 +47,9 @@ bench-kafka: install ## the source `kafka` against Spark's own reader, on a real
 	@scripts/ensure-java.sh
 	@scripts/ensure-system.sh maven
 	@$(BIN)/python benchmarks/kafka_source.py $(if $(ROWS),--rows $(ROWS))
+
+bench-commit: $(VENV)/user.stamp ## compare the commit protocol with bare renames; quick look: make bench-commit FILES=1000
+	@$(BIN)/python benchmarks/commit.py $(if $(FILES),--files $(FILES))
 
 # -- for developers -------------------------------------------------------------------------------------------------------
 lint: install ## style, format, spelling

@@ -36,30 +36,29 @@ class Fault:
 
 
 class FaultPoints:
-    """Counts calls, keeps their names, and lets one fault strike; thread-safe.
+    """Counts calls, keeps their names, and lets faults strike; thread-safe.
 
     Args:
-        fault: strikes once; None only counts.
+        faults: each strikes once; none only counts.
         watch: called before every call with its number and name, for checks at each instant.
     """
 
-    def __init__(self, fault: Fault | None = None, watch: Callable[[int, str], None] | None = None) -> None:
+    def __init__(self, *faults: Fault, watch: Callable[[int, str], None] | None = None) -> None:
         self.trace: list[str] = []
         """Names of the calls so far, in order."""
-        self._fault = fault
+        self._actions = {fault.at: fault.action for fault in faults}
         self._watch = watch
         self._lock = threading.Lock()
 
     def pass_through(self, name: str, call: Call) -> Any:
-        """Count a call and do it, unless it is the one that the fault strikes."""
+        """Count a call and do it, unless a fault strikes it."""
         with self._lock:
             self.trace.append(name)
             number = len(self.trace)
         if self._watch is not None:
             self._watch(number, name)
-        if self._fault is None or self._fault.at != number:
-            return call()
-        return self._fault.action(name, call)
+        action = self._actions.get(number)
+        return call() if action is None else action(name, call)
 
 
 class _Counted:

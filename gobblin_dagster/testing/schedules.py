@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.storage import LocalStorage
@@ -109,7 +110,7 @@ def kills(example: Example) -> Iterator[Schedule]:
         for what, action in KILLS.items():
             example.reset()
             _kill(example, "A", number, action)
-            yield _recovered(example, f"{what} {number} {name}")
+            yield recovered(example, f"{what} {number} {name}")
 
 
 def errors(example: Example) -> Iterator[Schedule]:
@@ -118,7 +119,7 @@ def errors(example: Example) -> Iterator[Schedule]:
         for what, action in ERRORS.items():
             example.reset()
             _run_a(example, FaultPoints(Fault(number, action)))
-            yield _recovered(example, f"{what} {number} {name}")
+            yield recovered(example, f"{what} {number} {name}")
 
 
 def freezes(example: Example) -> Iterator[Schedule]:
@@ -127,7 +128,7 @@ def freezes(example: Example) -> Iterator[Schedule]:
         example.reset()
         freeze = freeze_while(functools.partial(example.run, "B", SECOND_BATCH, hour=LATER))
         _run_a(example, FaultPoints(Fault(number, freeze)))
-        yield _recovered(example, f"freeze {number} {name}", runner="C", hour=MUCH_LATER)
+        yield recovered(example, f"freeze {number} {name}", runner="C", hour=MUCH_LATER)
 
 
 def frozen_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Schedule]:
@@ -140,7 +141,7 @@ def frozen_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Sched
         example.reset()
         other = functools.partial(_kill, example, "B", second, action, hour=LATER)
         _run_a(example, FaultPoints(Fault(first, freeze_while(other))))
-        yield _recovered(example, f"freeze {first} while B: {what} {second}", runner="C", hour=MUCH_LATER)
+        yield recovered(example, f"freeze {first} while B: {what} {second}", runner="C", hour=MUCH_LATER)
 
 
 def late_movers(example: Example) -> Iterator[Schedule]:
@@ -158,7 +159,7 @@ def late_movers(example: Example) -> Iterator[Schedule]:
         with suppress(GobblinDagsterError, OSError):
             example.run("B", SECOND_BATCH, hour=LATER, points=points)
         count = len(points.trace)
-        yield _recovered(example, f"late moves at {number} {points.trace[number - 1]}", runner="C", hour=MUCH_LATER)
+        yield recovered(example, f"late moves at {number} {points.trace[number - 1]}", runner="C", hour=MUCH_LATER)
 
 
 def power_losses(example: Example, *, seed: int, limit: int = 256) -> Iterator[Schedule]:
@@ -182,7 +183,7 @@ def power_losses(example: Example, *, seed: int, limit: int = 256) -> Iterator[S
     for index, name in enumerate(names):
         shutil.rmtree(example.root)
         (images / str(index)).rename(example.root)
-        yield _recovered(example, name)
+        yield recovered(example, name)
     shutil.rmtree(images)
 
 
@@ -196,7 +197,7 @@ def killed_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Sched
         example.reset()
         _kill(example, "A", first, kill_one)
         _kill(example, "A2", second, kill_two)
-        yield _recovered(example, f"{one} {first}, then {two} {second}")
+        yield recovered(example, f"{one} {first}, then {two} {second}")
 
 
 def _moves_of(example: Example) -> list[tuple[str, str]]:
@@ -237,17 +238,19 @@ def _kill(example: Example, runner: str, number: int, action: Action, hour: int 
         raise AssertionError(f"run {runner} ended with exit status {status}; its traceback is on standard error")
 
 
-def _recovered(example: Example, name: str, runner: str = "B", hour: int = LATER) -> Schedule:
+def recovered(
+    example: Example, name: str, runner: str = "B", hour: int = LATER, storage: Storage | None = None
+) -> Schedule:
     """Check the disk as it lies, let a run recover and read what is new, check, replay, compare."""
-    return Schedule(name, tuple(_check_recover_replay(example, runner, hour)))
+    return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage)))
 
 
-def _check_recover_replay(example: Example, runner: str, hour: int) -> Iterator[Violation]:
+def _check_recover_replay(example: Example, runner: str, hour: int, storage: Storage | None) -> Iterator[Violation]:
     violations, seen = check_instant(example)
     yield from violations
     steps: list[tuple[str, Callable[[], object]]] = [
-        ("recovery", functools.partial(example.run, runner, SECOND_BATCH, hour=hour)),
-        ("replay", functools.partial(example.run, "D", SECOND_BATCH, hour=hour + 1)),
+        ("recovery", functools.partial(example.run, runner, SECOND_BATCH, hour=hour, storage=storage)),
+        ("replay", functools.partial(example.run, "D", SECOND_BATCH, hour=hour + 1, storage=storage)),
     ]
     before = ""
     for what, run in steps:
