@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,15 @@ def test_example_is_a_job_file_without_fault(page: str, number: int, text: str) 
 def test_python_of_a_page_compiles(page: str) -> None:
     for text in _blocks(page, "python"):
         compile(text, page, "exec")
+
+
+def test_benchmark_of_converters_measures_every_type() -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/converters.py", "200"],
+        cwd=PAGES.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(re.findall(r"^\| `(\w+)` \|", done.stdout, re.MULTILINE)) == set(registry.types(ConstructKind.CONVERTER))
