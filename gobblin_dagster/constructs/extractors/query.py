@@ -200,7 +200,13 @@ class _FetchingReader:
 
 
 def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(list(values)) for values in zip(*rows, strict=True)], names=names)
+    arrays = []
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        try:
+            arrays.append(pa.array(list(values)))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise ValueError(f"column {name}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _libpq_url(url: sa.URL) -> str:

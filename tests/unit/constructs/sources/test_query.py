@@ -359,6 +359,20 @@ def test_table_that_vanished_since_the_plan_fails_the_work_unit(tmp_path: Path, 
         read(made, unit)
 
 
+@pytest.mark.parametrize("text", ["five", "x"])
+@pytest.mark.parametrize("count", [1, 2], ids=["one of two", "all"])
+def test_value_that_does_not_fit_its_column_fails_the_work_unit_and_names_the_column(
+    tmp_path: Path, shop: sqlite3.Connection, text: str, count: int
+) -> None:
+    shop.execute("CREATE TABLE odd (id INTEGER, number INTEGER)")
+    for number in (1, 2):
+        shop.execute("INSERT INTO odd VALUES (?, ?)", (number, text if number <= count else 7))
+    made = source(tmp_path, tables=["odd"])
+    (unit,) = plan(made)["main.odd"].work_units
+    with pytest.raises(ExtractError, match=r"Dataset 'main.odd', file main.odd \[1, 3\): .*column number: "):
+        read(made, unit)
+
+
 def test_watermark_of_another_type_asks_for_another_job_name(tmp_path: Path, shop: sqlite3.Connection) -> None:
     ranges = CommittedRanges(TimestampWatermark, {}).anchored(TimestampWatermark(NOW))
     offer = plan(source(tmp_path), state(ranges))["main.orders"]
