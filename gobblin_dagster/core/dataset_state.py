@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gobblin_dagster.core.serial import AnyRanges
@@ -110,3 +110,9 @@ class DatasetState:
         """Tell whether any snapshot that can still be read holds the files that a snapshot added."""
         ends = [self.snapshot, *(one.snapshot - 1 for one in self.rollbacks if one.snapshot > self.oldest_snapshot)]
         return any(after < snapshot <= upto for end in ends for after, upto in self.chain(end))
+
+    def expire(self, oldest: int) -> DatasetState:
+        """Return the state without the snapshots below a number; those from it on hold what they held."""
+        after = replace(self, oldest_snapshot=max(oldest, self.oldest_snapshot))
+        # Rollbacks that no snapshot goes through any more are forgotten: the list is as long as the history that is kept.
+        return replace(after, rollbacks=tuple(one for one in self.rollbacks if after.is_held(one.snapshot)))

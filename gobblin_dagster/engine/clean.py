@@ -199,11 +199,11 @@ class _Expiry:
         return found
 
     def _expired(self, state: DatasetState) -> DatasetState:
-        oldest = max(state.oldest_snapshot, state.snapshot - self._job.commit.keep_snapshots + 1)
-        return replace(state, version=state.version + 1, oldest_snapshot=oldest)
+        oldest = state.snapshot - self._job.commit.keep_snapshots + 1
+        return replace(state.expire(oldest), version=state.version + 1)
 
     def _files(self, state: DatasetState, snapshots: Sequence[int]) -> tuple[PublishedFile, ...]:
-        ends = [one.snapshot - 1 for one in state.rollbacks]
+        ends = [one.snapshot - 1 for one in state.rollbacks if one.snapshot > state.oldest_snapshot]
         files = {f.path: f for end in ends for f in self._store.load_snapshot(state.job, state.dataset_urn, end)}
         return tuple(file for file in files.values() if file.snapshot in snapshots)
 
