@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -17,19 +16,11 @@ if TYPE_CHECKING:
     from gobblin_dagster.engine.spark import SparkLane
 
 
-def local_cores(master: str) -> int | None:
-    """Return the cores of a local master (`local[2,4]` -> 2); None for a cluster."""
-    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
-    if match is None:
-        return None
-    return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or 1)
-
-
 class LazySparkLane:
     """A Lane on Spark that begins to start, in a thread, when the first work is found."""
 
     def __init__(self, spec: SparkSpec, log_file: Path | None = None) -> None:
-        self.cores = None if spec.remote else local_cores(spec.master)
+        self.cores = spec.local_cores
         self._spec = spec
         self._log_file = log_file
         self._spark: SparkLane | None = None

@@ -29,7 +29,6 @@ from gobblin_dagster.engine.commit.spread import run_batches_in_arrow
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.pack import run_packs_in_arrow, unrun, write_packs
-from gobblin_dagster.engine.launch import local_cores
 from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.storage import open_storage
 
@@ -69,8 +68,8 @@ class SparkLane:
             return cls(_connect(spec), owns_session=True)
         existing = _existing_session()
         if existing is not None:
-            return cls(existing, local_cores(spec.master))
-        return cls(_start_classic(spec, log_file), local_cores(spec.master), owns_session=True)
+            return cls(existing, spec.local_cores)
+        return cls(_start_classic(spec, log_file), spec.local_cores, owns_session=True)
 
     def run(
         self,
@@ -181,7 +180,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     # Workers must be this interpreter: without it they pick the system's Python and die.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     java = find_java()
-    is_local = local_cores(spec.master) is not None
+    is_local = spec.local_cores is not None
     settings = {
         "spark.app.name": "gobblin",
         "spark.master": spec.master,

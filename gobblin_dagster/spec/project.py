@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -20,6 +22,14 @@ class SparkSpec(SpecModel):
     """Spark Connect address (`sc://host:port`); replaces `master`."""
     conf: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings."""
+
+    @property
+    def local_cores(self) -> int | None:
+        """Cores of a local master (`local[2,4]` -> 2); None for a cluster or a server."""
+        match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", self.master)
+        if match is None or self.remote:
+            return None
+        return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or 1)
 
 
 class ProjectSpec(SpecModel):
