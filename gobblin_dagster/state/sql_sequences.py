@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, select, update
 from sqlalchemy import insert as plain_insert
@@ -163,10 +165,19 @@ def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence
     if not files:
         return
     columns = [field.name for field in fields(PublishedFile)]
-    key = {"job": sequence.job, "dataset_urn": sequence.dataset_urn}
-    rows = [{**key, **{name: getattr(file, name) for name in columns}} for file in files]
+    values = attrgetter(*columns)
+    statement = plain_insert(snapshot_files).compile(
+        dialect=connection.dialect, column_keys=["job", "dataset_urn", *columns]
+    )
+    rows: list[Any] = [(sequence.job, sequence.dataset_urn, *values(file)) for file in files]
+    if statement.positiontup is None:
+        rows = [dict(zip(("job", "dataset_urn", *columns), row, strict=True)) for row in rows]
+    else:
+        order = [("job", "dataset_urn", *columns).index(name) for name in statement.positiontup]
+        rows = list(map(itemgetter(*order), rows))
     try:
-        connection.execute(plain_insert(snapshot_files), rows)
+        # Straight to the driver: with thousands of files, half of the transaction would be SQLAlchemy's own work.
+        connection.exec_driver_sql(str(statement), rows)
     except IntegrityError as error:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",

@@ -28,3 +28,19 @@ def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) 
     assert done.stdout.count("cold") == done.stdout.count("warm") == 2
     assert "Idle run over 5 datasets" in done.stdout
     assert "Spark not started, dataset states read in 1 query" in " ".join(done.stdout.split())
+
+
+def test_commit_benchmark_prints_its_ratios(tmp_path: Path) -> None:
+    sizes = ["--files", "300", "--rounds", "1", "--cache", str(tmp_path / "work")]
+    done = subprocess.run(
+        [sys.executable, "benchmarks/commit.py", *sizes],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "publish 300 staged files" in done.stdout
+    assert "of its speed" in done.stdout
+    assert not (tmp_path / "work").exists()

@@ -141,9 +141,9 @@ def _chunks(steps: Sequence[CommitStep], size: int) -> Iterator[Sequence[CommitS
         yield chunk
 
 
-def _parts(step: CommitStep) -> Iterator[CommitStep]:
-    """Yield what is verified and executed on its own."""
-    return step.renames() if isinstance(step, RenameFilesStep) else iter((step,))
+def _parts(step: CommitStep) -> Sequence[CommitStep]:
+    """Return what is verified and executed on its own."""
+    return step.renames if isinstance(step, RenameFilesStep) else (step,)
 
 
 def _gravity(error: Exception) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gobblin_dagster.core.commit import CommitStep
@@ -113,21 +113,26 @@ class RenameFilesStep:
     """Absolute output root."""
     files: tuple[tuple[str, int, str], ...]
     """(path below both roots, size in bytes, SHA-256) of each file."""
+    renames: tuple[RenameFileStep, ...] = field(init=False, repr=False, compare=False)
+    """The moves; made once, because a commit goes through them several times."""
     type_name: ClassVar[str] = "rename_files"
     version: ClassVar[int] = 1
 
-    def renames(self) -> Iterator[RenameFileStep]:
-        """Yield the moves."""
-        for path, size_bytes, sha256 in self.files:
-            yield RenameFileStep(f"{self.source_root}/{path}", f"{self.target_root}/{path}", size_bytes, sha256)
+    def __post_init__(self) -> None:
+        source, target = self.source_root, self.target_root
+        renames = tuple(
+            RenameFileStep(f"{source}/{path}", f"{target}/{path}", size_bytes, sha256)
+            for path, size_bytes, sha256 in self.files
+        )
+        object.__setattr__(self, "renames", renames)
 
     def verify(self, storage: Storage) -> bool:
         """Tell whether every target holds the staged bytes."""
-        return all(rename.verify(storage) for rename in self.renames())
+        return all(rename.verify(storage) for rename in self.renames)
 
     def execute(self, storage: Storage) -> None:
         """Move what was not moved yet; raises as `RenameFileStep.execute`."""
-        for rename in self.renames():
+        for rename in self.renames:
             rename.execute(storage)
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +164,7 @@ def renames_of(steps: Iterable[CommitStep]) -> Iterator[RenameFileStep]:
         if isinstance(step, RenameFileStep):
             yield step
         elif isinstance(step, RenameFilesStep):
-            yield from step.renames()
+            yield from step.renames
 
 
 def rename_steps(renames: Iterable[RenameFileStep], batch: int) -> tuple[CommitStep, ...]:
