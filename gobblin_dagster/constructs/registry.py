@@ -117,9 +117,13 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "sql": "forks.sql:SqlForkOperator",
     },
     ConstructKind.WRITER: {
+        "avro": "writers.avro:AvroWriter",
+        "console": "writers.console:ConsoleWriter",
         "csv": "writers.csv:CsvWriter",
         "jsonl": "writers.jsonl:JsonLinesWriter",
+        "orc": "writers.orc:OrcWriter",
         "parquet": "writers.parquet:ParquetWriter",
+        "text": "writers.text:TextWriter",
     },
 }
 _ALIASES: Mapping[ConstructKind, Mapping[str, str]] = {

@@ -11,11 +11,23 @@ from gobblin_dagster.engine.audit import audit_dataset
 from .jobs import job_spec, project, run
 
 
-@pytest.mark.parametrize("writer", ["parquet", "csv", "jsonl"])
-def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: str) -> None:
+@pytest.mark.parametrize(
+    "writer",
+    [
+        {"type": "parquet"},
+        {"type": "csv"},
+        {"type": "csv", "compression": "gzip"},
+        {"type": "jsonl"},
+        {"type": "jsonl", "compression": "zstd"},
+        {"type": "orc"},
+        {"type": "avro"},
+    ],
+    ids=str,
+)
+def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: dict[str, str]) -> None:
     root = tmp_path / "dots.in.names"
     policies = [{"name": "has_value", "type": "not_null", "columns": ["value"]}]
-    job = job_spec({"a": {"rows": 25}}, row_policies=policies, writer={"type": writer})
+    job = job_spec({"a": {"rows": 25}}, row_policies=policies, writer=writer)
     run(root, job)
     context = ConstructContext(job=job.job, base_dir=str(root))
     source = registry.create(ConstructKind.SOURCE, job.source, context)
@@ -41,4 +53,18 @@ def test_audit_finds_lost_and_duplicated_rows(tmp_path: Path) -> None:
         audit = audit_dataset(job, source, store, "a")
         assert audit is not None
         assert (audit.lost, audit.duplicated) == (lost, duplicated)
+    store.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+def test_audit_counts_lines_and_no_branch_that_only_prints(tmp_path: Path, codec: str) -> None:
+    lines = {"name": "lines", "converters": [{"type": "to_json"}], "writer": {"type": "text", "compression": codec}}
+    shown = {"name": "shown", "writer": {"type": "console", "max_rows": 1}}
+    job = job_spec({"a": {"rows": 25}}, fork={"branches": [lines, shown]})
+    run(tmp_path, job)
+    source = registry.create(ConstructKind.SOURCE, job.source, ConstructContext(job=job.job, base_dir=str(tmp_path)))
+    store = project(tmp_path, job).open_store()
+    audit = audit_dataset(job, source, store, "a")
+    assert audit is not None
+    assert (audit.published_rows, audit.lost, audit.duplicated) == ({"lines": 25}, 0, 0)
     store.close()

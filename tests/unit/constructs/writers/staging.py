@@ -9,9 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.writers.avro import AvroWriter
 from gobblin_dagster.constructs.writers.csv import CsvWriter
 from gobblin_dagster.constructs.writers.files import FileWriter
 from gobblin_dagster.constructs.writers.jsonl import JsonLinesWriter
+from gobblin_dagster.constructs.writers.orc import OrcWriter
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.storage import FileDigest, Sink, Storage
@@ -19,7 +21,7 @@ from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.storage.memory import MemoryStorage
 from tests.unit.constructs.samples import CONTEXT
 
-WRITERS: tuple[type[Any], ...] = (ParquetWriter, CsvWriter, JsonLinesWriter)
+WRITERS: tuple[type[Any], ...] = (ParquetWriter, CsvWriter, JsonLinesWriter, OrcWriter, AvroWriter)
 
 
 def where(schema: pa.Schema, storage: Storage | None = None) -> WriterContext:

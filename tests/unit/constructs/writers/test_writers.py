@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from fastavro import reader as avro_reader
+from pyarrow import orc
 from pydantic import ValidationError
 
 from gobblin_dagster.constructs.writers.csv import CsvWriter
@@ -37,6 +39,10 @@ def _read(storage: Storage, file: StagedFile) -> pa.Table:
         content = gzip.decompress(content)
     if ".parquet" in file.target:
         return pq.ParquetFile(io.BytesIO(content)).read()
+    if ".orc" in file.target:
+        return orc.ORCFile(io.BytesIO(content)).read()
+    if ".avro" in file.target:
+        return pa.Table.from_pylist(list(avro_reader(io.BytesIO(content))))
     if ".csv" in file.target:
         options = pacsv.ConvertOptions(strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False)
         return pacsv.read_csv(
@@ -52,7 +58,7 @@ def test_writer_stages_all_rows_in_order_with_size_and_checksum(cls: type[Any]) 
     context = where(ROWS.schema)
     (file,) = write_all(make(cls, context), ROWS, batch_rows=37)
     content = context.storage.read(file.path)
-    name = {"ParquetWriter": "parquet", "CsvWriter": "csv", "JsonLinesWriter": "jsonl"}[cls.__name__]
+    name = {"JsonLinesWriter": "jsonl"}.get(cls.__name__, cls.__name__.removesuffix("Writer").lower())
     assert file.target == f"raw/flights/main/AA/commit-wu-1-0000.{name}"
     assert file.path == f"/lake/_gobblin/staging/attempt/main-{file.target.rpartition('/')[2]}"
     assert (file.branch, file.rows) == ("main", 1000)
@@ -178,12 +184,14 @@ def test_abort_never_raises() -> None:
 
 
 @pytest.mark.parametrize("cls", WRITERS)
-@pytest.mark.parametrize("bytes_per_file", [0, 3000])
+@pytest.mark.parametrize("bytes_per_file", [0, 100, 3000])
 def test_full_disk_names_path_and_dataset(cls: type[Any], bytes_per_file: int) -> None:
     storage = RefusingStorage(bytes_per_file=bytes_per_file)
-    writer = make(cls, where(ROWS.schema, storage), row_group_rows=10)
+    noise = random.Random(7)
+    rows = pa.table({"id": range(1000), "noise": [noise.randbytes(50).hex() for _ in range(1000)]})
+    writer = make(cls, where(rows.schema, storage), row_group_rows=10)
     with pytest.raises(StorageError, match=r"Dataset 'AA/EWR': cannot write /lake/.*No space left on device"):
-        write_all(writer, ROWS)
+        write_all(writer, rows)
     writer.abort()
     assert list(storage.walk_files("/")) == []
 

