@@ -84,7 +84,7 @@ def test_check_unknown_type_suggests_the_nearest_and_lists_all() -> None:
     (fault,) = registry.check(ConstructKind.WRITER, "parkett", {})
     assert fault[0] == ("type",)
     assert "did you mean 'parquet'?" in fault[1]
-    assert "csv, jsonl, parquet" in fault[1]
+    assert "avro, console, csv, jsonl, orc, parquet, text" in fault[1]
 
 
 def test_check_reports_faults_of_a_nested_construct_with_those_around_it() -> None:
