@@ -9,7 +9,9 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
+import fastavro
 import pyarrow.dataset as ds
 import pytest
 
@@ -36,6 +38,15 @@ def run(project: Path, **env: str) -> str:
 def rows(folder: Path, file_format: str) -> list[dict[str, object]]:
     paths = sorted(str(path) for path in folder.rglob(f"*.{file_format}"))
     found: list[dict[str, object]] = ds.dataset(paths, format=file_format).to_table().to_pylist()
+    return found
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of all Avro files below a folder, as a reader of Avro that is not ours sees them."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.rglob("*.avro")):
+        with path.open("rb") as file:
+            found.extend(cast("list[dict[str, Any]]", list(fastavro.reader(file))))
     return found
 
 
@@ -99,14 +110,17 @@ def test_python_source_reads_each_hour_of_each_port_once(example: Path) -> None:
 @pytest.mark.parametrize("example", ["sensitive_data"], indirect=True)
 def test_sensitive_data_is_purged_in_a_branch_of_its_own(example: Path) -> None:
     output = run(example)
-    purged = rows(example / "job-output/gobblin/example/purged", "parquet")
-    normal = rows(example / "job-output/gobblin/example/normal", "parquet")
+    purged = records(example / "job-output/gobblin/example/purged")
+    normal = records(example / "job-output/gobblin/example/normal")
     assert sorted((row["id"], row["name"], row["ssn"], row["card"]) for row in purged) == [
         (1, "Ann", None, None),
         (3, "Eve", None, None),
         (5, "Max", None, None),
     ]
-    assert {row["name"] for row in normal} == {"Bob", "Zoë"}
+    assert sorted((row["id"], row["name"], row["ssn"], row["card"]) for row in normal) == [
+        (2, "Bob", None, None),
+        (4, "Zoë", None, None),
+    ]
     # The policies of a branch take the place of the job's.
     assert "mandatory_fields: 1 passed" in output
     assert "row_count: 1 passed" in output
