@@ -23,7 +23,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Delete leftovers of killed runs and files of expired snapshots.
+    """Delete leftovers of killed runs, and expired snapshots' files.
 
     What a stored commit sequence names, a run may still work on, or a kept snapshot holds is never deleted.
     """

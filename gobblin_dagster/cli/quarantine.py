@@ -1,0 +1,96 @@
+"""`gobblin quarantine`: rows that policies rejected, counted and shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.output import console, count, dataset_name, print_json, print_table, rows_of
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.quarantine import QuarantineCount, QuarantinedRow, count_quarantined, read_quarantined
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="Count and show rows that policies rejected.")
+
+_COLUMNS = {"job": "left", "dataset": "left", "policy": "left", "rows": "right"}
+
+
+@app.command("list", epilog=examples("gobblin quarantine list", "gobblin quarantine list flights --output json"))
+def list_counts(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
+    """Count quarantined rows by job, dataset and policy, in the newest snapshots."""
+    project = open_here(ctx)
+    store = project.open_store()
+    try:
+        names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
+        counts = [one for name in names for one in count_quarantined(store, name)]
+    finally:
+        store.close()
+    if output is Output.JSON:
+        print_json(rows=sum(one.rows for one in counts), counts=[_count_view(one) for one in counts])
+        return
+    out = console(sys.stdout)
+    if not counts:
+        out.print("No row is in quarantine.")
+        return
+    print_table(
+        out, _COLUMNS, ((one.job, dataset_name(one.dataset_urn), one.policy, rows_of(one.rows)) for one in counts)
+    )
+    out.print(f"{count(sum(one.rows for one in counts), 'row')} in quarantine; `gobblin quarantine show DATASET`")
+
+
+@app.command(
+    epilog=examples(
+        "gobblin quarantine show AA/EWR",
+        "gobblin quarantine show AA/EWR --policy has_tail --limit 100 --output json",
+    )
+)
+def show(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    job: JobOption = None,
+    policy: Annotated[str | None, typer.Option(help="Only rows that broke this policy.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many rows.")] = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show quarantined rows of a dataset: policy, reason, file and row that they came from, and the rows themselves."""
+    project = open_here(ctx)
+    state = one_state(project, dataset, job)
+    store = project.open_store()
+    try:
+        counts = {one.policy: one.rows for one in count_quarantined(store, state.job, [dataset])}
+        if policy is not None and policy not in counts:
+            raise UsageError(
+                problem=f"No row of dataset {dataset!r} is in quarantine for policy {policy!r}.",
+                hint=f"There are rows for: {', '.join(counts) or 'none'}.",
+            )
+        rows = read_quarantined(store, state.job, dataset, policy, limit)
+    finally:
+        store.close()
+    total = counts[policy] if policy is not None else sum(counts.values())
+    if output is Output.JSON:
+        shown = [dataclasses.asdict(row) for row in rows]
+        print_json(job=state.job, dataset=dataset, total=total, rows=shown)
+        return
+    out = console(sys.stdout)
+    if not rows:
+        out.print(f"No row of {dataset_name(dataset)} is in quarantine.")
+        return
+    for row in rows:
+        out.print(f"{row.policy}: {row.reason}", style="yellow")
+        out.print(f"  {_origin(row)}")
+        out.print(f"  {row.record}")
+    if total > len(rows):
+        out.print(f"... {count(total - len(rows), 'more row')}; `--limit` shows more")
+
+
+def _origin(row: QuarantinedRow) -> str:
+    number = "" if row.source_row is None else f", row {row.source_row:,}"
+    return f"{row.source_file}{number} ({row.stage})"
+
+
+def _count_view(one: QuarantineCount) -> dict[str, str | int]:
+    return {"job": one.job, "dataset": one.dataset_urn, "policy": one.policy, "rows": one.rows}
