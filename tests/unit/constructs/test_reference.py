@@ -20,6 +20,7 @@ KINDS = {
     "converters.md": [ConstructKind.CONVERTER],
     "forks.md": [ConstructKind.FORK],
     "policies.md": [ConstructKind.ROW_POLICY, ConstructKind.TASK_POLICY],
+    "writers.md": [ConstructKind.WRITER],
 }
 FRAME: dict[str, Any] = {
     "job": "example",
