@@ -18,7 +18,8 @@ from gobblin_dagster.spec.job import SpecModel
 class ConsoleWriter:
     """Prints the first rows of each work unit to stderr as JSON (see `JsonRows`), and says how many there were.
 
-    stderr is that of the process in which the task runs; rows may hold what the log should not keep, so mask them first.
+    stderr is that of the process in which the task runs: `gobblin run` keeps it in `.gobblin/spark.log`. Mask first what no
+    log should keep.
     The work unit counts as done: its rows are not read again for this branch.
 
     Raises: ConvertError for a type that has no JSON form.
