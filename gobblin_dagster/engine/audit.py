@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
@@ -10,7 +10,7 @@ from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.results import Audit
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json", "orc": "orc"}
@@ -35,19 +35,25 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
         return None
     files = store.load_snapshot(job.job, dataset_urn)
     totals = state.totals
-    shown = _branches_without_files(job)
+    writers = {branch.name: branch.writer or job.writer for branch in job.fork.branches}
+    shown = _branches_without_files(writers)
+    bare = {name for name, writer in writers.items() if writer.options.get("header") is False}
     kept_back = {branch: totals.rows_read - n for branch, n in totals.branch_rows.items() if branch not in shown}
     expected = {branch: source_rows - rows for branch, rows in kept_back.items()}
     if totals.rows_quarantined:
         expected[QUARANTINE_BRANCH] = totals.rows_quarantined
-    published = {branch: count_published([f for f in files if f.branch == branch]) for branch in expected}
+    published = {
+        branch: count_published([f for f in files if f.branch == branch], has_header=branch not in bare)
+        for branch in expected
+    }
     return Audit(dataset_urn, source_rows, published, expected)
 
 
-def count_published(files: Sequence[PublishedFile]) -> int:
-    """Count the rows in published files by opening them."""
+def count_published(files: Sequence[PublishedFile], has_header: bool = True) -> int:
+    """Count the rows in published files by opening them; `has_header` is about CSV."""
     # Here and not above: it imports pandas where that is installed, most of a second that an idle run need not pay.
     import pyarrow.dataset as ds  # noqa: PLC0415
+    from pyarrow import csv  # noqa: PLC0415
 
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
@@ -55,10 +61,15 @@ def count_published(files: Sequence[PublishedFile]) -> int:
     filesystem, paths = arrow_files([file.path for file in files])
     for path in paths:
         by_format.setdefault(_extension(path), []).append(path)
+    csv_format = ds.CsvFileFormat(
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        read_options=csv.ReadOptions(autogenerate_column_names=not has_header),
+    )
     rows = 0
     for extension, group in by_format.items():
         if extension in _FORMATS and extension != "jsonl":
-            rows += int(ds.dataset(group, filesystem=filesystem, format=_FORMATS[extension]).count_rows())
+            kind = csv_format if extension == "csv" else _FORMATS[extension]
+            rows += int(ds.dataset(group, filesystem=filesystem, format=kind).count_rows())
         elif extension == "avro":
             rows += sum(_count_avro(filesystem.open_input_file(path)) for path in group)
         else:
@@ -98,8 +109,7 @@ def _count_lines(stream: Any) -> int:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""))
 
 
-def _branches_without_files(job: JobSpec) -> set[str]:
+def _branches_without_files(specs: Mapping[str, ConstructSpec]) -> set[str]:
     """Return the branches whose writer shows rows but publishes none (`console`)."""
-    specs = {branch.name: branch.writer or job.writer for branch in job.fork.branches}
     writers = {name: registry.load(ConstructKind.WRITER, spec.type) for name, spec in specs.items()}
     return {name for name, writer in writers.items() if not getattr(writer, "stages_files", True)}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from .jobs import job_spec, project, run
         {"type": "parquet"},
         {"type": "csv"},
         {"type": "csv", "compression": "gzip"},
+        {"type": "csv", "header": False, "delimiter": ";"},
         {"type": "jsonl"},
         {"type": "jsonl", "compression": "zstd"},
         {"type": "orc"},
@@ -24,7 +26,7 @@ from .jobs import job_spec, project, run
     ],
     ids=str,
 )
-def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: dict[str, str]) -> None:
+def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: dict[str, Any]) -> None:
     root = tmp_path / "dots.in.names"
     policies = [{"name": "has_value", "type": "not_null", "columns": ["value"]}]
     job = job_spec({"a": {"rows": 25}}, row_policies=policies, writer=writer)
