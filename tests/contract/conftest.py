@@ -84,11 +84,26 @@ def _memory(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], S
     return lambda clock: FileStateStore("/state", storage, clock)
 
 
-STORES = [
+def _s3(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], StateStore]:
+    url = f"files:s3://{request.getfixturevalue('s3_server').new_bucket()}/state"
+    return lambda clock: open_store(url, folder, clock)
+
+
+def _hdfs(request: pytest.FixtureRequest, folder: Path) -> Callable[[Clock], StateStore]:
+    url = f"files:{request.getfixturevalue('hdfs_server').url}{folder}/state"
+    return lambda clock: open_store(url, folder, clock)
+
+
+NEARBY = [
     pytest.param(_sqlite, id="sqlite"),
     pytest.param(_postgres, id="postgres", marks=pytest.mark.postgres),
     pytest.param(_files, id="files"),
     pytest.param(_memory, id="files-in-memory"),
+]
+STORES = [
+    *NEARBY,
+    pytest.param(_s3, id="files-on-s3", marks=pytest.mark.s3),
+    pytest.param(_hdfs, id="files-on-hdfs", marks=pytest.mark.hdfs),
 ]
 
 

@@ -31,7 +31,7 @@ from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, WatermarkInterval
 from gobblin_dagster.state import StateStore
-from tests.contract.conftest import START, StoreMaker
+from tests.contract.conftest import NEARBY, START, StoreMaker
 
 JOB = "flights"
 URN = "AA/JFK"
@@ -784,6 +784,7 @@ def test_a_second_opening_sees_what_the_first_commits(maker: StoreMaker) -> None
     assert set(two.acquire_leases(JOB, [URN], OTHER, TTL).busy) == {URN}
 
 
+@pytest.mark.parametrize("maker", NEARBY, indirect=True)  # far ones take minutes, and promise nothing of the time
 def test_many_datasets_cost_few_calls(store: StateStore) -> None:
     urns = [f"dataset/{n:05}" for n in range(2_000)]
 

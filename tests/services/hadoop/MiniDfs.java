@@ -22,6 +22,6 @@ public class MiniDfs {
     cluster.waitActive();
     System.out.println("READY " + cluster.getURI() + " " + cluster.getDataNodes().get(0).getInfoPort());
     while (System.in.read() >= 0) {}
-    System.exit(0);
+    Runtime.getRuntime().halt(0);
   }
 }
