@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import secrets
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.cli.output import print_json
 from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.storage import open_storage
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -132,7 +134,7 @@ def _clock(folder: Path) -> str:
 def _output_check(root: str) -> Callable[[], str]:
     def check() -> str:
         if "://" in root:
-            return f"{root} (not looked at)"
+            return _probe(root)
         # The nearest folder that exists stands for the output: nothing is made before the first run.
         folder = next(path for path in (Path(root), *Path(root).parents) if path.exists())
         try:
@@ -143,3 +145,15 @@ def _output_check(root: str) -> Callable[[], str]:
             raise UsageError(problem=f"Cannot write to {folder}: {error.strerror}.", hint=hint) from error
 
     return check
+
+
+def _probe(root: str) -> str:
+    """Put a file into a far output and delete it again."""
+    storage, path = open_storage(root), f"{root}/.gobblin-doctor-{secrets.token_hex(8)}"
+    try:
+        storage.put_if_absent(path, b"")
+        storage.delete(path)
+    except OSError as error:
+        hint = "Check the address and who you are there (docs/reference/storages.md), or change `output.path`."
+        raise UsageError(problem=f"Cannot write to {root}: {error.strerror}.", hint=hint) from error
+    return f"{root} is writable"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.cli.doctor import _output_check
+from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
 from gobblin_dagster.storage import S3Storage, _s3_client, s3
 from tests.services.s3 import S3Server
 
@@ -149,6 +150,13 @@ def test_storage_travels_to_other_processes_and_takes_urls_and_paths(storage: S3
 def test_missing_bucket_says_so(s3_server: S3Server) -> None:
     with pytest.raises(FileNotFoundError, match="NoSuchBucket"):
         S3Storage("nowhere").put_if_absent("/a", b"")
+
+
+def test_doctor_writes_to_the_bucket_and_leaves_nothing(storage: S3Storage) -> None:
+    assert _output_check(f"s3://{storage.bucket}/lake")() == f"s3://{storage.bucket}/lake is writable"
+    assert storage.list_names("/") == []
+    with pytest.raises(UsageError, match=r"Cannot write to s3://nowhere/lake: NoSuchBucket.*change `output\.path`"):
+        _output_check("s3://nowhere/lake")()
 
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
