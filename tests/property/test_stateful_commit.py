@@ -30,7 +30,7 @@ TTL = timedelta(minutes=1)
 urns = st.sampled_from(URNS)
 runners = st.sampled_from(["one", "two"])
 STEPS = ("extract", "prepare", "move_some", "commit")
-steps = st.sampled_from(STEPS)
+steps = st.sampled_from(["extract", "move_some", "commit"])
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Commits(RuleBasedStateMachine):
         self.versions = dict.fromkeys(URNS, 0)
         self.commits = 0
 
-    @rule(runner=runners, urn=urns, rows=st.integers(0, 5), last=steps)
+    @rule(runner=runners, urn=urns, rows=st.integers(1, 5), last=steps)
     def start(self, runner: str, urn: str, rows: int, last: str) -> None:
         """The source gets rows, and a new run of a runner comes as far as `last`."""
         self.ends[urn] += rows
@@ -191,4 +191,4 @@ def _published(world: World, urn: str) -> Counter[int]:
 
 
 TestCommits = Commits.TestCase
-TestCommits.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestCommits.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
