@@ -86,10 +86,12 @@ class StepRunner:
         if self._spread is not None and len(targets) >= self._spread.threshold and sequence.staging_dirs:
             results = self._run_elsewhere(self._spread, sequence, renames, verify_content=verify_content)
         else:
-            chunks = list(_chunks(renames, STEPS_PER_CHUNK))
+            # A chunk of copies would keep one thread busy for half a minute.
+            per_chunk = STEPS_PER_CHUNK if self._storage.is_move_atomic else 1
+            chunks = list(_chunks(renames, per_chunk))
             started = time.perf_counter()
             results = [run(chunk) for chunk in chunks[:1]]
-            is_slow = time.perf_counter() - started > SLOW_STEP_S * STEPS_PER_CHUNK
+            is_slow = time.perf_counter() - started > SLOW_STEP_S * per_chunk
             results += in_parallel(run, chunks[1:], self._parallelism if is_slow else 1)
         errors = [error for _, found in results for error in found]
         if errors:
