@@ -89,7 +89,7 @@ def test_avro_codecs_are_in_the_file(codec: str) -> None:
         ({"n": pa.array([1], pa.timestamp("ns"))}, "the format cannot hold the rows: .*would lose data"),
         ({"u": pa.array([2**64 - 1], pa.uint64())}, "the format cannot hold the rows"),
     ],
-    ids=str,
+    ids=["name", "field name", "map", "duration", "nanoseconds", "unsigned"],
 )
 def test_avro_refuses_what_it_cannot_hold(rows: dict[str, Any], problem: str) -> None:
     table = pa.table(rows)
