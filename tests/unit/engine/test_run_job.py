@@ -247,3 +247,32 @@ def test_dataset_moved_by_another_run_while_reading_is_refused(tmp_path: Path) -
     assert by_urn(result)["a"].failures[-1].code == "watermark-moved"
     assert published(tmp_path, job, "a") == list(range(10))
     assert len(list((tmp_path / "lake/test/numbers/all").rglob("*.parquet"))) == 1
+
+
+def test_strange_urns_are_published_below_their_branch_and_nowhere_else(tmp_path: Path) -> None:
+    urns = ["..", "../../etc", "a/b", "a b", "ü…", ".hidden", "_x", "a%2Fb"]
+    job = job_spec({urn: {"rows": 3} for urn in urns})
+    result = run(tmp_path / "deep" / "project", job)
+    assert result.exit_code == 0
+    assert all(published(tmp_path / "deep" / "project", job, urn) == [0, 1, 2] for urn in urns)
+    branch = tmp_path / "deep/project/lake/test/numbers/all"
+    assert sorted(path.name for path in branch.iterdir()) == [
+        "%2E.",
+        "%2E.%2F..%2Fetc",
+        "%2Ehidden",
+        "%5Fx",
+        "%C3%BC%E2%80%A6",
+        "a%20b",
+        "a%252Fb",
+        "a%2Fb",
+    ]
+    outside = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*.parquet")}
+    assert outside == {("deep", "project")}
+
+
+def test_urn_that_no_folder_can_carry_fails_its_dataset_alone(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 3}, "x" * 300: {"rows": 3}})
+    result = run(tmp_path, job)
+    assert result.exit_code == 4
+    assert published(tmp_path, job, "a") == [0, 1, 2]
+    assert by_urn(result)["x" * 300].failures[0].code == "urn-invalid"
