@@ -23,8 +23,8 @@ import duckdb
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the broker is that of the tests
 
-from tests.services import maven  # noqa: E402
-from tests.services.kafka import KafkaBroker, jars, running_kafka  # noqa: E402
+from tests.services import maven  # noqa: E402 - after the path to it
+from tests.services.kafka import KafkaBroker, jars, running_kafka  # noqa: E402 - after the path to it
 
 COLUMNS = {"id": "int64", "carrier": "string", "origin": "string", "distance": "int64", "delay": "float64"}
 TOPIC, PARTITIONS = "flights", 4

@@ -39,7 +39,7 @@ def find_java() -> Java:
         raise EnvironmentFaultError(problem="Java was not found on PATH.", hint=_REMEDY)
     try:
         # The path is the user's own Java, as Spark itself would start it.
-        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603 - Java itself
     except (OSError, subprocess.SubprocessError) as error:
         where = f"{path} (from JAVA_HOME)" if home else path
         raise EnvironmentFaultError(problem=f"Java at {where} does not start: {error}.", hint=_REMEDY) from error

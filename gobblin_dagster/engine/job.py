@@ -131,15 +131,23 @@ class JobRun:
         self._observer = observer or Observer()
         self._stop = stop or threading.Event()
         self._results: dict[str, DatasetResult] = {}
-        self._source: Source = registry.create(ConstructKind.SOURCE, job.source, self._context().construct_context(job))
+        self._storage = project.storage(job)
+        # Once, not for each dataset: it holds the whole job as JSON.
+        self._context = LaneContext(
+            job_json=job.model_dump_json(),
+            run_id=self.run_id,
+            base_dir=str(project.root),
+            output_root=project.output_root(job),
+        )
+        self._source: Source = registry.create(ConstructKind.SOURCE, job.source, self._context.construct_context(job))
         load_own_steps(job.commit.steps)  # also for sequences that an earlier run stored
-        check_permissions(project.storage(job), project.output_root(job), permissions_of(job))
+        check_permissions(self._storage, self._context.output_root, permissions_of(job))
         self._leases = LeaseKeeper(
             store, job.job, LeaseOwner.current(self.run_id), timedelta(seconds=project.spec.lease_ttl_s)
         )
         self._committer = Committer(
             store,
-            project.storage(job),
+            self._storage,
             redo_limit=job.commit.redo_limit,
             parallelism=job.commit.parallelism,
             delivery=job.commit.delivery,
@@ -176,8 +184,8 @@ class JobRun:
             [lease for lease in dead if lease.dataset_urn in grant.granted],
             job=self._job.job,
             store=self._store,
-            storage=self._project.storage(self._job),
-            output_root=self._project.output_root(self._job),
+            storage=self._storage,
+            output_root=self._context.output_root,
         )
         for dataset in recovered:
             self._observer.recovered(dataset)
@@ -240,7 +248,7 @@ class JobRun:
                         dataset,
                         by_dataset.get(urn, []),
                         before.get(urn),
-                        context=self._context(),
+                        context=self._context,
                         now=self._project.clock.now(),
                     )
                 )
@@ -294,14 +302,6 @@ class JobRun:
         if sequence.dataset_urn in self._results:
             self._observer.dataset_done(self._results[sequence.dataset_urn])
 
-    def _context(self) -> LaneContext:
-        return LaneContext(
-            job_json=self._job.model_dump_json(),
-            run_id=self.run_id,
-            base_dir=str(self._project.root),
-            output_root=self._project.output_root(self._job),
-        )
-
     def _lease(self, plan: JobPlan) -> tuple[JobPlan, dict[str, Lease]]:
         """Take the leases of datasets with work; plan again where another run moved one before we had its lease."""
         grant = self._leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.has_work])
@@ -339,14 +339,14 @@ class JobRun:
             done += 1
             self._observer.task_done(state, done, len(tasks))
 
-        return self._lane.run(self._context(), packs, on_result, self._stop)
+        return self._lane.run(self._context, packs, on_result, self._stop)
 
     def _delete_staging(self, datasets: Sequence[DatasetResult]) -> None:
         """Delete the run's staging unless a stored sequence may still need it."""
         if any(dataset.sequence_id and dataset.outcome is not DatasetOutcome.COMMITTED for dataset in datasets):
             return
         if any(dataset.outcome is not DatasetOutcome.IDLE for dataset in datasets):
-            self._project.storage(self._job).delete_tree(self._context().staging_root)
+            self._storage.delete_tree(self._context.staging_root)
 
     def _record(self, result: RunResult) -> None:
         moved = {
