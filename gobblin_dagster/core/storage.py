@@ -6,9 +6,9 @@ way of published data touches files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +79,11 @@ class Storage(Protocol):
 
     def delete_tree(self, path: str) -> None:
         """Delete a folder and all below it; fine where it is gone."""
+
+
+@runtime_checkable
+class UploadStorage(Protocol):
+    """A storage where a move that was killed leaves something behind, which nobody sees and somebody pays for."""
+
+    def end_uploads(self, paths: Collection[str]) -> None:
+        """End unfinished moves to these very paths; a run that still works on one gets FileNotFoundError."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import posixpath
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -216,12 +217,26 @@ class S3Storage:
                     raise OSError(errno.EIO, f"{one.get('Code')}: {one.get('Message')}", one.get("Key"))
         if is_empty:
             self._refuse_file(path)
+        for key, upload in self._uploads(path, self._prefix(path)):
+            self._give_up(path, key, upload)
+
+    def end_uploads(self, paths: Collection[str]) -> None:
+        """Give up uploads of these very objects; whoever still works on one finds it gone."""
+        wanted = {self._key(path): path for path in paths}
+        for key, upload in self._uploads(next(iter(paths), ""), posixpath.commonprefix(list(wanted))):
+            if key in wanted:
+                self._give_up(wanted[key], key, upload)
+
+    def _uploads(self, path: str, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield (key, upload id) of what was begun and not completed."""
         with s3_errors(path):
             pages = self._s3.get_paginator("list_multipart_uploads")
-            for page in pages.paginate(Bucket=self.bucket, Prefix=self._prefix(path)):
-                for one in page.get("Uploads", ()):
-                    with suppress(FileNotFoundError), s3_errors(path):
-                        self._s3.abort_multipart_upload(Bucket=self.bucket, Key=one["Key"], UploadId=one["UploadId"])
+            for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
+                yield from ((one["Key"], one["UploadId"]) for one in page.get("Uploads", ()))
+
+    def _give_up(self, path: str, key: str, upload: str) -> None:
+        with suppress(FileNotFoundError), s3_errors(path):
+            self._s3.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload)
 
     def _prefix(self, path: str) -> str:
         key = self._key(path)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import Storage, UploadStorage
 from gobblin_dagster.engine.commit.listener import CommitListener
 from gobblin_dagster.engine.commit.spread import FILES_PER_BATCH, Spread, run_rename
 from gobblin_dagster.engine.commit.steps import RenameFilesStep, RenameFileStep, is_rename, renames_of
 
 T = TypeVar("T")
 R = TypeVar("R")
+log = logging.getLogger(__name__)
 STEPS_PER_CHUNK = 128
 """Steps of one file that one thread works through at a time; a batch counts as its files."""
 SLOW_STEP_S = 0.0005
@@ -103,7 +105,19 @@ class StepRunner:
             if not is_rename(step) and self._run(step, verify_content=verify_content):
                 executed += 1
                 self._listener.step_done(sequence, step, executed)
+        if verify_content:
+            self._end_uploads(targets)
         return len(sequence.steps) - executed, executed
+
+    def _end_uploads(self, targets: Collection[str]) -> None:
+        """End what the run before us began to move: all targets are in place, and their names are of this sequence."""
+        if not isinstance(self._storage, UploadStorage) or not targets:
+            return
+        try:
+            self._storage.end_uploads(targets)
+        except OSError as error:
+            # They are invisible: no reason to hold data back.
+            log.warning("Uploads that a killed run left at %s ... could not be ended: %s", min(targets), error)
 
     def _run_elsewhere(
         self, spread: Spread, sequence: CommitSequence, renames: Sequence[CommitStep], *, verify_content: bool
