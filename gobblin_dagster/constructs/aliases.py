@@ -52,3 +52,12 @@ TASK_POLICIES: Mapping[str, str] = {
     f"{_QUALITY}.size.FileSizePolicy": "file_size",
 }
 FORKS: Mapping[str, str] = {"org.apache.gobblin.fork.IdentityForkOperator": "identity"}
+_PUBLISHER = "org.apache.gobblin.publisher"
+PUBLISHERS: Mapping[str, str] = {
+    f"{_PUBLISHER}.BaseDataPublisher": "append",
+    f"{_PUBLISHER}.CommitSequencePublisher": "append",
+    f"{_PUBLISHER}.NoopPublisher": "noop",
+    f"{_PUBLISHER}.TimePartitionedDataPublisher": "append",
+    f"{_PUBLISHER}.TimePartitionedStreamingDataPublisher": "append",
+    f"{_PUBLISHER}.TimestampDataPublisher": "timestamped",
+}

@@ -23,6 +23,7 @@ from gobblin_dagster.constructs.extractors.format import FileFormat
 from gobblin_dagster.core.constructs import (
     ConstructContext,
     Converter,
+    DataPublisher,
     DataWriter,
     ForkOperator,
     RowLevelPolicy,
@@ -48,6 +49,7 @@ class ConstructKind(StrEnum):
     TASK_POLICY = "task_policy"
     FORK = "fork"
     WRITER = "writer"
+    PUBLISHER = "publisher"
 
 
 _HERE = __name__.rpartition(".")[0]
@@ -125,12 +127,20 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "parquet": "writers.parquet:ParquetWriter",
         "text": "writers.text:TextWriter",
     },
+    ConstructKind.PUBLISHER: {
+        "append": "publishers.files:AppendPublisher",
+        "noop": "publishers.files:NoopPublisher",
+        "replace": "publishers.files:ReplacePublisher",
+        "replace_partitions": "publishers.files:ReplacePartitionsPublisher",
+        "timestamped": "publishers.timestamped:TimestampedPublisher",
+    },
 }
 _ALIASES: Mapping[ConstructKind, Mapping[str, str]] = {
     ConstructKind.CONVERTER: aliases.CONVERTERS,
     ConstructKind.ROW_POLICY: aliases.ROW_POLICIES,
     ConstructKind.TASK_POLICY: aliases.TASK_POLICIES,
     ConstructKind.FORK: aliases.FORKS,
+    ConstructKind.PUBLISHER: aliases.PUBLISHERS,
 }
 _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.SOURCE: Source,
@@ -140,6 +150,7 @@ _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.TASK_POLICY: TaskLevelPolicy,
     ConstructKind.FORK: ForkOperator,
     ConstructKind.WRITER: DataWriter,
+    ConstructKind.PUBLISHER: DataPublisher,
 }
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {
     ConstructKind.CONVERTER: ConverterSpec,

@@ -1,7 +1,7 @@
-"""The protocols that sources, converters, policies, forks and writers implement. All work on Arrow record batches.
+"""The protocols that sources, converters, policies, forks, writers and publishers implement. All work on Arrow record batches.
 
 Each class is registered by a short name with an `Options` model (pydantic, frozen, unknown keys refused) and is made with
-`cls(options, context)`. Driver-side methods: `Source.plan`, `Source.count_rows`. Everything else runs in a Spark task,
+`cls(options, context)`. Driver-side: `Source.plan`, `Source.count_rows`, publishers. Everything else runs in a Spark task,
 one object per work unit (and branch), in one thread; after a failure a fresh object is made, never the old one used again.
 """
 
@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.commit import CommitStep, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.storage import Storage
@@ -219,3 +220,68 @@ class DataWriter(Protocol):
 
     def abort(self) -> None:
         """Delete what was staged; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishView:
+    """One branch of one dataset in one publication: the files of all work units that are published together."""
+
+    job: str
+    run_id: str
+    commit_id: str
+    """128 random bits in hex, in the name of every file of `files`; a redo has the same."""
+    dataset_urn: str
+    branch: str
+    extract: Extract
+    output_root: str
+    """Absolute."""
+    folder: str
+    """Absolute folder of the branch's files of this dataset; folders below it are those of the writer's partitions."""
+    now: datetime
+    """Aware, UTC."""
+    files: Sequence[PublishedFile] = ()
+    """What this publication adds; paths are absolute targets. Empty where the work units read no rows for the branch."""
+    staged: Mapping[str, str] = field(default_factory=dict)
+    """Absolute path in staging of each path of `files`: where it lies until it is moved, and stays if it is not published."""
+    current: Sequence[PublishedFile] = ()
+    """What the branch holds now; empty unless the publisher's says `reads_current = True`."""
+    schema: str | None = None
+    """Arrow schema of the branch as `name: type` lines; None where nothing was ever written."""
+    low: str = ""
+    """Where this publication began to read; empty where nothing was committed before and the plan had no low."""
+    high: str = ""
+    """The dataset's watermark once this is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a publisher wants done besides moving the files into place."""
+
+    removed: tuple[str, ...] = ()
+    """Paths of `PublishView.current` that the new snapshot no longer holds. Older snapshots still do, so nothing is
+    deleted before they expire."""
+    steps: tuple[CommitStep, ...] = ()
+    """Run in order after all files are in place and before COMMIT. Each is idempotent and verified by content; its class is
+    registered (`core.step_registry.register_commit_step`) when the publisher's module is imported. They are stored: no
+    secrets in them."""
+    publishes_files: bool = True
+    """False leaves the files of this publication in staging, which is deleted after COMMIT; steps may read them there."""
+
+
+class DataPublisher(Protocol):
+    """Decides how a branch is published; one object per dataset, branch and publication, on the driver.
+
+    Made with `cls(options, context)` as every construct. Optional attributes of the object:
+
+    - `reads_current = True`: `PublishView.current` is filled (one query more).
+    - `needs_all_units = True`: where a work unit failed nothing is published, whatever `commit.policy` says.
+    - `publishes_files = False`: no file of its branch is ever published, so an audit counts none.
+    - `subfolder(view) -> str`: a relative folder between `view.folder` and the files (and their partition folders); called
+      before `publish` with a view whose `files` are empty.
+
+    Source: gobblin-core-base `DataPublisher`. Differs: one per branch, not one per job; it plans what others do, so a
+    crash in the middle is made good by whoever comes next.
+    """
+
+    def publish(self, view: PublishView) -> Publication:
+        """Return what is to be done. Pure; raises UsageError or SourceError, which fail the dataset alone."""

@@ -150,6 +150,8 @@ class BranchSpec(SpecModel):
     """Default: those of the job."""
     writer: ConstructSpec | None = None
     """Default: the job's `writer`."""
+    publisher: ConstructSpec | None = None
+    """Default: the job's `publisher`."""
     schema_contract: SchemaContract | None = None
     """`evolve`, `freeze`, `discard` or `fail`; default: the job's `schema_contract`."""
 
@@ -312,6 +314,9 @@ class JobSpec(SpecModel):
     """Judged on each branch that has none of its own."""
     writer: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="parquet"))
     """Writer of branches that have none of their own."""
+    publisher: ConstructSpec | None = None
+    """Publisher of branches that have none of their own: what a publication makes of their files. Default: `replace` for
+    extract type `snapshot_only`, else `append`. The quarantine is always appended to. Source: `data.publisher.type`."""
     schema_contract: SchemaContract | None = None
     """`evolve`, `freeze`, `discard` or `fail`: what becomes of columns and types that differ from what was published.
     Default: no contract, rows are written as they come."""
@@ -336,6 +341,11 @@ class JobSpec(SpecModel):
     def to_extract(self) -> Extract:
         """Return the extract as a value of `core`."""
         return Extract(self.extract.namespace, self.extract.table, self.extract.type)
+
+    def publisher_of(self, branch: BranchSpec) -> ConstructSpec:
+        """Return how a branch is published."""
+        is_snapshot = self.extract.type is ExtractType.SNAPSHOT_ONLY
+        return branch.publisher or self.publisher or ConstructSpec(type="replace" if is_snapshot else "append")
 
     @property
     def has_quarantine(self) -> bool:

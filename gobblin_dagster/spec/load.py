@@ -26,7 +26,7 @@ ConstructCheck: TypeAlias = Callable[[Any, str, Mapping[str, Any]], list[tuple[t
 
 _Model = TypeVar("_Model", bound=SpecModel)
 
-_SINGLE = {"source": "source", "writer": "writer"}
+_SINGLE = {"source": "source", "writer": "writer", "publisher": "publisher"}
 _LISTS = {"converters": "converter", "row_policies": "row_policy", "task_policies": "task_policy"}
 _FIELDS = {
     "converter": set(ConverterSpec.model_fields),

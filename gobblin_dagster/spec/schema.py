@@ -14,7 +14,7 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _KIND_OF_MODEL = {"ConverterSpec": "converter", "RowPolicySpec": "row_policy", "TaskPolicySpec": "task_policy"}
 """Models that stand for one kind of construct wherever they appear."""
-_KIND_OF_FIELD = {"source": "source", "writer": "writer", "operator": "fork"}
+_KIND_OF_FIELD = {"source": "source", "writer": "writer", "publisher": "publisher", "operator": "fork"}
 """Kind of the plain `ConstructSpec` in a field of this name."""
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 
@@ -23,9 +23,9 @@ def job_schema(construct_schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     """Return the JSON schema (draft 2020-12) of a job file.
 
     Args:
-        construct_schemas: By kind (`source`, `converter`, `row_policy`, `task_policy`, `fork`, `writer`): a schema of
-            all types of that kind, `oneOf` with a constant `type`; its `$defs` are merged into the result's. A kind
-            that is absent keeps any options.
+        construct_schemas: By kind (`source`, `converter`, `row_policy`, `task_policy`, `fork`, `writer`,
+            `publisher`): a schema of all types of that kind, `oneOf` with a constant `type`; its `$defs` are merged
+            into the result's. A kind that is absent keeps any options.
     """
     schema = _bound(JobSpec.model_json_schema(), construct_schemas, "")
     definitions: dict[str, Any] = schema.pop("$defs")

@@ -17,6 +17,7 @@ TABLES: Mapping[ConstructKind, Mapping[str, str]] = {
     ConstructKind.ROW_POLICY: aliases.ROW_POLICIES,
     ConstructKind.TASK_POLICY: aliases.TASK_POLICIES,
     ConstructKind.FORK: aliases.FORKS,
+    ConstructKind.PUBLISHER: aliases.PUBLISHERS,
 }
 ALL = [(kind, name, meant) for kind, table in TABLES.items() for name, meant in table.items()]
 

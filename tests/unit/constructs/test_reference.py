@@ -19,6 +19,7 @@ PAGES = Path(__file__).parents[3] / "docs" / "reference"
 KINDS = {
     "converters.md": [ConstructKind.CONVERTER],
     "forks.md": [ConstructKind.FORK],
+    "publishers.md": [ConstructKind.PUBLISHER],
     "policies.md": [ConstructKind.ROW_POLICY, ConstructKind.TASK_POLICY],
     "writers.md": [ConstructKind.WRITER],
 }

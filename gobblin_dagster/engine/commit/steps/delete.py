@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.steps.registry import register_commit_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.engine.commit.steps.registry import register_commit_step
+from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.spec.job import ConstructSpec
 
 ENTRY_POINT_GROUP = "gobblin_dagster.commit_steps"

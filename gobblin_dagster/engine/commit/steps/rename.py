@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
+from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.steps.registry import register_commit_step
 
 
 @register_commit_step

@@ -1,0 +1,82 @@
+"""Publishers of files: what a snapshot keeps of the ones before it."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+
+
+class _NoOptions(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AppendPublisher:
+    """Adds the files to those of earlier publications.
+
+    Source: gobblin-core `BaseDataPublisher` and `TimePartitionedDataPublisher`, which differ in what is moved; here
+    each file is moved on its own.
+    """
+
+    Options = _NoOptions
+
+    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
+        """Need neither."""
+
+    def publish(self, view: PublishView) -> Publication:
+        return Publication()
+
+
+class ReplacePublisher:
+    """Makes each publication the whole branch: readers no longer see the files of earlier ones.
+
+    Source: `data.publisher.replace.final.dir`. Differs: the old files stay until their snapshots expire, so readers never
+    find an empty folder and a rollback brings them back.
+    """
+
+    Options = _NoOptions
+    reads_current: ClassVar = True
+    needs_all_units: ClassVar = True
+
+    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
+        """Need neither."""
+
+    def publish(self, view: PublishView) -> Publication:
+        return Publication(removed=tuple(file.path for file in view.current))
+
+
+class ReplacePartitionsPublisher:
+    """Replaces the files in those partition folders that the publication writes to; the others stay as they are.
+
+    Source: gobblin-core `TimePartitionedDataPublisher` with `data.publisher.replace.final.dir`.
+    """
+
+    Options = _NoOptions
+    reads_current: ClassVar = True
+    needs_all_units: ClassVar = True
+
+    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
+        """Need neither."""
+
+    def publish(self, view: PublishView) -> Publication:
+        written = {posixpath.dirname(file.path) for file in view.files}
+        return Publication(removed=tuple(f.path for f in view.current if posixpath.dirname(f.path) in written))
+
+
+class NoopPublisher:
+    """Publishes nothing: rows are read, converted, checked and counted, and the watermark moves.
+
+    Source: gobblin-core `NoopPublisher`.
+    """
+
+    Options = _NoOptions
+    publishes_files: ClassVar = False
+
+    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
+        """Need neither."""
+
+    def publish(self, view: PublishView) -> Publication:
+        return Publication(publishes_files=False)
