@@ -123,6 +123,10 @@ class CommitSequence:
     created_at: datetime | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
     """Facts for people and for Dagster metadata: low, expected high, actual high, rows, bytes, checks."""
+    removed: tuple[str, ...] = ()
+    """Absolute paths of files of earlier snapshots that this snapshot no longer holds; older ones still do."""
+    startpoint: str = ""
+    """Id of the startpoint that the commit consumes; empty where none was in force."""
 
 
 def body_digest(body: str) -> str:

@@ -220,7 +220,7 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
         for stored in plan.missing:
             sequence = decode_sequence(stored)
             epoch = grants[stored.job].granted[stored.dataset_urn].epoch
-            store.record(stored, epoch, sequence.after, sequence.files)
+            store.record(stored, epoch, sequence.after, sequence.files, sequence.removed, sequence.startpoint)
         for run in plan.runs:
             store.save_run(run)
     finally:

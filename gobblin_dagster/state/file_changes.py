@@ -62,8 +62,8 @@ def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
     return replace(head, entry=SequenceEntry(number, prepared))
 
 
-def commit(head: DatasetHead, epoch: int, after: DatasetState) -> DatasetHead:
-    """Swap the state and flip the sequence, one with the other."""
+def commit(head: DatasetHead, epoch: int, after: DatasetState, startpoint: str = "") -> DatasetHead:
+    """Swap the state, consume the startpoint and flip the sequence, all with one another."""
     sequence = _sequence(head)
     if sequence.state is SequenceState.COMMITTED:
         return head
@@ -77,7 +77,13 @@ def commit(head: DatasetHead, epoch: int, after: DatasetState) -> DatasetHead:
         )
     if head.version != sequence.version_read:
         raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
-    return replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=after)
+    committed = replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=after)
+    return replace(committed, startpoint=None) if has_startpoint(head, startpoint) else committed
+
+
+def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
+    """Tell whether the dataset's startpoint is this one."""
+    return head.startpoint is not None and head.startpoint.id == startpoint_id
 
 
 def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from gobblin_dagster.core.errors import CorruptRecordError, TransientError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state.file_log import VersionLog
-from gobblin_dagster.state.file_records import DatasetHead, SequenceEntry, SnapshotPart, decode, encode
+from gobblin_dagster.state.file_records import DatasetHead, Removal, SequenceEntry, SnapshotPart, decode, encode
 
 _TRIES = 50
 """Lost races in a row before a change is given up; each means that another writer got on."""
@@ -124,23 +124,27 @@ class DatasetFiles:
         return [entry for entry in map(self.archived, ids) if entry is not None]
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
-    def add_files(self, head: DatasetHead, snapshot: int, files: Sequence[PublishedFile]) -> DatasetHead:
-        """Write the files of a snapshot and return a head that names them.
+    def add_part(
+        self, head: DatasetHead, snapshot: int, files: Sequence[PublishedFile], removed: Collection[str]
+    ) -> DatasetHead:
+        """Write what a snapshot adds and removes, and return a head that names it.
 
         Snapshot n is written together with as many before it as the lowest set bit of n says (6 with 5; 8 with 1 to 7),
         so that any snapshot is read from about log2(n) parts and each file is written about log2(n) times in all.
         """
-        if not files:
+        if not files and not removed:
             return head
         span = min(snapshot & -snapshot, _LONGEST_PART)
-        merged, previous = list(files), head.snapshot_part
+        added, previous = list(files), head.snapshot_part
+        removals = [Removal(path, snapshot) for path in dict.fromkeys(removed)]
         while previous:
             part = self._part(previous)
             if part.snapshot <= snapshot - span:
                 break
-            merged += part.files
+            added += part.files
+            removals += part.removed
             previous = part.previous
-        content = encode(SnapshotPart(snapshot, tuple(merged), previous))
+        content = encode(SnapshotPart(snapshot, tuple(added), previous, tuple(removals)))
         # Named by its content: a repeated commit finds its own file, never that of an attempt that came to nothing.
         name = f"{snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
         self.storage.put_if_absent(self._part_path(name), content)
@@ -150,13 +154,15 @@ class DatasetFiles:
         """Return the files of a snapshot, or of the newest, in any order."""
         head = self.head()
         chain = head.state.chain(snapshot) if head.state else ()
-        found: list[PublishedFile] = []
+        added: list[PublishedFile] = []
+        removed: set[str] = set()
         name = head.snapshot_part
         while name:
             part = self._part(name)
-            found += [file for file in part.files if any(after < file.snapshot <= upto for after, upto in chain)]
+            added += [file for file in part.files if _is_on(chain, file.snapshot)]
+            removed |= {removal.path for removal in part.removed if _is_on(chain, removal.snapshot)}
             name = part.previous
-        return found
+        return [file for file in added if file.path not in removed]
 
     def _part_path(self, name: str) -> str:
         return posixpath.join(self.folder, "snapshots", name)
@@ -172,3 +178,7 @@ class DatasetFiles:
             return decode(cls, self.storage.read(path), path)
         except FileNotFoundError:
             return None
+
+
+def _is_on(chain: Sequence[tuple[int, int]], snapshot: int) -> bool:
+    return any(after < snapshot <= upto for after, upto in chain)

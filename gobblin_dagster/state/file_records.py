@@ -10,6 +10,7 @@ from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequ
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.startpoint import Startpoint
 
 T = TypeVar("T")
 
@@ -30,13 +31,22 @@ class SequenceEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """A file of an older snapshot that `snapshot` no longer holds."""
+
+    path: str
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """The files that some snapshots in a row added: those after the part before, up to `snapshot`."""
+    """The files that some snapshots in a row added or removed: those after the part before, up to `snapshot`."""
 
     snapshot: int
     files: tuple[PublishedFile, ...]
     previous: str = ""
     """Name of the part before; empty at the first."""
+    removed: tuple[Removal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class DatasetHead:
     """The newest sequence; older ones have ended and lie in the archive."""
     snapshot_part: str = ""
     """Name of the newest part; empty before the first files."""
+    startpoint: Startpoint | None = None
 
     @property
     def version(self) -> int:

@@ -34,6 +34,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state import file_changes
@@ -208,7 +209,8 @@ class FileStateStore:
         """Tell whether a job left more than leases."""
         if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
             return True
-        return any(head.entry is not None for head in map(DatasetFiles.head, self._datasets(job)))
+        heads = map(DatasetFiles.head, self._datasets(job))
+        return any(head.entry is not None or head.startpoint is not None for head in heads)
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
@@ -269,20 +271,37 @@ class FileStateStore:
         if not self._storage.put_if_absent(path, content) and self._storage.read(path) != content:
             raise CorruptRecordError(what=f"The record {path}", problem="another sequence of this id was stored before")
 
-    def commit(self, sequence_id: str, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def commit(
+        self,
+        sequence_id: str,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         def commit(dataset: DatasetFiles, head: DatasetHead) -> DatasetHead:
-            committed = file_changes.commit(head, epoch, after)
-            return head if committed is head else dataset.add_files(committed, after.snapshot, files)
+            committed = file_changes.commit(head, epoch, after, startpoint)
+            return head if committed is head else dataset.add_part(committed, after.snapshot, files, removed)
 
         with _fate_of(after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
 
-    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def record(
+        self,
+        sequence: StoredSequence,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         dataset = self._dataset(sequence.job, sequence.dataset_urn)
 
         def record(head: DatasetHead, number: int) -> DatasetHead:
             prepared = self._prepared(dataset, head, sequence, epoch, number)
-            return dataset.add_files(file_changes.commit(prepared, epoch, after), after.snapshot, files)
+            committed = file_changes.commit(prepared, epoch, after, startpoint)
+            return dataset.add_part(committed, after.snapshot, files, removed)
 
         with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
             dataset.change(record)
@@ -355,6 +374,36 @@ class FileStateStore:
         with self._errors():
             files = self._dataset(job, dataset_urn).files(snapshot)
         return sorted(files, key=lambda file: (file.branch, file.path))
+
+    # -- startpoints ---------------------------------------------------------------------------------------------------
+    def save_startpoint(self, startpoint: Startpoint) -> None:
+        with self._errors():
+            self._dataset_of(startpoint).change(lambda head, _: replace(head, startpoint=startpoint))
+
+    def pin_startpoint(self, startpoint: Startpoint) -> bool:
+        return self._replace_startpoint(startpoint, startpoint)
+
+    def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        heads = self._each(DatasetFiles.head, self._datasets(job, urns))
+        return {head.dataset_urn: head.startpoint for head in heads if head.startpoint is not None}
+
+    def delete_startpoint(self, startpoint: Startpoint) -> bool:
+        return self._replace_startpoint(startpoint, None)
+
+    def _dataset_of(self, startpoint: Startpoint) -> DatasetFiles:
+        return self._dataset(startpoint.job, startpoint.dataset_urn)
+
+    def _replace_startpoint(self, old: Startpoint, new: Startpoint | None) -> bool:
+        is_there = False
+
+        def change(head: DatasetHead, _: int) -> DatasetHead:
+            nonlocal is_there
+            is_there = file_changes.has_startpoint(head, old.id)
+            return replace(head, startpoint=new) if is_there else head
+
+        with self._errors():
+            self._dataset_of(old).change(change)
+        return is_there
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str) -> list[StoredSequence]:

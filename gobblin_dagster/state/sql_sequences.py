@@ -11,7 +11,7 @@ from dataclasses import fields
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, select, update
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
 
@@ -19,6 +19,7 @@ from gobblin_dagster.core import serial
 from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
+from gobblin_dagster.state import sql_startpoints
 from gobblin_dagster.state.sql_dialect import insert, is_among
 from gobblin_dagster.state.sql_leases import require_epoch
 from gobblin_dagster.state.tables import (
@@ -27,6 +28,7 @@ from gobblin_dagster.state.tables import (
     is_unreported,
     sequences,
     snapshot_files,
+    snapshot_removals,
 )
 
 _COLUMNS = tuple(field.name for field in fields(StoredSequence))
@@ -51,13 +53,22 @@ def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> Non
 
 
 def commit(
-    connection: Connection, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]
+    connection: Connection,
+    sequence: StoredSequence,
+    epoch: int,
+    after: DatasetState,
+    files: Sequence[PublishedFile],
+    removed: Collection[str],
+    startpoint: str,
 ) -> None:
-    """Swap the state, add the files, flip the sequence; `sequence` is locked and PREPARED."""
+    """Swap the state, add and remove files, consume the startpoint, flip the sequence, which is locked and PREPARED."""
     require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
     _require_successor(sequence, after)
     _swap_state(connection, after)
     _add_files(connection, sequence, files)
+    _remove_files(connection, after, removed)
+    if startpoint:
+        sql_startpoints.delete(connection, after.job, after.dataset_urn, startpoint)
     set_state(connection, sequence.id, SequenceState.COMMITTED)
 
 
@@ -166,23 +177,31 @@ def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence
         return
     columns = [field.name for field in fields(PublishedFile)]
     values = attrgetter(*columns)
-    statement = plain_insert(snapshot_files).compile(
-        dialect=connection.dialect, column_keys=["job", "dataset_urn", *columns]
-    )
-    rows: list[Any] = [(sequence.job, sequence.dataset_urn, *values(file)) for file in files]
-    if statement.positiontup is None:
-        rows = [dict(zip(("job", "dataset_urn", *columns), row, strict=True)) for row in rows]
-    else:
-        order = [("job", "dataset_urn", *columns).index(name) for name in statement.positiontup]
-        rows = list(map(itemgetter(*order), rows))
+    rows = [(sequence.job, sequence.dataset_urn, *values(file)) for file in files]
     try:
-        # Straight to the driver: with thousands of files, half of the transaction would be SQLAlchemy's own work.
-        connection.exec_driver_sql(str(statement), rows)
+        _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *columns), rows)
     except IntegrityError as error:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
             problem="it publishes a path that a snapshot names already",
         ) from error
+
+
+def _remove_files(connection: Connection, after: DatasetState, paths: Collection[str]) -> None:
+    if paths:
+        rows = [(after.job, after.dataset_urn, path, after.snapshot) for path in dict.fromkeys(paths)]
+        _insert_rows(connection, snapshot_removals, ("job", "dataset_urn", "path", "snapshot"), rows)
+
+
+def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Insert rows straight through the driver: with thousands, half of the transaction would be SQLAlchemy's own work."""
+    statement = plain_insert(table).compile(dialect=connection.dialect, column_keys=columns)
+    parameters: list[Any]
+    if statement.positiontup is None:
+        parameters = [dict(zip(columns, row, strict=True)) for row in rows]
+    else:
+        parameters = list(map(itemgetter(*(columns.index(name) for name in statement.positiontup)), rows))
+    connection.exec_driver_sql(str(statement), parameters)
 
 
 def _sequence(row: RowMapping) -> StoredSequence:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, or_, select, union
+from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serial
@@ -19,11 +19,12 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
-from gobblin_dagster.state import sql_leases, sql_schema, sql_sequences
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.state import sql_leases, sql_schema, sql_sequences, sql_snapshots, sql_startpoints
 from gobblin_dagster.state.sql_dialect import is_among
 from gobblin_dagster.state.sql_engine import WRITE, errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.state.store import LeaseGrant
-from gobblin_dagster.state.tables import dataset_states, runs, sequences, snapshot_files
+from gobblin_dagster.state.tables import dataset_states, runs, sequences, startpoints
 
 
 class SqlStateStore:
@@ -98,7 +99,7 @@ class SqlStateStore:
         return {urn: _load_state(job, urn, body) for urn, body in rows}
 
     def list_jobs(self) -> list[str]:
-        query = union(*(select(table.c.job) for table in (dataset_states, sequences, runs)))
+        query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, runs)))
         with self._read() as connection:
             return sorted(connection.scalars(query))
 
@@ -124,21 +125,37 @@ class SqlStateStore:
         with self._write() as connection:
             sql_sequences.prepare(connection, sequence, epoch)
 
-    def commit(self, sequence_id: str, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def commit(
+        self,
+        sequence_id: str,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         with errors_of(self._url), self._writer.connect() as connection:
             transaction = connection.begin()
             sequence = sql_sequences.lock(connection, sequence_id)
             if sequence.state is SequenceState.COMMITTED:
                 return
             sql_sequences.require_state(sequence, {SequenceState.PREPARED})
-            sql_sequences.commit(connection, sequence, epoch, after, files)
+            sql_sequences.commit(connection, sequence, epoch, after, files, removed, startpoint)
             _commit(transaction, sequence)
 
-    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def record(
+        self,
+        sequence: StoredSequence,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         with errors_of(self._url), self._writer.connect() as connection:
             transaction = connection.begin()
             sql_sequences.prepare(connection, sequence, epoch)
-            sql_sequences.commit(connection, sequence, epoch, after, files)
+            sql_sequences.commit(connection, sequence, epoch, after, files, removed, startpoint)
             _commit(transaction, sequence)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
@@ -187,18 +204,28 @@ class SqlStateStore:
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
-        columns = snapshot_files.c
-        query = select(
-            columns.branch, columns.path, columns.size_bytes, columns.sha256, columns.rows, columns.snapshot
-        ).where(columns.job == job, columns.dataset_urn == dataset_urn)
         with self._read() as connection:
             state = _state_of(connection, job, dataset_urn)
             if state is None:
                 return []
-            parts = (columns.snapshot.between(after + 1, upto) for after, upto in state.chain(snapshot))
-            rows = connection.execute(query.where(or_(*parts))).all()
-        # Sorted here, because databases sort text by rules of their own.
-        return sorted((PublishedFile(*row) for row in rows), key=lambda file: (file.branch, file.path))
+            return sql_snapshots.load(connection, state, snapshot)
+
+    # -- startpoints ---------------------------------------------------------------------------------------------------
+    def save_startpoint(self, startpoint: Startpoint) -> None:
+        with self._write() as connection:
+            sql_startpoints.save(connection, startpoint)
+
+    def pin_startpoint(self, startpoint: Startpoint) -> bool:
+        with self._write() as connection:
+            return sql_startpoints.pin(connection, startpoint)
+
+    def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        with self._read() as connection:
+            return sql_startpoints.load(connection, job, urns)
+
+    def delete_startpoint(self, startpoint: Startpoint) -> bool:
+        with self._write() as connection:
+            return sql_startpoints.delete(connection, startpoint.job, startpoint.dataset_urn, startpoint.id)
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str) -> list[StoredSequence]:

@@ -15,6 +15,7 @@ from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.startpoint import Startpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class LeaseGrant:
 
 
 class StateStore(Protocol):
-    """Dataset states, commit sequences, leases, snapshots and run history.
+    """Dataset states, commit sequences, leases, snapshots, startpoints and run history.
 
     Called on the driver, from several threads. Times come from the store's own clock where it has one (PostgreSQL), else
     from the injected clock.
@@ -76,8 +77,20 @@ class StateStore(Protocol):
             UnfinishedSequenceError: another sequence of the dataset is unfinished or quarantined.
         """
 
-    def commit(self, sequence_id: str, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def commit(
+        self,
+        sequence_id: str,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         """Make a publication true: swap the dataset's state, add the snapshot's files, flip PREPARED to COMMITTED.
+
+        `removed` are paths that `after.snapshot` no longer holds; that the snapshot before held them is the builder's
+        duty. `startpoint` is the id of the startpoint to consume: it is deleted if it still is the dataset's, and a newer
+        one is left alone.
 
         One transaction, the only one that moves a watermark. A sequence that is COMMITTED already is left as it is.
 
@@ -88,7 +101,15 @@ class StateStore(Protocol):
             CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
         """
 
-    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def record(
+        self,
+        sequence: StoredSequence,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         """Store a sequence as COMMITTED at once: `prepare` and `commit` in one transaction, for delivery without write-ahead.
 
         Raises:
@@ -126,6 +147,19 @@ class StateStore(Protocol):
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
         """Return the files of a snapshot (default: the newest), ordered by branch and path."""
+
+    # -- startpoints ---------------------------------------------------------------------------------------------------
+    def save_startpoint(self, startpoint: Startpoint) -> None:
+        """Store a startpoint in place of the one that its dataset has."""
+
+    def pin_startpoint(self, startpoint: Startpoint) -> bool:
+        """Replace the stored startpoint of the same id by this one; False where the dataset has another one or none."""
+
+    def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        """Return startpoints by dataset.urn, expired ones too."""
+
+    def delete_startpoint(self, startpoint: Startpoint) -> bool:
+        """Delete a startpoint by its id; False where the dataset has another one or none."""
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str) -> list[StoredSequence]:

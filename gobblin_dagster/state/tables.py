@@ -122,6 +122,25 @@ snapshot_files = Table(
     Column("rows", BigInteger, nullable=False),
 )
 
+snapshot_removals = Table(
+    "gobblin_snapshot_removals",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("dataset_urn", Text, primary_key=True),
+    Column("path", Text, primary_key=True),
+    # A rollback brings a file back, and a later snapshot may remove it once more.
+    Column("snapshot", BigInteger, primary_key=True, autoincrement=False),
+)
+
+startpoints = Table(
+    "gobblin_startpoints",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("dataset_urn", Text, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
 runs = Table(
     "gobblin_runs",
     metadata,

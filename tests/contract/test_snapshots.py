@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -26,12 +27,13 @@ class Publisher:
         self._rollbacks: tuple[Rollback, ...] = ()
         self._epoch = take(store).epoch
 
-    def publish(self) -> None:
-        """Add files."""
+    def publish(self, *, removing: Sequence[PublishedFile] = (), is_adding: bool = True) -> None:
+        """Add files and remove others of the newest snapshot."""
         number = len(self.expected)
-        files = files_of(sequence(str(number), number - 1))
-        self._commit(files)
-        self.expected.append([*self.expected[-1], *files])
+        files = files_of(sequence(str(number), number - 1)) if is_adding else []
+        self._commit(files, [file.path for file in removing])
+        kept = [file for file in self.expected[-1] if file not in removing]
+        self.expected.append([*kept, *files])
 
     def go_back(self, to: int) -> None:
         """Make an older snapshot the newest, under a new number."""
@@ -45,11 +47,13 @@ class Publisher:
             assert self.store.load_snapshot(JOB, URN, number) == in_order(files), number
         assert self.store.load_snapshot(JOB, URN) == in_order(self.expected[-1])
 
-    def _commit(self, files: list[PublishedFile]) -> None:
+    def _commit(self, files: list[PublishedFile], removed: Sequence[str] = ()) -> None:
         number = len(self.expected)
         prepared = sequence(str(number), number - 1)
         self.store.prepare(prepared, self._epoch)
-        self.store.commit(prepared.id, self._epoch, replace(state(number), rollbacks=self._rollbacks), files)
+        after = replace(state(number), rollbacks=self._rollbacks)
+        for _ in range(2):  # twice, because a lost answer is followed by another try
+            self.store.commit(prepared.id, self._epoch, after, files, removed)
 
 
 def test_rollback_is_a_new_snapshot_and_leaves_the_others_as_they_were(maker: StoreMaker) -> None:
@@ -67,6 +71,51 @@ def test_rollback_is_a_new_snapshot_and_leaves_the_others_as_they_were(maker: St
     publisher.check()
     reopened = maker.open()
     assert reopened.load_snapshot(JOB, URN, 6) == in_order(publisher.expected[3])
+
+
+def test_removed_files_are_left_out_from_then_on_and_older_snapshots_hold_them(maker: StoreMaker) -> None:
+    publisher = Publisher(maker.open())
+    publisher.publish()
+    publisher.publish()
+    first = publisher.expected[1]
+    publisher.publish(removing=first[:1])
+    publisher.publish(removing=publisher.expected[3], is_adding=False)
+    publisher.check()
+    assert (len(publisher.expected[3]), publisher.expected[4]) == (5, [])
+    publisher.publish()
+    publisher.go_back(2)
+    publisher.check()
+    assert first[0] in publisher.expected[6], "a removal that a rollback went behind does not count"
+    publisher.publish(removing=first[:1])
+    publisher.go_back(4)
+    publisher.go_back(7)
+    publisher.check()
+    reopened = maker.open()
+    assert reopened.load_snapshot(JOB, URN, 3) == in_order(publisher.expected[3])
+    assert reopened.load_snapshot(JOB, URN, 7) == in_order(publisher.expected[7])
+
+
+def test_recorded_sequence_removes_files_too(store: StateStore) -> None:
+    publisher = Publisher(store)
+    publisher.publish()
+    first, second = publisher.expected[1]
+    store.record(sequence("2", 1), take(store).epoch, state(2), (), [second.path, second.path])
+    assert store.load_snapshot(JOB, URN) == [first]
+    assert store.load_snapshot(JOB, URN, 1) == [first, second]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_history_with_removals_reads_as_it_was_written(data: st.DataObject) -> None:
+    publisher = Publisher(FileStateStore("/state", MemoryStorage()))
+    for action in data.draw(st.lists(st.sampled_from(["add", "replace", "remove", "go back"]), max_size=25)):
+        if action == "go back":
+            publisher.go_back(data.draw(st.integers(0, len(publisher.expected) - 1)))
+            continue
+        held = publisher.expected[-1] if action != "add" else []
+        removing = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
+        publisher.publish(removing=removing, is_adding=action != "remove")
+    publisher.check()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

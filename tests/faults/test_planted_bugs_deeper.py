@@ -173,7 +173,7 @@ def _first_failed_redo_is_the_last(patch: Patch) -> None:
         self._store.quarantine(sequence.id, str(error))
         return self._recovery(sequence, reason=str(error))
 
-    patch.setattr(Committer, "_count_failure", wrong)
+    patch.setattr(Committer, "count_failure", wrong)
 
 
 # -- what is built -----------------------------------------------------------------------------------------------------
@@ -232,7 +232,13 @@ def _commit_in_two(patch: Patch, first: Callable[[DatasetHead, DatasetHead], Dat
     right = FileStateStore.commit
 
     def wrong(
-        self: FileStateStore, sequence_id: str, epoch: int, after: DatasetState, files: Sequence[PublishedFile]
+        self: FileStateStore,
+        sequence_id: str,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
     ) -> None:
         whole: list[DatasetHead] = []
         change = DatasetFiles.change
@@ -247,7 +253,7 @@ def _commit_in_two(patch: Patch, first: Callable[[DatasetHead, DatasetHead], Dat
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(DatasetFiles, "change", halved)
-            right(self, sequence_id, epoch, after, files)
+            right(self, sequence_id, epoch, after, files, removed, startpoint)
 
     patch.setattr(FileStateStore, "commit", wrong)
 
@@ -286,7 +292,7 @@ def _files_check_neither_epoch_nor_version(patch: Patch) -> None:
     def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
         return right(head, replace(sequence, version_read=head.version), epoch, number)
 
-    def commit(head: DatasetHead, epoch: int, after: DatasetState) -> DatasetHead:
+    def commit(head: DatasetHead, epoch: int, after: DatasetState, startpoint: str = "") -> DatasetHead:
         if head.entry is None:
             return head
         ended = replace(head.entry.sequence, state=SequenceState.COMMITTED)

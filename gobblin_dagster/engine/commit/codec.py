@@ -40,6 +40,8 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
             "output_root": sequence.output_root,
             "staging_dirs": list(sequence.staging_dirs),
             "report": dict(sequence.report),
+            **({"removed": list(sequence.removed)} if sequence.removed else {}),
+            **({"startpoint": sequence.startpoint} if sequence.startpoint else {}),
         }
     )
     return StoredSequence(
@@ -84,6 +86,8 @@ def _decode(stored: StoredSequence, body: dict[str, Any]) -> CommitSequence:
         staging_dirs=tuple(body["staging_dirs"]),
         created_at=_instant(stored.created_at),
         report=body["report"],
+        removed=tuple(body.get("removed", ())),
+        startpoint=body.get("startpoint", ""),
     )
     if _identity(sequence) != _identity(stored):
         raise CorruptRecordError(what="", problem="its body belongs to another sequence")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, text
 
+from gobblin_dagster.core import serial
 from gobblin_dagster.core.errors import StoreVersionError
-from gobblin_dagster.state import migrations, open_store
+from gobblin_dagster.state import migrations, open_store, sql_schema
 from gobblin_dagster.state.sql_engine import make_engine, parse_url
 from gobblin_dagster.state.sql_schema import REVISIONS
-from gobblin_dagster.state.tables import VERSION_TABLE, metadata
+from gobblin_dagster.state.tables import VERSION_TABLE, dataset_states, metadata, snapshot_files
+from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state, take
 from tests.services.postgres import PostgresServer
 
 
@@ -25,6 +28,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/state.db"
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.url(server.new_database())
+
+
+def migrate(engine: Engine, revision: str) -> None:
+    """Bring an empty database to an old revision, as a program of that time did."""
+    with pytest.MonkeyPatch.context() as patch, engine.execution_options(gobblin_write=True).begin() as connection:
+        patch.setattr(sql_schema, "REVISIONS", (revision,))
+        sql_schema.upgrade(connection, "a test's store")
 
 
 @pytest.fixture
@@ -58,6 +68,29 @@ def test_the_known_revisions_are_those_that_have_a_migration() -> None:
     scripts = ScriptDirectory(str(Path(str(migrations.__file__)).parent))
 
     assert [script.revision for script in scripts.walk_revisions()][::-1] == list(REVISIONS)
+
+
+def test_a_store_of_an_older_version_is_upgraded_and_keeps_its_data(url: str, engine: Engine) -> None:
+    migrate(engine, "0001")
+    assert "gobblin_startpoints" not in inspect(engine).get_table_names()
+    files = files_of(sequence("one"))
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        connection.execute(
+            dataset_states.insert().values(job=JOB, dataset_urn=URN, version=1, body=serial.to_json(state(1)))
+        )
+        rows = [{**asdict(file), "job": JOB, "dataset_urn": URN} for file in files]
+        connection.execute(snapshot_files.insert().values(rows))
+
+    store = open_store(url, Path())
+
+    assert store.load_dataset_states(JOB) == {URN: state(1)}
+    assert store.load_snapshot(JOB, URN) == in_order(files)
+    assert store.load_startpoints(JOB) == {}
+    seq = sequence("two", 1)
+    store.record(seq, take(store).epoch, state(2), files_of(seq), [files[0].path])
+    assert store.load_snapshot(JOB, URN) == in_order([*files[1:], *files_of(seq)])
+    assert store.load_snapshot(JOB, URN, 1) == in_order(files)
+    store.close()
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(url: str, engine: Engine) -> None:

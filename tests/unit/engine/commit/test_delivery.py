@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,13 +26,29 @@ class _DyingStore(FileStateStore):
 
     has_died = False
 
-    def commit(self, sequence_id: str, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def commit(
+        self,
+        sequence_id: str,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         self._die_once()
-        super().commit(sequence_id, epoch, after, files)
+        super().commit(sequence_id, epoch, after, files, removed, startpoint)
 
-    def record(self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]) -> None:
+    def record(
+        self,
+        sequence: StoredSequence,
+        epoch: int,
+        after: DatasetState,
+        files: Sequence[PublishedFile],
+        removed: Collection[str] = (),
+        startpoint: str = "",
+    ) -> None:
         self._die_once()
-        super().record(sequence, epoch, after, files)
+        super().record(sequence, epoch, after, files, removed, startpoint)
 
     def _die_once(self) -> None:
         if not self.has_died:
@@ -82,11 +98,17 @@ def test_lost_answer_is_looked_up_before_anything_is_repeated(took_place: bool) 
         calls = 0
 
         def record(
-            self, sequence: StoredSequence, epoch: int, after: DatasetState, files: Sequence[PublishedFile]
+            self,
+            sequence: StoredSequence,
+            epoch: int,
+            after: DatasetState,
+            files: Sequence[PublishedFile],
+            removed: Collection[str] = (),
+            startpoint: str = "",
         ) -> None:
             self.calls += 1
             if took_place or self.calls > 1:
-                super().record(sequence, epoch, after, files)
+                super().record(sequence, epoch, after, files, removed, startpoint)
             if self.calls == 1:
                 raise CommitStateUnknownError(dataset_urn="a", sequence_id=sequence.id, problem="the line went dead")
 

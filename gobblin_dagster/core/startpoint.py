@@ -1,0 +1,103 @@
+"""Startpoints: stored wishes where the next run of a dataset begins, each consumed by the commit that honours it.
+
+A startpoint is kept under a dataset beside its state and is known by its id: a commit consumes the very one that its plan
+saw, so that one set while a run works is left for the next run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Discriminator
+
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.serial import AnyWatermark
+
+DEFAULT_EXPIRY = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Specific:
+    """A watermark, as people write it for `gobblin state set`: the first position to read.
+
+    Source: samza-api `StartpointSpecific`.
+    """
+
+    watermark: str
+    kind: Literal["specific"] = "specific"
+
+    def __str__(self) -> str:
+        return self.watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The first position at or after an instant; the source finds it.
+
+    Source: samza-api `StartpointTimestamp`.
+    """
+
+    instant: datetime
+    """Aware."""
+    kind: Literal["timestamp"] = "timestamp"
+
+    def __str__(self) -> str:
+        return f"timestamp {self.instant.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The first position that the source still has.
+
+    Source: samza-api `StartpointOldest`.
+    """
+
+    kind: Literal["oldest"] = "oldest"
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """Behind the last position that the source has when the startpoint is first applied: only what comes then is read.
+
+    Source: samza-api `StartpointUpcoming`.
+    """
+
+    kind: Literal["upcoming"] = "upcoming"
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+Position: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
+
+
+@dataclass(frozen=True, slots=True)
+class Startpoint:
+    """The wish for one dataset of one job.
+
+    Source: samza-api `Startpoint`. Differs: keyed by job and dataset.urn, expires at an instant of its own.
+    """
+
+    job: str
+    dataset_urn: str
+    position: Position
+    created_at: datetime
+    expires_at: datetime
+    """From then on it is not applied any more, unless it was pinned before."""
+    who: str
+    why: str = ""
+    id: str = field(default_factory=new_commit_id)
+    pinned: AnyWatermark | None = None
+    """Where a run resolved it to, for a position that would be another one later: a run after a crash begins there too."""
+
+    def is_expired(self, now: datetime) -> bool:
+        """Tell whether it is not applied any more."""
+        return self.pinned is None and now >= self.expires_at
+
+    def __str__(self) -> str:
+        return f"{self.position}" if self.pinned is None else f"{self.position}, pinned at {self.pinned}"

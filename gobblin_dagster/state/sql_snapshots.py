@@ -1,0 +1,31 @@
+"""Files of snapshots as SQL, inside the caller's transaction."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, Table, exists, or_, select
+
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.state.tables import snapshot_files, snapshot_removals
+
+
+def load(connection: Connection, state: DatasetState, snapshot: int | None) -> list[PublishedFile]:
+    """Return the files of a snapshot: added on its chain and not removed there, ordered by branch and path."""
+    chain = state.chain(snapshot)
+
+    def is_on_chain(table: Table) -> ColumnElement[bool]:
+        return or_(*(table.c.snapshot.between(after + 1, upto) for after, upto in chain))
+
+    files, removals = snapshot_files.c, snapshot_removals.c
+    is_removed = exists().where(
+        removals.job == files.job,
+        removals.dataset_urn == files.dataset_urn,
+        removals.path == files.path,
+        is_on_chain(snapshot_removals),
+    )
+    query = select(files.branch, files.path, files.size_bytes, files.sha256, files.rows, files.snapshot).where(
+        files.job == state.job, files.dataset_urn == state.dataset_urn, is_on_chain(snapshot_files), ~is_removed
+    )
+    # Sorted here, because databases sort text by rules of their own.
+    found = (PublishedFile(*row) for row in connection.execute(query))
+    return sorted(found, key=lambda file: (file.branch, file.path))
