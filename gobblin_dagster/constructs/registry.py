@@ -136,10 +136,12 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
     },
 }
 _ALIASES: Mapping[ConstructKind, Mapping[str, str]] = {
+    ConstructKind.SOURCE: aliases.SOURCES,
     ConstructKind.CONVERTER: aliases.CONVERTERS,
     ConstructKind.ROW_POLICY: aliases.ROW_POLICIES,
     ConstructKind.TASK_POLICY: aliases.TASK_POLICIES,
     ConstructKind.FORK: aliases.FORKS,
+    ConstructKind.WRITER: aliases.WRITERS,
     ConstructKind.PUBLISHER: aliases.PUBLISHERS,
 }
 _PROTOCOLS: dict[ConstructKind, type[Any]] = {

@@ -13,10 +13,12 @@ from gobblin_dagster.spec.job import ConverterSpec
 from tests.unit.constructs.samples import CONTEXT, chunk, converted
 
 TABLES: Mapping[ConstructKind, Mapping[str, str]] = {
+    ConstructKind.SOURCE: aliases.SOURCES,
     ConstructKind.CONVERTER: aliases.CONVERTERS,
     ConstructKind.ROW_POLICY: aliases.ROW_POLICIES,
     ConstructKind.TASK_POLICY: aliases.TASK_POLICIES,
     ConstructKind.FORK: aliases.FORKS,
+    ConstructKind.WRITER: aliases.WRITERS,
     ConstructKind.PUBLISHER: aliases.PUBLISHERS,
 }
 ALL = [(kind, name, meant) for kind, table in TABLES.items() for name, meant in table.items()]
