@@ -1,14 +1,14 @@
 """Watermarks: positions in a dataset, half-open intervals of them, and the ranges that were committed.
 
 Every type is made of named, ordered components, so that one arithmetic serves all: a long or a timestamp has the single
-component `""`, a composite (Kafka partitions) has one per name. All intervals are half-open, `[low, high)`: the low
-bound is the next position to read, the high bound is not read.
+component `""`, a composite (Kafka partitions) has one per name, a set of files (`core.file_set`) one per file. All
+intervals are half-open, `[low, high)`: the low bound is the next position to read, the high bound is not read.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -17,15 +17,18 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
 
-Position: TypeAlias = int | date | datetime
+Position: TypeAlias = int | str | date | datetime | tuple[Any, ...]
 """The value of one component; positions of one component are totally ordered."""
+Ranges: TypeAlias = Mapping[str, tuple[tuple[Position, Position], ...]]
+"""Disjoint sorted ranges `[low, high)` of positions by component."""
 
 
 class Watermark(ABC):
     """A position in a dataset: everything before it was read, it is the next to read.
 
     To bring a type of your own, subclass, set `type_name`, implement the two component methods and the two codecs, and
-    call `register_watermark_type`. `<=` is the partial order by components.
+    call `register_watermark_type`. `<=` is the partial order by components. A type of very many components may also say
+    how they are stored and shown (`encode`, `decode`, `anchors`, `settled`, `summary`, `describe`).
 
     Source: gobblin-api `org.apache.gobblin.source.extractor.Watermark`.
     Differs: positions are components with an order, so intervals and gaps need no type-specific comparator.
@@ -58,10 +61,44 @@ class Watermark(ABC):
     def __str__(self) -> str:
         """Show the watermark to people."""
 
+    @classmethod
+    def encode(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the stored form of values by component, given as JSON."""
+        return values
+
+    @classmethod
+    def decode(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """Undo `encode`; raises ValueError or TypeError."""
+        return stored
+
+    def anchors(self) -> Mapping[str, Position]:
+        """Return the positions behind which nothing that failed may be forgotten, by component."""
+        return self.components()
+
+    @classmethod
+    def settled(cls, ranges: Ranges) -> Ranges:
+        """Return committed ranges in the shortest form that says the same; called after each addition."""
+        return ranges
+
+    @classmethod
+    def summary(cls, components: Mapping[str, Position]) -> Watermark:
+        """Return what stands for a dataset's position in plans, results and lists."""
+        return cls.from_components(components)
+
+    @classmethod
+    def describe(cls, ranges: Ranges) -> str:
+        """Show committed ranges to people."""
+        make = cls.from_components
+        return ", ".join(
+            (f"{name}:" if name else "") + f"[{make({name: a})}, {make({name: b})})"
+            for name, parts in sorted(ranges.items())
+            for a, b in parts
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the stored form, with type and version."""
         values = {name: self.position_to_json(value) for name, value in sorted(self.components().items())}
-        return {"type": self.type_name, "version": self.version, "components": values}
+        return {"type": self.type_name, "version": self.version, "components": self.encode(values)}
 
     def __le__(self, other: Watermark) -> bool:
         theirs = _same_type(self, other).components()
@@ -207,6 +244,52 @@ class HourWatermark(Watermark):
 
 
 @dataclass(frozen=True, slots=True)
+class NameWatermark(Watermark):
+    """A place in the order of names, by code points: `x` lies before the name x, `NameWatermark.after("x")` behind it.
+
+    Source: the order of `source.filebased.maxFilesPerRun`, gobblin-core. Differs: a watermark of its own.
+    """
+
+    value: str
+    type_name: ClassVar[str] = "name"
+
+    def __post_init__(self) -> None:
+        _name(self.value)
+
+    @classmethod
+    def after(cls, name: str) -> Self:
+        """Return the first place behind a name.
+
+        Example:
+            >>> print(NameWatermark.after("b.csv"), NameWatermark("b.csv") <= NameWatermark.after("b.csv"))
+            after b.csv True
+        """
+        return cls(name + _NEXT)
+
+    def components(self) -> Mapping[str, Position]:
+        return {"": self.value}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        return cls(_name(components[""]))
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _name(position)
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        return _name(raw)
+
+    def __str__(self) -> str:
+        return f"after {self.value[:-1]}" if self.value.endswith(_NEXT) else self.value
+
+
+_NEXT = "\x01"
+"""Makes the next name of one: no name holds the character before it, which ends names in C."""
+
+
+@dataclass(frozen=True, slots=True)
 class CompositeWatermark(Watermark):
     """Many named longs, e.g. one offset per Kafka partition.
 
@@ -251,6 +334,12 @@ def _int(value: object) -> int:
     return value
 
 
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a name, got {value!r}")
+    return value
+
+
 def _date(value: object) -> date:
     if isinstance(value, datetime) or not isinstance(value, date):
         raise TypeError(f"expected a date, got {value!r}")
@@ -283,7 +372,7 @@ def register_watermark_type(cls: type[Watermark]) -> type[Watermark]:
     return cls
 
 
-for _cls in (LongWatermark, TimestampWatermark, DateWatermark, HourWatermark, CompositeWatermark):
+for _cls in (LongWatermark, TimestampWatermark, DateWatermark, HourWatermark, NameWatermark, CompositeWatermark):
     register_watermark_type(_cls)
 
 
@@ -304,7 +393,8 @@ def watermark_from_json(raw: Any) -> Watermark:
     """
     cls, body = _typed(raw, "components")
     try:
-        return cls.from_components({name: cls.position_from_json(value) for name, value in body.items()})
+        values = cls.decode(body)
+        return cls.from_components({name: cls.position_from_json(value) for name, value in values.items()})
     except (TypeError, ValueError, KeyError) as error:
         raise CorruptRecordError(what="A stored watermark", problem=str(error)) from error
 
@@ -364,7 +454,7 @@ class CommittedRanges:
     """
 
     watermark_type: type[Watermark]
-    ranges: Mapping[str, tuple[tuple[Position, Position], ...]]
+    ranges: Ranges
 
     def add(self, interval: WatermarkInterval, dataset_urn: str = "") -> CommittedRanges:
         """Return the ranges with `interval` added and neighbours merged.
@@ -373,14 +463,18 @@ class CommittedRanges:
             RangeOverlapError: a part of the interval was committed before; it would be published twice.
             WatermarkTypeError: the interval is of another type.
         """
-        if type(interval.low) is not self.watermark_type:
-            raise WatermarkTypeError(expected=self.watermark_type.type_name, got=interval.low.type_name)
+        return self.add_all([interval], dataset_urn)
+
+    def add_all(self, intervals: Iterable[WatermarkInterval], dataset_urn: str = "") -> CommittedRanges:
+        """Return the ranges with all intervals added; raises as `add`."""
         ranges = dict(self.ranges)
-        for name, low, high in interval.pairs():
-            if low == high:
-                continue
-            ranges[name] = self._merged(ranges.get(name, ()), low, high, interval, dataset_urn)
-        return CommittedRanges(self.watermark_type, ranges)
+        for interval in intervals:
+            if type(interval.low) is not self.watermark_type:
+                raise WatermarkTypeError(expected=self.watermark_type.type_name, got=interval.low.type_name)
+            for name, low, high in interval.pairs():
+                if low != high:
+                    ranges[name] = self._merged(ranges.get(name, ()), low, high, interval, dataset_urn)
+        return CommittedRanges(self.watermark_type, self.watermark_type.settled(ranges))
 
     def anchored(self, low: Watermark) -> CommittedRanges:
         """Return the ranges beginning at `low` where a component has none yet.
@@ -388,7 +482,7 @@ class CommittedRanges:
         An empty range there keeps what follows a failed first work unit from being taken for the beginning.
         """
         ranges = dict(self.ranges)
-        for name, position in low.components().items():
+        for name, position in low.anchors().items():
             ranges.setdefault(name, ((position, position),))
         return CommittedRanges(self.watermark_type, ranges)
 
@@ -416,14 +510,14 @@ class CommittedRanges:
         """The end of the first contiguous range of each component; None where nothing was committed."""
         if not self.ranges:
             return None
-        return self.watermark_type.from_components({name: parts[0][1] for name, parts in self.ranges.items()})
+        return self.watermark_type.summary({name: parts[0][1] for name, parts in self.ranges.items()})
 
     @property
     def high(self) -> Watermark | None:
         """The end of the last range of each component; equal to `watermark` where there is no gap."""
         if not self.ranges:
             return None
-        return self.watermark_type.from_components({name: parts[-1][1] for name, parts in self.ranges.items()})
+        return self.watermark_type.summary({name: parts[-1][1] for name, parts in self.ranges.items()})
 
     def gaps(self, component: str = "") -> tuple[tuple[Position, Position], ...]:
         """Return the ranges between committed ones that are not committed, of one component."""
@@ -437,10 +531,11 @@ class CommittedRanges:
     def to_json(self) -> dict[str, Any]:
         """Return the stored form."""
         encode = self.watermark_type.position_to_json
+        ranges = {n: [[encode(a), encode(b)] for a, b in parts] for n, parts in sorted(self.ranges.items())}
         return {
             "type": self.watermark_type.type_name,
             "version": self.watermark_type.version,
-            "ranges": {n: [[encode(a), encode(b)] for a, b in parts] for n, parts in sorted(self.ranges.items())},
+            "ranges": self.watermark_type.encode(ranges),
         }
 
     @classmethod
@@ -449,14 +544,10 @@ class CommittedRanges:
         kind, body = _typed(raw, "ranges")
         decode = kind.position_from_json
         try:
-            return cls(kind, {n: tuple((decode(a), decode(b)) for a, b in parts) for n, parts in body.items()})
+            stored = kind.decode(body)
+            return cls(kind, {n: tuple((decode(a), decode(b)) for a, b in parts) for n, parts in stored.items()})
         except (TypeError, ValueError) as error:
             raise CorruptRecordError(what="Stored committed ranges", problem=str(error)) from error
 
     def __str__(self) -> str:
-        make = self.watermark_type.from_components
-        return ", ".join(
-            (f"{name}:" if name else "") + f"[{make({name: a})}, {make({name: b})})"
-            for name, parts in sorted(self.ranges.items())
-            for a, b in parts
-        )
+        return self.watermark_type.describe(self.ranges)

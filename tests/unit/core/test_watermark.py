@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from gobblin_dagster.core.watermark import (
     DateWatermark,
     HourWatermark,
     LongWatermark,
+    NameWatermark,
     TimestampWatermark,
     Watermark,
     WatermarkInterval,
@@ -26,6 +28,8 @@ MARKS: list[Watermark] = [
     TimestampWatermark(datetime(2013, 1, 1, 12, 30, tzinfo=UTC)),
     DateWatermark(date(2013, 1, 1)),
     HourWatermark(datetime(2013, 1, 1, 12, tzinfo=UTC)),
+    NameWatermark("in/b.csv"),
+    NameWatermark.after("in/b.csv"),
     CompositeWatermark({"0": 5, "1": 9}),
 ]
 
@@ -60,7 +64,7 @@ def test_alien_json_is_refused(raw: object) -> None:
 
 
 def test_unknown_type_names_the_known_ones() -> None:
-    with pytest.raises(WatermarkTypeError, match="one of composite, date, hour, long, timestamp"):
+    with pytest.raises(WatermarkTypeError, match=r"one of composite, date, .*hour, long, name, .*timestamp"):
         watermark_from_json({"type": "moon", "version": 1, "components": {}})
 
 
@@ -99,7 +103,8 @@ def test_interval_refuses_reversed_bounds_and_other_components() -> None:
 
 
 def test_days_are_shown_without_their_midnight() -> None:
-    assert [str(mark) for mark in MARKS] == ["7", "2013-01-01T12:30:00Z", "2013-01-01", "2013-01-01T12Z", "{0:5, 1:9}"]
+    shown = ["7", "2013-01-01T12:30:00Z", "2013-01-01", "2013-01-01T12Z", "in/b.csv", "after in/b.csv", "{0:5, 1:9}"]
+    assert [str(mark) for mark in MARKS] == shown
     assert str(TimestampWatermark(datetime(2013, 1, 1, tzinfo=UTC))) == "2013-01-01"
     ranges = CommittedRanges(CompositeWatermark, {}).add(
         WatermarkInterval(CompositeWatermark({"0": 1}), CompositeWatermark({"0": 3}))
@@ -186,3 +191,12 @@ def test_days_without_gap_merge_and_a_day_left_out_is_a_gap() -> None:
     committed = committed.add(WatermarkInterval(days[2], days[3]))
     assert committed.gaps() == ((date(2013, 1, 2), date(2013, 1, 3)),)
     assert committed.add(WatermarkInterval(days[1], days[2])).watermark == days[3]
+
+
+@given(
+    st.lists(st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), min_size=1), unique=True, min_size=2)
+)
+def test_place_behind_a_name_lies_before_the_next_one(names: list[str]) -> None:
+    marks = [mark for name in sorted(names) for mark in (NameWatermark(name), NameWatermark.after(name))]
+    assert all(one <= two for one, two in pairwise(marks))
+    assert len({mark.value for mark in marks[1::2]}) == len(names)

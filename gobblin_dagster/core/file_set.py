@@ -1,0 +1,216 @@
+"""FileSetWatermark: which versions of which files were read, as a set of components beside the line of dates.
+
+A file is a component, its position the version that was read last: 0 for none, then 1, 2, ... with the size and the time of
+change that tell versions apart. So the interval of a work unit is the files that it adds, and the arithmetic of
+`core.watermark` holds: `<=` is inclusion, a file that is added twice is refused. Sets may stand on a line of dates: a file
+dated before the end of the line is known without an entry of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
+
+from gobblin_dagster.core.watermark import Position, Ranges, TimestampWatermark, Watermark, register_watermark_type
+
+LINE = ""
+"""The component of the line of dates; no file has this name."""
+
+
+class FileVersion(NamedTuple):
+    """A file as it was read; ordered by the number of the version."""
+
+    number: int
+    """1 for the first one that was read, 0 for none."""
+    size_bytes: int = 0
+    modified_us: int = 0
+    """Microseconds since the epoch of its last change."""
+    date_s: int = 0
+    """Seconds since the epoch at which the date in its path begins; 0 where it has none."""
+    digest: str = ""
+    """Tells contents apart where size and time do not; empty where nobody looked."""
+
+    def is_like(self, other: FileVersion) -> bool:
+        """Tell whether both are the same content, by digest where both have one, else by size and time."""
+        if self.digest and other.digest:
+            return (self.size_bytes, self.digest) == (other.size_bytes, other.digest)
+        return (self.size_bytes, self.modified_us) == (other.size_bytes, other.modified_us)
+
+    def to_text(self) -> str:
+        """Return the stored form."""
+        parts = [str(part or "") for part in self]
+        while parts and not parts[-1]:
+            parts.pop()
+        return ":".join(parts)
+
+    @classmethod
+    def from_text(cls, text: str) -> FileVersion:
+        """Read what `to_text` wrote; raises ValueError."""
+        number, size, modified, date_s, digest = (text.split(":", 4) + [""] * 4)[:5]
+        return cls(int(number or 0), int(size or 0), int(modified or 0), int(date_s or 0), digest)
+
+
+UNREAD = FileVersion(0)
+_LAST_SECOND = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class FileSetWatermark(Watermark):
+    """Files by name, each with a version, and the date before which all files are known.
+
+    `[low, high)` of a work unit: the files that it reads, from the versions read before (`UNREAD` for none, inclusive: that
+    version is what it starts from) to those that it reads.
+
+    Source: `source.filebased.fs.snapshot` of gobblin-core, `FileBasedSource`. Differs: a watermark with an arithmetic; holds
+    sizes too; what failed is not in it.
+    """
+
+    files: Mapping[str, FileVersion]
+    before: datetime | None = None
+    """All files dated before it are known; None where there is no line of dates."""
+    type_name: ClassVar[str] = "file_set"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.files.items()), self.before))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled, and plans travel to Spark tasks.
+        return (type(self), (dict(self.files), self.before))
+
+    def components(self) -> Mapping[str, Position]:
+        return self.files if self.before is None else {LINE: self.before, **self.files}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        files: dict[str, Any] = {name: version for name, version in components.items() if name != LINE}
+        line: Any = components.get(LINE)
+        return cls(files, line)
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        if isinstance(position, FileVersion):
+            return position.to_text()
+        return f"@{TimestampWatermark.position_to_json(position)}"
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        text = str(raw)
+        if text.startswith("@"):
+            return TimestampWatermark.position_from_json(text[1:])
+        return FileVersion.from_text(text)
+
+    @classmethod
+    def encode(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Pack the values: a state of 100,000 files is written with every commit."""
+        text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+        return {"packed": base64.b64encode(zlib.compress(text.encode())).decode()}
+
+    @classmethod
+    def decode(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        try:
+            values = json.loads(zlib.decompress(base64.b64decode(stored["packed"], validate=True)))
+        except zlib.error as error:
+            raise ValueError(f"the packed files are damaged: {error}") from error
+        if not isinstance(values, dict):
+            raise TypeError(f"expected files by name, got {str(values)[:80]!r}")
+        return values
+
+    @classmethod
+    def settled(cls, ranges: Ranges) -> Ranges:
+        """Drop files that nobody read, and those that the line of dates covers."""
+        line: Any = ranges.get(LINE, ())
+        spans = [(low.timestamp(), high.timestamp()) for low, high in line if low < high]
+        kept: dict[str, Any] = {}
+        for name, parts in ranges.items():
+            version: Any = parts[-1][1]
+            if name == LINE:
+                kept[name] = parts
+            elif version.number and not any(low <= version.date_s < high for low, high in spans):
+                kept[name] = ((UNREAD, version),)
+        return kept
+
+    @classmethod
+    def summary(cls, components: Mapping[str, Position]) -> Watermark:
+        """Return counts: the whole set stands in the state alone, not once more in each plan, result and list."""
+        return cls.from_components(components).summarised()
+
+    @classmethod
+    def describe(cls, ranges: Ranges) -> str:
+        line = TimestampWatermark.describe({LINE: ranges[LINE]}) if LINE in ranges else ""
+        files = cls.summary({name: parts[-1][1] for name, parts in ranges.items() if name != LINE})
+        return ", ".join(text for text in (line, str(files) if len(ranges) > bool(line) else "") if text)
+
+    def summarised(self) -> FileSetSummary:
+        """Return how many files these are and when the newest of them was changed."""
+        read = [version for version in self.files.values() if version.number]
+        return FileSetSummary(len(read), max((version.modified_us for version in read), default=0), self.before)
+
+    def __str__(self) -> str:
+        return str(self.summarised())
+
+
+@dataclass(frozen=True, slots=True)
+class FileSetSummary(Watermark):
+    """A file set as people see it: how many files, and the newest change among them. `<=` goes by date and count."""
+
+    count: int
+    newest_us: int
+    """Microseconds since the epoch of the newest change of a file."""
+    before: datetime | None = None
+    """As of the file set."""
+    type_name: ClassVar[str] = "file_set_summary"
+
+    def components(self) -> Mapping[str, Position]:
+        line = {} if self.before is None else {LINE: self.before}
+        return {**line, "count": self.count, "newest_us": self.newest_us}
+
+    def anchors(self) -> Mapping[str, Position]:
+        """Return the line of dates alone: a count is no position."""
+        return {} if self.before is None else {LINE: self.before}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        found: Mapping[str, Any] = components
+        return cls(found["count"], found["newest_us"], found.get(LINE))
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return position if isinstance(position, int) else TimestampWatermark.position_to_json(position)
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        return raw if isinstance(raw, int) else TimestampWatermark.position_from_json(raw)
+
+    def __le__(self, other: Watermark) -> bool:
+        if not isinstance(other, FileSetSummary) or (self.before is None) != (other.before is None):
+            return False
+        # Files are dropped from the set as the line passes their dates.
+        return self.count <= other.count if self.before == other.before else self._line() < other._line()
+
+    def _line(self) -> datetime:
+        return self.before or datetime.min.replace(tzinfo=UTC)
+
+    def __str__(self) -> str:
+        newest = f", newest of {_instant(self.newest_us)}" if self.count else ""
+        files = f"{self.count:,} file{'' if self.count == 1 else 's'}{newest}"
+        if self.before is None:
+            return files
+        return str(TimestampWatermark(self.before)) + (f" and {files}" if self.count else "")
+
+
+def _instant(micros: int) -> str:
+    # A file system takes any time of change; a date has years up to 9999.
+    return f"{datetime.fromtimestamp(min(micros // 1_000_000, _LAST_SECOND), UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+for _cls in (FileSetWatermark, FileSetSummary):
+    register_watermark_type(_cls)
