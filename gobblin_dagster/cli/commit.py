@@ -27,9 +27,9 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.abandon import Abandonment, abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
-from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.job import JobRun
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import open_storage
@@ -83,7 +83,7 @@ def show(
             raise UsageError(problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint=hint)
         for job in project.jobs:
             if job.job == stored.job:
-                load_own_steps(job.commit.steps)
+                load_step_types(job)
         sequence = decode_sequence(stored)
         storage = open_storage(sequence.output_root)
         shown = None if output is Output.JSON else 2 * MAX_ROWS

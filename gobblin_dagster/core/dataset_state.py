@@ -23,6 +23,8 @@ class Totals:
     """Rows written, by branch."""
     files: int = 0
     bytes_written: int = 0
+    files_removed: int = 0
+    """Files that publishers took out of newer snapshots."""
 
     def plus(self, other: Totals) -> Totals:
         """Return the sums."""
@@ -36,6 +38,7 @@ class Totals:
             branch_rows={n: self.branch_rows.get(n, 0) + other.branch_rows.get(n, 0) for n in sorted(names)},
             files=self.files + other.files,
             bytes_written=self.bytes_written + other.bytes_written,
+            files_removed=self.files_removed + other.files_removed,
         )
 
 

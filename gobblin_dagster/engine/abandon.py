@@ -11,8 +11,10 @@ from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.steps import load_own_steps, renames_of
+from gobblin_dagster.engine.commit.group import group_of
+from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.state.store import StateStore
 
 _ABANDONED = "abandoned by a person"
@@ -51,7 +53,7 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
     """
     stored = _load(store, sequence_id)
     job = project.job(stored.job)
-    load_own_steps(job.commit.steps)
+    load_step_types(job)
     orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
     owner = LeaseOwner.current(new_run_id(project.clock.now()))
     ttl = timedelta(seconds=project.spec.lease_ttl_s)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
 from gobblin_dagster.engine.results import Audit
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json", "orc": "orc"}
@@ -22,7 +22,8 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     """Count a dataset's rows in its source (within the committed ranges) and in its published files.
 
     Neither count comes from the state: the source is read again, the files are opened. Only the rows that converters,
-    policies and the fork kept back are taken from the commits' records.
+    policies and the fork kept back are taken from the commits' records; and, for branches whose publisher replaces files,
+    how many rows each file of the newest snapshot got.
 
     Returns:
         The counts, or None where the source cannot count or nothing was committed.
@@ -36,10 +37,13 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     files = store.load_snapshot(job.job, dataset_urn)
     totals = state.totals
     writers = {branch.name: branch.writer or job.writer for branch in job.fork.branches}
-    shown = _branches_without_files(writers)
     bare = {name for name, writer in writers.items() if writer.options.get("header") is False}
-    kept_back = {branch: totals.rows_read - n for branch, n in totals.branch_rows.items() if branch not in shown}
+    unpublished = branches_without_files(job)
+    kept_back = {name: totals.rows_read - n for name, n in totals.branch_rows.items() if name not in unpublished}
     expected = {branch: source_rows - rows for branch, rows in kept_back.items()}
+    for branch in replaced_branches(job) & expected.keys():
+        # The source's rows are those of all publications, the snapshot's those of some.
+        expected[branch] = sum(file.rows for file in files if file.branch == branch)
     if totals.rows_quarantined:
         expected[QUARANTINE_BRANCH] = totals.rows_quarantined
     published = {
@@ -107,9 +111,3 @@ def _count_avro(file: Any) -> int:
 def _count_lines(stream: Any) -> int:
     with stream:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""))
-
-
-def _branches_without_files(specs: Mapping[str, ConstructSpec]) -> set[str]:
-    """Return the branches whose writer shows rows but publishes none (`console`)."""
-    writers = {name: registry.load(ConstructKind.WRITER, spec.type) for name, spec in specs.items()}
-    return {name for name, writer in writers.items() if not getattr(writer, "stages_files", True)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
+from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
@@ -13,11 +15,16 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.task_state import TaskFailure, TaskState
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable
+from gobblin_dagster.engine.commit.publication import Publishers, needs_all_units, reads_current
 from gobblin_dagster.engine.commit.steps import Permissions, plan_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.publishers import make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
 from gobblin_dagster.spec.job import JobSpec
+
+LoadSnapshot: TypeAlias = Callable[[str, str, int | None], Sequence[PublishedFile]]
+"""Returns the files of a snapshot by job, dataset.urn and number: `StateStore.load_snapshot`."""
 
 
 def decide_dataset(
@@ -28,15 +35,22 @@ def decide_dataset(
     *,
     context: LaneContext,
     now: datetime,
+    load_snapshot: LoadSnapshot,
 ) -> DatasetCommit:
-    """Decide by the commit policy what of a dataset is published. Touches nothing; never raises for a dataset's fault."""
+    """Decide by the commit policy what of a dataset is published. Touches nothing; never raises for a dataset's fault.
+
+    `load_snapshot` is asked only where a publisher must know what its branch holds.
+    """
     if plan.quarantined:
         return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, "quarantined", plan.problem))
     if plan.problem:
         return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, "source", plan.problem))
     if not states:
         return DatasetCommit(DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low))
-    decision = choose_publishable(job.commit.policy, states)
+    publishers = make_publishers(job, context, plan.dataset_urn)
+    # Half a snapshot must not take the place of a whole one.
+    policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
+    decision = choose_publishable(policy, states)
     summed = _sum(plan, states, decision)
     if not decision.publish:
         outcome = DatasetOutcome.FAILED if decision.failed else DatasetOutcome.CANCELLED
@@ -46,7 +60,10 @@ def decide_dataset(
         if found != plan.version_read:
             # Our lease was taken over while Spark worked. What we read belongs to a state that is gone.
             raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
-        return _publication(job, plan, decision, before, summed, context, now)
+        # The version found is the one that the commit will demand, so the files are those of the state it replaces.
+        is_read = reads_current(publishers.values())
+        current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
+        return _publication(job, plan, decision, before, summed, context, now, Publishers(publishers, current))
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))
         failed = dataclasses.replace(summed, outcome=DatasetOutcome.FAILED, actual_high=plan.low, failures=failures)
@@ -115,6 +132,7 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
     by_branch: dict[str, int] = {}
     for state in published:
         for policy, count in state.rows_rejected.items():
+    publishers: Publishers,
             rejected[policy] = rejected.get(policy, 0) + count
         for branch, counts in state.branches.items():
             by_branch[branch] = by_branch.get(branch, 0) + counts.rows_written
@@ -129,6 +147,8 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         rows_untaken=sum(state.rows_untaken for state in published),
         rows_by_branch=by_branch,
         rejected=rejected,
+        extract=job.to_extract(),
+        publishers=publishers,
         rows_quarantined=sum(state.rows_quarantined for state in published),
         files=len(files),
         bytes_written=sum(file.size_bytes for file in files),
@@ -137,3 +157,6 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         notes=(*plan.notes, *dict.fromkeys(note for state in states for note in state.notes)),
         seconds=round(sum(state.seconds for state in states), 3),
     )
+        files=len(sequence.files),
+        bytes_written=sum(file.size_bytes for file in sequence.files),
+        files_removed=len(sequence.removed),

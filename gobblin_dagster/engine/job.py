@@ -26,13 +26,14 @@ from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
 from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
-from gobblin_dagster.engine.commit.steps import check_permissions, load_own_steps
+from gobblin_dagster.engine.commit.steps import check_permissions
 from gobblin_dagster.engine.decide import decide_dataset, permissions_of, without_commit
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.engine.plan import Selection, make_plan
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.results import (
     CommitPlan,
     DatasetCommit,
@@ -140,7 +141,7 @@ class JobRun:
             output_root=project.output_root(job),
         )
         self._source: Source = registry.create(ConstructKind.SOURCE, job.source, self._context.construct_context(job))
-        load_own_steps(job.commit.steps)  # also for sequences that an earlier run stored
+        load_step_types(job)  # also for sequences that an earlier run stored
         check_permissions(self._storage, self._context.output_root, permissions_of(job))
         self._leases = LeaseKeeper(
             store, job.job, LeaseOwner.current(self.run_id), timedelta(seconds=project.spec.lease_ttl_s)
@@ -250,6 +251,7 @@ class JobRun:
                         before.get(urn),
                         context=self._context,
                         now=self._project.clock.now(),
+                        load_snapshot=self._store.load_snapshot,
                     )
                 )
         return CommitPlan(self._job.job, self.run_id, self.started_at, tuple(decided), self._stop.is_set())

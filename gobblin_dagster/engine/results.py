@@ -122,6 +122,8 @@ class DatasetResult:
     rows_quarantined: int = 0
     files: int = 0
     bytes_written: int = 0
+    files_removed: int = 0
+    """Files of earlier publications that the new snapshot no longer holds."""
     snapshot: int = 0
     sequence_id: str = ""
     policies: tuple[PolicyOutcome, ...] = ()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.task_state import StagedFile, TaskState
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark, WatermarkInterval
 from gobblin_dagster.engine.commit.policy import Decision
+from gobblin_dagster.engine.commit.publication import BranchPublications, Move, Publishers, published_file
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, SetPermissionsStep, rename_steps
 
@@ -21,6 +25,8 @@ BATCH_ABOVE_FILES = 1000
 BATCH_FILES = 250
 """Files that such a step moves: a redo begins with the step, and threads and Spark tasks share steps."""
 NO_PERMISSIONS = Permissions()
+_APPEND_ALL = Publishers()
+_UNNAMED = Extract("", "")
 
 
 def build_sequence(
@@ -37,10 +43,13 @@ def build_sequence(
     now: datetime,
     report: Mapping[str, Any],
     permissions: Permissions = NO_PERMISSIONS,
+    extract: Extract = _UNNAMED,
+    publishers: Publishers = _APPEND_ALL,
 ) -> CommitSequence:
-    """Return the sequence that publishes a decision: one rename per staged file, and the state to come.
+    """Return the sequence that publishes a decision: one rename per published file, and the state to come.
 
-    A sequence may have no files (work units that read no rows): then only the watermark moves.
+    A sequence may have no files (work units that read no rows): then only the watermark moves, and what publishers remove
+    is removed.
 
     Args:
         commit_id: 128 random bits in hex; the name of every target must carry it.
@@ -56,17 +65,21 @@ def build_sequence(
         now: aware, UTC.
         report: JSON facts for people.
         permissions: what published files and folders shall have.
+        extract: what the files belong to; only publishers need it.
+        publishers: what becomes of the files of each branch; default: all are appended.
 
     Raises:
         UsageError: nothing is to be published.
         RangeOverlapError: a work unit covers positions that were committed before.
         StepRefusedError: a target leaves the output root, lacks the commit id in its name or appears twice; a source
-            lies in none of the staging folders.
+            lies in none of the staging folders; or a publisher plans what it must not.
     """
     if not decision.publish:
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
     root = output_root.rstrip("/")
-    staged = [file for unit in decision.publish for file in unit.files]
+    moves = [
+        Move(file, posixpath.join(root, _checked(file, commit_id))) for unit in decision.publish for file in unit.files
+    ]
     after = _after(
         job=job,
         run_id=run_id,
@@ -76,7 +89,22 @@ def build_sequence(
         planned_low=planned_low,
         now=now,
     )
-    targets = [posixpath.join(root, _checked(file, commit_id)) for file in staged]
+    frame = PublishView(
+        job=job,
+        run_id=run_id,
+        commit_id=commit_id,
+        dataset_urn=dataset_urn,
+        branch="",
+        extract=extract,
+        output_root=root,
+        folder="",
+        now=now,
+        low=str((before and before.watermark) or planned_low or ""),
+        high=str(after.watermark or ""),
+    )
+    done = publishers.plan(frame, moves, after.schemas, after.snapshot + 1)
+    after = _with_publication(after, before, done)
+    targets = [move.target for move in done.moves]
     if len(set(targets)) < len(targets):
         twice = next(target for target in targets if targets.count(target) > 1)
         raise StepRefusedError(step=f"rename to {twice}", problem="two staged files have this target")
@@ -86,26 +114,23 @@ def build_sequence(
         dataset_urn=dataset_urn,
         run_id=run_id,
         version_read=before.version if before else 0,
-        steps=(*_renames(staged, targets), *_permissions(root, targets, permissions)),
-        files=tuple(
-            PublishedFile(file.branch, target, file.size_bytes, file.sha256, file.rows, after.snapshot)
-            for file, target in zip(staged, targets, strict=True)
-        ),
+        steps=(*_renames(done.moves), *_permissions(root, targets, permissions), *done.steps),
+        files=tuple(published_file(move, after.snapshot) for move in done.moves),
         after=after,
         output_root=root,
         staging_dirs=tuple(staging_dirs),
         created_at=now,
         report=dict(report),
+        removed=done.removed,
     )
     check_paths(sequence)
     return sequence
 
 
-def _renames(staged: Sequence[StagedFile], targets: Sequence[str]) -> tuple[CommitStep, ...]:
+def _renames(moves: Sequence[Move]) -> tuple[CommitStep, ...]:
     """Return a step per file, or batches where there are so many that the stored body would grow large."""
     renames = [
-        RenameFileStep(file.path, target, file.size_bytes, file.sha256)
-        for file, target in zip(staged, targets, strict=True)
+        RenameFileStep(move.staged.path, move.target, move.staged.size_bytes, move.staged.sha256) for move in moves
     ]
     return tuple(renames) if len(renames) <= BATCH_ABOVE_FILES else rename_steps(renames, BATCH_FILES)
 
@@ -139,21 +164,21 @@ def _after(
     planned_low: Watermark | None,
     now: datetime,
 ) -> DatasetState:
-    """Return the state that the commit transaction will make true."""
-    has_files = any(unit.files for unit in decision.publish)
+    """Return the state that the commit transaction will make true, but for the files."""
     committed = before.committed if before else CommittedRanges(type(decision.publish[0].low), {})
     if planned_low is not None:
         committed = committed.anchored(planned_low)
     schemas = dict(before.schemas) if before else {}
+    published = (WatermarkInterval(unit.low, unit.actual_high) for unit in decision.publish)
+    committed = committed.add_all(published, dataset_urn)
     for unit in decision.publish:
-        committed = committed.add(WatermarkInterval(unit.low, unit.actual_high), dataset_urn)
         schemas.update(unit.schemas)
     return DatasetState(
         job=job,
         dataset_urn=dataset_urn,
         version=(before.version if before else 0) + 1,
         committed=committed,
-        snapshot=(before.snapshot if before else 0) + has_files,
+        snapshot=before.snapshot if before else 0,
         run_id=run_id,
         updated_at=now,
         totals=_sum([before.totals if before else Totals(), *map(_totals, decision.publish)]),
@@ -163,8 +188,19 @@ def _after(
     )
 
 
+def _with_publication(after: DatasetState, before: DatasetState | None, done: BranchPublications) -> DatasetState:
+    """Count what is published; a publication that changes what readers see makes a snapshot."""
+    totals = replace(
+        after.totals,
+        files=(before.totals.files if before else 0) + len(done.moves),
+        files_removed=after.totals.files_removed + len(done.removed),
+        bytes_written=(before.totals.bytes_written if before else 0) + sum(m.staged.size_bytes for m in done.moves),
+    )
+    return replace(after, totals=totals, snapshot=after.snapshot + bool(done.moves or done.removed))
+
+
 def _totals(unit: TaskState) -> Totals:
-    """Count one work unit; rows are counted up to the fork, and per branch what was written."""
+    """Count the rows of one work unit: up to the fork, and per branch what was written."""
     return Totals(
         rows_read=unit.rows_read,
         rows_filtered=unit.rows_filtered,
@@ -172,8 +208,6 @@ def _totals(unit: TaskState) -> Totals:
         rows_untaken=unit.rows_untaken,
         rows_quarantined=unit.rows_quarantined,
         branch_rows={name: counts.rows_written for name, counts in unit.branches.items()},
-        files=len(unit.files),
-        bytes_written=sum(file.size_bytes for file in unit.files),
     )
 
 

@@ -319,7 +319,7 @@ class Committer:
     def _after_commit(self, sequence: CommitSequence) -> None:
         """Write the manifest and delete staging. The commit stands whatever happens here: the next run catches up."""
         try:
-            if sequence.files:
+            if sequence.files or sequence.removed:
                 write_manifest(
                     self._storage,
                     self._store,
@@ -328,6 +328,7 @@ class Committer:
                     dataset_urn=sequence.dataset_urn,
                     snapshot=sequence.after.snapshot,
                     added=sequence.files,
+                    removed=sequence.removed,
                 )
             self._delete_staging(sequence)
         except (OSError, GobblinDagsterError) as error:

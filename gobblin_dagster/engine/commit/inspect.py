@@ -32,7 +32,7 @@ def inspect_progress(sequence: CommitSequence, store: StateStore, storage: Stora
     """Yield what the commit transaction does, and the manifest that follows it."""
     for step in watermark_steps(sequence):
         yield StepStatus(step.describe(), _verified(partial(step.verify_in, store)))
-    if sequence.files:
+    if sequence.files or sequence.removed:
         manifest = WriteManifestStep(sequence.output_root, sequence.job, sequence.dataset_urn, sequence.after.snapshot)
         yield StepStatus(manifest.describe(), _verified(partial(manifest.verify, storage)))
 

@@ -1,9 +1,11 @@
 """Snapshot manifests: one small file per snapshot, for readers that have no state store.
 
-`<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, and
-the number of the snapshot that it adds to: the one before it or, after a rollback, the one gone back to. It is put in
-place after COMMIT, whole, so a reader sees whole commits only: it may lag behind the store for a moment, and never shows
-half a commit. It derives from the store: recovery and the next publication write one that a crash left out.
+`<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, the
+paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback, the
+one gone back to. Every 64th is whole: it names all files that the snapshot holds, so nobody follows a longer chain. A
+manifest is put in place after COMMIT, in one piece, so a reader sees whole commits only: it may lag behind the store for a
+moment, and never shows half a commit. It derives from the store: recovery and the next publication write one that a crash
+left out.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile, canonical_json
@@ -22,7 +25,11 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.roots import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
-FORMAT = "Manifest/1"
+FORMAT = "Manifest/2"
+_FORMATS = {FORMAT, "Manifest/1"}
+"""The first had neither `removed` nor `whole`."""
+WHOLE_EVERY = 64
+"""Every so many manifests one names all files, so that reading takes at most so many."""
 _NAME = re.compile(r"(\d{10})\.json")
 
 
@@ -45,6 +52,7 @@ def write_manifest(
     dataset_urn: str,
     snapshot: int,
     added: Sequence[PublishedFile] | None = None,
+    removed: Sequence[str] = (),
 ) -> None:
     """Write the manifest of a committed snapshot, after those that are missing below it; done twice, it changes nothing.
 
@@ -55,38 +63,56 @@ def write_manifest(
         job: the job's name.
         dataset_urn: the dataset.
         snapshot: number of a committed snapshot, from 1.
-        added: the files that the snapshot added; None reads them from the store.
+        added: the files that the snapshot added; None reads what it added and removed from the store.
+        removed: paths that it no longer holds.
 
     Raises:
         OSError: the storage refused; the commit stands all the same.
     """
     root = output_root.rstrip("/")
     # Ascending and without a hole: whoever sees number n finds all before it.
-    is_hole = snapshot > 1 and storage.size(manifest_path(root, job, dataset_urn, snapshot - 1)) is None
-    if added is not None and not is_hole:
-        contents = {snapshot: (snapshot - 1, added)}
+    first = snapshot
+    while first > 1 and storage.size(manifest_path(root, job, dataset_urn, first - 1)) is None:
+        first -= 1
+    if added is not None and first == snapshot and snapshot % WHOLE_EVERY:
+        contents: Iterable[_Content] = [_Content(snapshot, snapshot - 1, added, removed)]
     else:
-        contents = _contents(store, job, dataset_urn, range(1 if is_hole else snapshot, snapshot + 1))
-    for number, (previous, files) in contents.items():
-        path = manifest_path(root, job, dataset_urn, number)
-        storage.put_if_absent(path, _encode(root, job, dataset_urn, number, previous, files))
+        contents = _contents(store, job, dataset_urn, range(first, snapshot + 1))
+    for content in contents:
+        path = manifest_path(root, job, dataset_urn, content.number)
+        storage.put_if_absent(path, _encode(root, job, dataset_urn, content))
 
 
-def _contents(
-    store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]
-) -> dict[int, tuple[int, Sequence[PublishedFile]]]:
-    """Return what the store says of snapshots that can still be read: the one before, and the files added."""
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a manifest says of its snapshot."""
+
+    number: int
+    previous: int
+    """The snapshot that it changes."""
+    files: Sequence[PublishedFile]
+    """Added ones; all where it is whole."""
+    removed: Sequence[str] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return self.number % WHOLE_EVERY == 0
+
+
+def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[_Content]:
+    """Yield what the store says of snapshots that can still be read."""
     state = store.load_dataset_states(job, [dataset_urn])[dataset_urn]
-    previous = {one.snapshot: one.to for one in state.rollbacks}
-    contents: dict[int, tuple[int, list[PublishedFile]]] = {
-        number: (previous.get(number, number - 1), []) for number in numbers if state.is_held(number)
-    }
-    # The newest snapshot, and the last before each rollback: together they hold every file.
-    ends = [numbers[-1], *(number - 1 for number in previous if numbers[0] < number <= numbers[-1])]
-    for file in {file.path: file for end in ends for file in store.load_snapshot(job, dataset_urn, end)}.values():
-        if file.snapshot in contents:
-            contents[file.snapshot][1].append(file)
-    return dict(contents)
+    went_back = {one.snapshot: one.to for one in state.rollbacks}
+    last: tuple[int, list[PublishedFile]] = (0, [])
+    for number in filter(state.is_held, numbers):
+        held = store.load_snapshot(job, dataset_urn, number)
+        previous = went_back.get(number, number - 1)
+        if previous != last[0]:
+            last = (previous, store.load_snapshot(job, dataset_urn, previous))
+        gone = {file.path for file in last[1]} - {file.path for file in held}
+        content = _Content(number, previous, [file for file in held if file.snapshot == number], sorted(gone))
+        yield replace(content, files=held, removed=()) if content.is_whole else content
+        last = (number, held)
 
 
 def fill_manifests(
@@ -134,10 +160,12 @@ def read_manifest(
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}: {newest}.")
     number = snapshot if snapshot is not None else max(known, default=0)
     files: list[PublishedFile] = []
+    removed: set[str] = set()
     while number:
         body = _read(storage, manifest_path(output_root, job, dataset_urn, number), number)
-        files += _files(output_root, number, body)
-        number = body["previous"]
+        files += [file for file in _files(output_root, number, body) if file.path not in removed]
+        removed |= {posixpath.join(output_root.rstrip("/"), path) for path in body.get("removed", ())}
+        number = 0 if body.get("whole") else body["previous"]
     return sorted(files, key=lambda file: (file.branch, file.path))
 
 
@@ -147,25 +175,27 @@ def list_manifests(storage: Storage, output_root: str, job: str, dataset_urn: st
     return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
-def _encode(
-    root: str, job: str, dataset_urn: str, snapshot: int, previous: int, files: Sequence[PublishedFile]
-) -> bytes:
+def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:
     branches: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted(files, key=lambda one: (one.branch, one.path)):
-        entry = {
+    for file in sorted(content.files, key=lambda one: (one.branch, one.path)):
+        entry: dict[str, Any] = {
             "path": file.path.removeprefix(root + "/"),
             "size_bytes": file.size_bytes,
             "sha256": file.sha256,
             "rows": file.rows,
         }
+        if content.is_whole:
+            entry["snapshot"] = file.snapshot
         branches.setdefault(file.branch, []).append(entry)
     body = {
         "format": FORMAT,
         "job": job,
         "dataset_urn": dataset_urn,
-        "snapshot": snapshot,
-        "previous": previous,
+        "snapshot": content.number,
+        "previous": content.previous,
         "branches": branches,
+        "removed": [path.removeprefix(root + "/") for path in content.removed],
+        "whole": content.is_whole,
     }
     return canonical_json(body).encode()
 
@@ -175,8 +205,8 @@ def _read(storage: Storage, path: str, number: int) -> dict[str, Any]:
         body = json.loads(storage.read(path))
     except (FileNotFoundError, ValueError) as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
-    expected = {"format": FORMAT, "snapshot": number}
-    if not isinstance(body, dict) or any(body.get(key) != value for key, value in expected.items()):
+    if not isinstance(body, dict) or body.get("format") not in _FORMATS or body.get("snapshot") != number:
+        expected = f"format {FORMAT} of snapshot {number}"
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"expected {expected}, got {str(body)[:80]!r}")
     # An older one than the one before: a rollback.
     if not isinstance(body.get("previous"), int) or not 0 <= body["previous"] < number:
@@ -193,7 +223,7 @@ def _files(output_root: str, number: int, body: dict[str, Any]) -> list[Publishe
                 size_bytes=entry["size_bytes"],
                 sha256=entry["sha256"],
                 rows=entry["rows"],
-                snapshot=number,
+                snapshot=entry.get("snapshot", number),
             )
             for branch, entries in body["branches"].items()
             for entry in entries

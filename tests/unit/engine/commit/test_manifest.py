@@ -82,7 +82,7 @@ def test_fill_writes_what_a_crash_left_out_and_nothing_else() -> None:
     [
         (b"{", "Expecting property name"),
         (b"[]", "expected .*, got '\\[\\]'"),
-        (b'{"format":"Manifest/2","snapshot":1,"previous":0}', "Manifest/1"),
+        (b'{"format":"Manifest/3","snapshot":1,"previous":0}', "expected format Manifest/2"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":1}', "previous"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":0}', "branches"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":0,"branches":{"main":[{"path":"x"}]}}', "size_bytes"),

@@ -1,0 +1,125 @@
+"""What the publishers of a dataset's branches make of its staged files: pure, as everything before the commit."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gobblin_dagster.core.commit import CommitStep, PublishedFile
+from gobblin_dagster.core.constructs import DataPublisher, Publication, PublishView
+from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.core.urn import DatasetUrn
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A staged file and its absolute target."""
+
+    staged: StagedFile
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPublications:
+    """All branches of one publication."""
+
+    moves: tuple[Move, ...]
+    """Of the files that are published, in the order of the staged ones."""
+    removed: tuple[str, ...] = ()
+    steps: tuple[CommitStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Publishers:
+    """The publishers of a job's branches, for one dataset; branches without one (the quarantine) are appended to."""
+
+    by_branch: Mapping[str, DataPublisher] = field(default_factory=dict)
+    current: Sequence[PublishedFile] = ()
+    """What the dataset's newest snapshot holds; empty where no publisher reads it."""
+
+    def plan(
+        self, frame: PublishView, moves: Iterable[Move], schemas: Mapping[str, str], snapshot: int
+    ) -> BranchPublications:
+        """Ask each branch's publisher.
+
+        Args:
+            frame: what all branches have in common; `branch`, `folder` and what follows `now` are filled in.
+            moves: every staged file with the target that its writer gave it.
+            schemas: the schema of each branch as text.
+            snapshot: number of the snapshot that the publication makes if it changes what readers see.
+
+        Raises:
+            StepRefusedError: a publisher removes what its branch does not hold, or names a folder elsewhere.
+            GobblinDagsterError: what a publisher raises.
+        """
+        moves = list(moves)
+        kept = dict.fromkeys(range(len(moves)), True)
+        removed: list[str] = []
+        steps: list[CommitStep] = []
+        for branch, publisher in self.by_branch.items():
+            held = [file for file in self.current if file.branch == branch] if reads_current([publisher]) else []
+            view = replace(
+                frame, branch=branch, folder=_folder(frame, branch), current=held, schema=schemas.get(branch)
+            )
+            subfolder = _subfolder(publisher, view)
+            mine = [number for number, move in enumerate(moves) if move.staged.branch == branch]
+            for number in mine:
+                moves[number] = _moved(moves[number], view.folder, subfolder)
+            view = _with_files(view, [moves[number] for number in mine], snapshot)
+            publication = publisher.publish(view)
+            _check(view, publication)
+            kept.update(dict.fromkeys(mine, publication.publishes_files))
+            removed += publication.removed
+            steps += publication.steps
+        return BranchPublications(
+            tuple(move for number, move in enumerate(moves) if kept[number]), tuple(removed), tuple(steps)
+        )
+
+
+def reads_current(publishers: Iterable[DataPublisher]) -> bool:
+    """Tell whether one of them must know what its branch holds."""
+    return any(getattr(publisher, "reads_current", False) for publisher in publishers)
+
+
+def needs_all_units(publishers: Iterable[DataPublisher]) -> bool:
+    """Tell whether one of them may publish nothing where a work unit failed."""
+    return any(getattr(publisher, "needs_all_units", False) for publisher in publishers)
+
+
+def published_file(move: Move, snapshot: int) -> PublishedFile:
+    """Return a moved file as the manifest names it."""
+    staged = move.staged
+    return PublishedFile(staged.branch, move.target, staged.size_bytes, staged.sha256, staged.rows, snapshot)
+
+
+def _folder(frame: PublishView, branch: str) -> str:
+    dataset = DatasetUrn(frame.dataset_urn).path_segment
+    return posixpath.join(frame.output_root, frame.extract.namespace, frame.extract.table, branch, dataset)
+
+
+def _subfolder(publisher: DataPublisher, view: PublishView) -> str:
+    subfolder: str = publisher.subfolder(view) if hasattr(publisher, "subfolder") else ""
+    if subfolder and {"", ".", ".."} & set(subfolder.split("/")):
+        problem = f"the subfolder {subfolder!r} is no plain relative path"
+        raise StepRefusedError(step=f"publish branch {view.branch!r}", problem=problem)
+    return subfolder
+
+
+def _moved(move: Move, folder: str, subfolder: str) -> Move:
+    if not subfolder:
+        return move
+    return replace(move, target=posixpath.join(folder, subfolder, posixpath.relpath(move.target, folder)))
+
+
+def _with_files(view: PublishView, moves: Sequence[Move], snapshot: int) -> PublishView:
+    files = [published_file(move, snapshot) for move in moves]
+    return replace(view, files=files, staged={move.target: move.staged.path for move in moves})
+
+
+def _check(view: PublishView, publication: Publication) -> None:
+    if foreign := set(publication.removed) - {file.path for file in view.current}:
+        raise StepRefusedError(
+            step=f"publish branch {view.branch!r}", problem=f"it removes {min(foreign)}, which it does not hold"
+        )

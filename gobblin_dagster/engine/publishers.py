@@ -1,0 +1,57 @@
+"""The publishers that a job declares."""
+
+from __future__ import annotations
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import ConstructContext, DataPublisher
+from gobblin_dagster.engine.commit.publication import reads_current
+from gobblin_dagster.engine.commit.steps import load_own_steps
+from gobblin_dagster.engine.lane.context import LaneContext
+from gobblin_dagster.spec.job import JobSpec
+
+
+def make_publishers(job: JobSpec, context: LaneContext, dataset_urn: str) -> dict[str, DataPublisher]:
+    """Return the publisher of each branch for one publication of a dataset; raises as `Registry.create`."""
+    return {
+        branch.name: registry.create(
+            ConstructKind.PUBLISHER, job.publisher_of(branch), context.construct_context(job, dataset_urn, branch.name)
+        )
+        for branch in job.fork.branches
+    }
+
+
+def load_step_types(job: JobSpec) -> None:
+    """Make the steps of a job's publishers and the user's own loadable from stored sequences.
+
+    Raises:
+        UsageError: a type is not known or cannot be imported.
+    """
+    load_own_steps(job.commit.steps)
+    for branch in job.fork.branches:
+        registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
+
+
+def branches_without_files(job: JobSpec) -> set[str]:
+    """Return the branches of which no file is ever published: their writer only shows rows, or their publisher drops them."""
+    specs = {
+        branch.name: (
+            registry.load(ConstructKind.WRITER, (branch.writer or job.writer).type),
+            registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type),
+        )
+        for branch in job.fork.branches
+    }
+    return {
+        name
+        for name, (writer, publisher) in specs.items()
+        if not getattr(writer, "stages_files", True) or not getattr(publisher, "publishes_files", True)
+    }
+
+
+def replaced_branches(job: JobSpec) -> set[str]:
+    """Return the branches whose publications may take files of earlier ones out of the snapshot."""
+    context = ConstructContext(job=job.job, base_dir="")
+    return {
+        branch.name
+        for branch in job.fork.branches
+        if reads_current([registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)])
+    }
