@@ -11,7 +11,6 @@ from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types

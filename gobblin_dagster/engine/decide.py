@@ -23,6 +23,7 @@ from gobblin_dagster.engine.publishers import make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 
+
 LoadSnapshot: TypeAlias = Callable[[str, str, int | None], Sequence[PublishedFile]]
 """Returns the files of a snapshot by job, dataset.urn and number: `StateStore.load_snapshot`."""
 
@@ -99,6 +100,7 @@ def _publication(
     summed: DatasetResult,
     context: LaneContext,
     now: datetime,
+    publishers: Publishers,
 ) -> DatasetCommit:
     sequence = build_sequence(
         commit_id=plan.commit_id,
@@ -113,6 +115,8 @@ def _publication(
         now=now,
         report={},
         permissions=permissions_of(job),
+        extract=job.to_extract(),
+        publishers=publishers,
     )
     sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
     result = dataclasses.replace(
@@ -121,6 +125,9 @@ def _publication(
         actual_high=sequence.after.watermark,
         snapshot=sequence.after.snapshot,
         sequence_id=sequence.id,
+        files=len(sequence.files),
+        bytes_written=sum(file.size_bytes for file in sequence.files),
+        files_removed=len(sequence.removed),
     )
     return DatasetCommit(result, dataclasses.replace(sequence, report=to_document(result)))
 
@@ -132,7 +139,6 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
     by_branch: dict[str, int] = {}
     for state in published:
         for policy, count in state.rows_rejected.items():
-    publishers: Publishers,
             rejected[policy] = rejected.get(policy, 0) + count
         for branch, counts in state.branches.items():
             by_branch[branch] = by_branch.get(branch, 0) + counts.rows_written
@@ -147,8 +153,6 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         rows_untaken=sum(state.rows_untaken for state in published),
         rows_by_branch=by_branch,
         rejected=rejected,
-        extract=job.to_extract(),
-        publishers=publishers,
         rows_quarantined=sum(state.rows_quarantined for state in published),
         files=len(files),
         bytes_written=sum(file.size_bytes for file in files),
@@ -157,6 +161,3 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         notes=(*plan.notes, *dict.fromkeys(note for state in states for note in state.notes)),
         seconds=round(sum(state.seconds for state in states), 3),
     )
-        files=len(sequence.files),
-        bytes_written=sum(file.size_bytes for file in sequence.files),
-        files_removed=len(sequence.removed),
