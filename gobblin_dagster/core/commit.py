@@ -100,6 +100,22 @@ class StoredSequence:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitGroup:
+    """The sequences of a run that are published together or not at all; each of them carries it.
+
+    The leader's sequence is stored last and committed first, so its state is the state of the group: COMMITTED, and all
+    others go forward; not stored, undone or set aside, and all others go back.
+    """
+
+    leader: str
+    """Id of the leader's sequence; also the name of the group."""
+    dataset_urn: str
+    """The leader's dataset: whoever works on the group holds its lease."""
+    size: int
+    """Sequences of the group, the leader's included."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommitSequence:
     """All that one publication of one dataset does, as a value.
 
@@ -127,6 +143,8 @@ class CommitSequence:
     """Absolute paths of files of earlier snapshots that this snapshot no longer holds; older ones still do."""
     startpoint: str = ""
     """Id of the startpoint that the commit consumes; empty where none was in force."""
+    group: CommitGroup | None = None
+    """The unit that it is published with; None where it stands alone."""
 
 
 def body_digest(body: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from gobblin_dagster.core.commit import UNFINISHED, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import UNFINISHED, CommitGroup, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
@@ -46,8 +47,9 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
         ABORTED with the files that stay, or QUARANTINED where undoing is not safe: abandon it again to keep its files.
 
     Raises:
-        UsageError: there is no such sequence, it has ended, or its job is not in the project.
-        DatasetBusyError: a run works on the dataset.
+        UsageError: there is no such sequence, it has ended, its job is not in the project, or it waits for the leader of
+            its group (`commit.scope: job`).
+        DatasetBusyError: a run works on the dataset, or on that of the leader.
         CorruptRecordError, CommitConflictError, StorageError: as `Committer.abandon`.
     """
     stored = _load(store, sequence_id)
@@ -56,19 +58,32 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
     orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
     owner = LeaseOwner.current(new_run_id(project.clock.now()))
     ttl = timedelta(seconds=project.spec.lease_ttl_s)
-    grant = store.acquire_leases(job.job, [stored.dataset_urn], owner, ttl)
-    if busy := grant.busy.get(stored.dataset_urn):
-        until = busy.until.strftime("%Y-%m-%d %H:%M:%SZ")
-        raise DatasetBusyError(dataset_urn=stored.dataset_urn, holder=str(busy.owner), until=until)
-    lease = grant.granted[stored.dataset_urn]
+    group = group_of(stored)
+    urns = {stored.dataset_urn, *([group.dataset_urn] if group else [])}
+    grant = store.acquire_leases(job.job, urns, owner, ttl)
     try:
+        for busy in grant.busy.values():
+            until = busy.until.strftime("%Y-%m-%d %H:%M:%SZ")
+            raise DatasetBusyError(dataset_urn=busy.dataset_urn, holder=str(busy.owner), until=until)
+        lease = grant.granted[stored.dataset_urn]
         # Read again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)
+        _require_decided(store, stored, group)
         Committer(store, project.storage(job)).abandon(stored, lease.epoch, _ABANDONED)
     finally:
-        store.release_leases(job.job, [lease])
+        store.release_leases(job.job, list(grant.granted.values()))
     after = store.load_sequence(sequence_id) or stored
     return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans)
+
+
+def _require_decided(store: StateStore, stored: StoredSequence, group: CommitGroup | None) -> None:
+    """Refuse to take one sequence out of a group that may still be finished whole."""
+    leader = store.load_sequence(group.leader) if group and group.leader != stored.id else None
+    if leader is not None and leader.state is SequenceState.PREPARED:
+        raise UsageError(
+            problem=f"Commit sequence {stored.id} is published together with others of its run or not at all.",
+            hint=f"Abandon {leader.id}, that of dataset {leader.dataset_urn!r}: the next run then undoes them all.",
+        )
 
 
 def _load(store: StateStore, sequence_id: str) -> StoredSequence:

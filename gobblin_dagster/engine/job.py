@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
 from gobblin_dagster.core.constructs import Source
-from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError
+from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, GroupHeldBackError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
-from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.core.task_state import TaskFailure, TaskState
 from gobblin_dagster.engine.aftermath import tidy_up_after
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
 from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
 from gobblin_dagster.engine.commit.steps import check_permissions
-from gobblin_dagster.engine.decide import decide_dataset, permissions_of, without_commit
+from gobblin_dagster.engine.decide import (
+    blocked_by,
+    decide_dataset,
+    hold_back,
+    permissions_of,
+    without_commit,
+)
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.observer import Observer
@@ -167,20 +174,24 @@ class JobRun:
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
         """Finish or undo what earlier runs left of selected datasets; one that fails does not stop the others."""
-        waiting = [s for s in self._store.load_sequences(self._job.job) if self._selection.matches(s.dataset_urn)]
+        waiting = bundles(self._store.load_sequences(self._job.job), self._selection.matches)
         leases = self._store.load_leases(self._job.job)
         dead = [
             lease for urn, lease in leases.items() if self._selection.matches(urn) and lease.owner.is_provably_dead()
         ]
         if not waiting and not dead:
+        self._groups = GroupCommitter(self._committer, store, job.commit.parallelism)
             return ()
-        grant = self._leases.acquire({*(s.dataset_urn for s in waiting), *(lease.dataset_urn for lease in dead)})
-        recovered = [
-            RecoveredDataset(s.id, s.dataset_urn, s.state, reason=str(_busy(s.dataset_urn, grant.busy[s.dataset_urn])))
-            for s in waiting
-            if s.dataset_urn in grant.busy
-        ]
-        recovered += self._redo([sequence for sequence in waiting if sequence.dataset_urn in grant.granted])
+        wanted = {urn for bundle in waiting for urn in bundle.leases}
+        grant = self._leases.acquire(wanted | {lease.dataset_urn for lease in dead})
+        recovered, free = [], []
+        for bundle in waiting:
+            if taken := sorted(bundle.leases & set(grant.busy)):
+                reason = str(_busy(taken[0], grant.busy[taken[0]]))
+                recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
+            else:
+                free.append(bundle)
+        recovered += self._redo(free)
         tidy_up_after(
             [lease for lease in dead if lease.dataset_urn in grant.granted],
             job=self._job.job,
@@ -192,9 +203,10 @@ class JobRun:
             self._observer.recovered(dataset)
         return tuple(recovered)
 
-    def _redo(self, waiting: Sequence[StoredSequence]) -> list[RecoveredDataset]:
+    def _redo(self, waiting: Sequence[Bundle]) -> list[RecoveredDataset]:
         redone = []
-        for done in self._committer.recover_all([(s, self._leases.epoch(s.dataset_urn)) for s in waiting]):
+        leased = [[(s, self._leases.epoch(s.dataset_urn)) for s in bundle.sequences] for bundle in waiting]
+        for done in self._groups.recover_all(leased):
             committed = done.outcome is SequenceState.COMMITTED
             audit = audit_dataset(self._job, self._source, self._store, done.dataset_urn) if committed else None
             redone.append(
@@ -230,7 +242,8 @@ class JobRun:
         if plan.has_work:
             plan, busy = self._lease(plan)
         self._observer.planned(plan)
-        states = self._run_units(plan)
+        blocked = self._blocked(plan, busy)
+        states = [] if blocked else self._run_units(plan)
         self._observer.extracted()
         by_dataset: dict[str, list[TaskState]] = {}
         for state in states:
@@ -260,6 +273,9 @@ class JobRun:
         """Commit each dataset on its own, delete the staging, and record the run."""
         for decided in commit.datasets:
             if decided.sequence is None and decided.result.outcome is not DatasetOutcome.IDLE:
+            elif blocked and dataset.has_work:
+                held = GroupHeldBackError(dataset_urn=urn, because=blocked)
+                decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, held.code, str(held))))
                 self._observer.dataset_done(decided.result)
         datasets = self._publish_datasets(commit.datasets)
         result = RunResult(
@@ -272,8 +288,17 @@ class JobRun:
             recovered=tuple(recovered),
         )
         self._delete_staging(datasets)
+        decided = hold_back(self._job, decided)
         self._record(result)
         self._observer.finished(result)
+    def _blocked(self, plan: JobPlan, busy: Mapping[str, Lease]) -> str:
+        """Say why reading would be in vain: all datasets are one unit, and one of them can already not be published."""
+        bad = [without_commit(d, DatasetOutcome.FAILED, "source", d.problem) for d in plan.datasets if d.problem]
+        for urn, lease in busy.items():
+            failure = TaskFailure(DatasetBusyError.code, str(_busy(urn, lease)))
+            bad.append(DatasetResult(urn, DatasetOutcome.BUSY, failures=(failure,)))
+        return blocked_by(self._job, bad)
+
         return result
 
     def _publish_datasets(self, decided: Sequence[DatasetCommit]) -> tuple[DatasetResult, ...]:
@@ -284,7 +309,7 @@ class JobRun:
         grant = self._leases.acquire(list(sequences))
         errors: dict[str, Exception | None] = {urn: _busy(urn, lease) for urn, lease in grant.busy.items()}
         free = [(sequence, grant.granted[urn].epoch) for urn, sequence in sequences.items() if urn in grant.granted]
-        errors |= self._committer.publish_all(free)
+        errors |= self._publish_all(free, grant.busy)
         for urn, error in errors.items():
             if error is not None and not self._is_committed(sequences[urn]):
                 self._results[urn] = _not_committed(self._results[urn], error)
@@ -309,6 +334,16 @@ class JobRun:
         grant = self._leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.has_work])
         versions = {
             urn: state.version
+    def _publish_all(
+        self, items: Sequence[tuple[CommitSequence, int]], busy: Mapping[str, Lease]
+    ) -> dict[str, Exception | None]:
+        if self._job.commit.scope == "dataset":
+            return self._committer.publish_all(items)
+        if busy:
+            because = "; ".join(str(_busy(urn, lease)) for urn, lease in busy.items())
+            return {s.dataset_urn: GroupHeldBackError(dataset_urn=s.dataset_urn, because=because) for s, _ in items}
+        return self._groups.publish_all(items)
+
             for urn, state in self._store.load_dataset_states(self._job.job, list(grant.granted)).items()
         }
         if any(

@@ -226,6 +226,9 @@ class CommitSpec(SpecModel):
     policy: Literal["full", "successful"] = "full"
     """`full`: all work units of a dataset or nothing. `successful`: what succeeded; failed ranges are read again alone.
     Source: `job.commit.policy`."""
+    scope: Literal["dataset", "job"] = "dataset"
+    """`dataset`: each dataset is published on its own. `job`: all datasets of a run together, or none; with policy `full` the
+    failure of any holds back all."""
     durability: Literal["full", "fast"] = "full"
     """`full`: files and folders are synced to disk before the watermark moves. `fast`: they are not; power loss may
     lose published files."""
@@ -244,6 +247,14 @@ class CommitSpec(SpecModel):
     ones hold."""
     steps: tuple[ConstructSpec, ...] = ()
     """Steps of your own: after the files are in place and before the dataset is committed, in order."""
+
+    @model_validator(mode="after")
+    def _group_needs_the_write_ahead(self) -> Self:
+        if self.scope == "job" and self.delivery == "at_least_once":
+            raise ValueError(
+                "scope job needs delivery exactly_once: what is not stored before cannot be undone together"
+            )
+        return self
 
     @field_validator("delivery", mode="before")
     @classmethod

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from gobblin_dagster.core.commit import (
+    CommitGroup,
     CommitSequence,
     PublishedFile,
     SequenceState,
@@ -42,6 +44,7 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
             "report": dict(sequence.report),
             **({"removed": list(sequence.removed)} if sequence.removed else {}),
             **({"startpoint": sequence.startpoint} if sequence.startpoint else {}),
+            **({"group": asdict(sequence.group)} if sequence.group else {}),
         }
     )
     return StoredSequence(
@@ -88,6 +91,7 @@ def _decode(stored: StoredSequence, body: dict[str, Any]) -> CommitSequence:
         report=body["report"],
         removed=tuple(body.get("removed", ())),
         startpoint=body.get("startpoint", ""),
+        group=CommitGroup(**body["group"]) if "group" in body else None,
     )
     if _identity(sequence) != _identity(stored):
         raise CorruptRecordError(what="", problem="its body belongs to another sequence")

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import UNFINISHED, CommitGroup, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -135,6 +135,32 @@ class Committer:
         except OSError as error:
             raise _storage_error("publish", sequence, error) from error
 
+    def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
+        """Do the steps of a prepared sequence and nothing more; return (steps found done, steps executed).
+
+        Raises:
+            StepRefusedError, StagedFileLostError: it can never be finished.
+            StorageError: the storage refused; a later try may succeed.
+        """
+        try:
+            return self._runner.roll_forward(sequence, verify_content=verify_content)
+        except OSError as error:
+            raise _storage_error("publish", sequence, error) from error
+
+    def conclude(self, sequence: CommitSequence, epoch: int) -> None:
+        """Commit a prepared sequence whose steps are done.
+
+        Raises:
+            QuarantinedError, CommitConflictError, CommitStateUnknownError: as `publish`.
+        """
+        try:
+            self._commit_or_quarantine(sequence, epoch)
+        except (CommitConflictError, CorruptRecordError):
+            if self._state(sequence) is not SequenceState.COMMITTED:
+                raise
+        self._listener.committed(sequence)
+        self._after_commit(sequence)
+
     def publish_unlogged(self, sequence: CommitSequence, epoch: int) -> None:
         """Do the steps, then store the sequence as committed: at-least-once delivery.
 
@@ -230,7 +256,7 @@ class Committer:
         outcomes = in_parallel(one, items, self._parallelism)
         return {sequence.dataset_urn: outcome for (sequence, _), outcome in zip(items, outcomes, strict=True)}
 
-    def recover(self, stored: StoredSequence, epoch: int) -> Recovery:
+    def recover(self, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
         """Finish, undo or quarantine a stored sequence; done twice, it changes nothing.
 
         For a COMMITTED or ABORTED one it catches up on what comes after the transaction: manifest and staging.
@@ -238,6 +264,7 @@ class Committer:
         Args:
             stored: as loaded from the store.
             epoch: our epoch of its dataset.
+            undo_because: why a PREPARED one is undone instead of finished; empty to finish it.
 
         Raises:
             CommitConflictError: another run took the dataset over.
@@ -250,14 +277,14 @@ class Committer:
             self._store.quarantine(stored.id, str(error))
             return Recovery(stored.id, stored.dataset_urn, SequenceState.QUARANTINED, reason=str(error))
         try:
-            done, redone = self._resume(stored.state, sequence, epoch)
+            done, redone = self._resume(stored.state, sequence, epoch, undo_because)
         except (CommitConflictError, CommitStateUnknownError, TransientError):
             raise
         except (StagedFileLostError, QuarantinedError) as error:
             return self._recovery(sequence, reason=str(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is counted, so that no redo is tried for ever
-            return self._count_failure(sequence, error)
-        return self._recovery(sequence, done, redone, stored.reason)
+            return self.count_failure(sequence, error)
+        return self._recovery(sequence, done, redone, stored.reason or undo_because)
 
     def recover_all(self, items: Sequence[tuple[StoredSequence, int]]) -> list[Recovery]:
         """Recover sequences in parallel; what `recover` raises becomes the reason of that one."""
@@ -288,18 +315,21 @@ class Committer:
     def _roll_and_commit(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
         try:
             counts = self._runner.roll_forward(sequence, verify_content=verify_content)
-            self._commit(sequence, epoch)
         except StepRefusedError as error:
             raise self._quarantine(sequence, str(error)) from error
         except StagedFileLostError as error:
             self._abort(sequence, epoch, str(error))
             raise
+        self._commit_or_quarantine(sequence, epoch)
+        return counts
+
+    def _commit_or_quarantine(self, sequence: CommitSequence, epoch: int) -> None:
+        try:
+            self._commit(sequence, epoch)
         except WatermarkMovedError as error:
             # Under a valid epoch this means that the state was changed past the protocol: no retry can ever commit it.
-            if self._state(sequence) is SequenceState.COMMITTED:
-                return len(sequence.steps), 0
-            raise self._quarantine(sequence, str(error)) from error
-        return counts
+            if self._state(sequence) is not SequenceState.COMMITTED:
+                raise self._quarantine(sequence, str(error)) from error
 
     def _commit(self, sequence: CommitSequence, epoch: int) -> None:
         """Make the sequence true; after a lost answer look before doing it again."""
@@ -336,6 +366,8 @@ class Committer:
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
         """Undo a sequence whose staged files are lost; where that cannot be done safely, quarantine it."""
+        if sequence.group is not None and sequence.group.leader != sequence.id and self._is_decided(sequence.group):
+            raise self._quarantine(sequence, f"{reason} Other datasets of its run are published, so it is not undone")
         if not self._storage.is_move_atomic:
             # A copy of a run that is only frozen may arrive after the undo: a duplicate for readers of the folder.
             raise self._quarantine(
@@ -356,10 +388,12 @@ class Committer:
         self._delete_staging(sequence)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
-    def _resume(self, state: SequenceState, sequence: CommitSequence, epoch: int) -> tuple[int, int]:
-        if state is SequenceState.PREPARED:
+    def _resume(self, state: SequenceState, sequence: CommitSequence, epoch: int, undo_because: str) -> tuple[int, int]:
+        if state is SequenceState.PREPARED and undo_because:
+            self._abort(sequence, epoch, undo_because)
+        elif state is SequenceState.PREPARED:
             return self._publish(sequence, epoch, verify_content=True)
-        if state is SequenceState.ABORTING:
+        elif state is SequenceState.ABORTING:
             self._finish_abort(sequence, epoch)
         elif state is SequenceState.COMMITTED:
             self._after_commit(sequence)
@@ -371,6 +405,10 @@ class Committer:
         for folder in sequence.staging_dirs:
             self._storage.delete_tree(folder)
 
+    def _is_decided(self, group: CommitGroup) -> bool:
+        leader = self._store.load_sequence(group.leader)
+        return leader is not None and leader.state is SequenceState.COMMITTED
+
     def _state(self, sequence: CommitSequence) -> SequenceState:
         stored = self._store.load_sequence(sequence.id)
         if stored is None:
@@ -381,7 +419,8 @@ class Committer:
         self._store.quarantine(sequence.id, reason)
         return QuarantinedError(dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, reason=reason)
 
-    def _count_failure(self, sequence: CommitSequence, error: Exception) -> Recovery:
+    def count_failure(self, sequence: CommitSequence, error: Exception) -> Recovery:
+        """Count a failed redo; at the limit, the sequence is quarantined."""
         reason = str(_storage_error("redo", sequence, error) if isinstance(error, OSError) else error)
         count = self._store.record_redo_failure(sequence.id, reason)
         if count >= self._redo_limit:

@@ -1,0 +1,252 @@
+"""`commit.scope: job` on real jobs: whatever strikes a run, at rest all of its datasets are published or none is."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.job import JobRun, run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import RecoveredDataset
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.state import StateStore
+from gobblin_dagster.testing.example import SetClock
+from gobblin_dagster.testing.faults import (
+    CRASHED,
+    Action,
+    Fault,
+    FaultPoints,
+    counted_storage,
+    counted_store,
+    crash_after,
+    crash_before,
+    fail_with,
+    freeze_while,
+    lose_answer,
+    run_in_child,
+)
+from gobblin_dagster.testing.lane import InlineLane
+from tests.unit.engine.jobs import job_spec
+
+URNS = ("a", "b", "c")
+OLD, NEW = 10, 30
+KILLS: dict[str, Action] = {"before": crash_before, "after": crash_after}
+STORES = {"sqlite": "sqlite:///state.db", "files": "files:state"}
+ERRORS: dict[str, Action] = {"EIO": fail_with(errno.EIO), "answer lost": lose_answer}
+SEED = 20261121
+SAMPLES = 30
+
+
+@dataclass(frozen=True)
+class World(Project):
+    """A project whose store and storage pass fault points."""
+
+    points: FaultPoints = field(default_factory=FaultPoints)
+
+    def open_store(self) -> StateStore:
+        return counted_store(super().open_store(), self.points)
+
+    def storage(self, job: JobSpec) -> Storage:
+        return counted_storage(super().storage(job), self.points)
+
+
+def job(rows: int) -> JobSpec:
+    return job_spec(
+        {urn: {"rows": rows} for urn in URNS},
+        commit={"scope": "job", "parallelism": 1, "durability": "fast"},
+        fork={"branches": [{"name": "all"}]},
+    )
+
+
+class Loser(SilentListener):
+    """Deletes what a dataset staged once its sequence is stored, as a wiped scratch disk does."""
+
+    def __init__(self, urn: str) -> None:
+        self._urn = urn
+
+    def prepared(self, sequence: CommitSequence) -> None:
+        for step in sequence.steps:
+            if isinstance(step, RenameFileStep) and sequence.dataset_urn == self._urn:
+                Path(step.source).unlink()
+
+
+@dataclass
+class Lake:
+    """One project that was run once with a few rows; each schedule begins with a copy of it."""
+
+    root: Path
+    state: str
+    loses: str = ""
+    """Dataset whose staged files vanish in the run under test; empty for none."""
+    hour: int = 0
+
+    def project(self, points: FaultPoints | None = None) -> Project:
+        clock = SetClock()
+        clock.instant += timedelta(hours=self.hour)
+        spec = ProjectSpec(project="tests", state=self.state)
+        return World(self.root, spec, (job(NEW),), clock, points=points or FaultPoints())
+
+    def run(self, rows: int = NEW, points: FaultPoints | None = None) -> None:
+        listener: CommitListener | None = Loser(self.loses) if self.loses and points else None
+        run_job(self.project(points), job(rows), lane=InlineLane(), listener=listener)
+
+    def recover(self, points: FaultPoints | None = None) -> tuple[RecoveredDataset, ...]:
+        """Do as `gobblin commit recover`, after all leases have expired."""
+        self.hour += 1
+        project = self.project(points)
+        store = project.open_store()
+        try:
+            with JobRun(project, job(NEW), store, lane=None) as run:
+                return run.recover()
+        finally:
+            store.close()
+
+    def published(self) -> dict[str, list[int]]:
+        """Return the ids in the newest snapshot of each dataset, read from its files."""
+        store = self.project().open_store()
+        try:
+            return {urn: self._ids(store, urn) for urn in URNS}
+        finally:
+            store.close()
+
+    def _ids(self, store: StateStore, urn: str) -> list[int]:
+        files = [file for file in store.load_snapshot("numbers", urn) if file.branch == "all"]
+        return sorted(value for file in files for value in pq.read_table(file.path)["id"].to_pylist())
+
+    def check_at_rest(self) -> int:
+        """Require that all datasets show the same rows, that nothing is unfinished, and return how many rows."""
+        found = self.published()
+        counts = {len(ids) for ids in found.values()}
+        assert len(counts) == 1, f"some are published and some are not: {found}"
+        rows = counts.pop()
+        assert all(ids == list(range(rows)) for ids in found.values())
+        store = self.project().open_store()
+        states = store.load_dataset_states("numbers")
+        assert {str(state.watermark) for state in states.values()} == {str(rows)}
+        assert not store.load_sequences("numbers", {*SequenceState} - {SequenceState.COMMITTED, SequenceState.ABORTED})
+        named = {file.path for urn in URNS for file in store.load_snapshot("numbers", urn)}
+        store.close()
+        assert {str(path) for path in self.root.glob("lake/test/**/*.parquet")} == named
+        return rows
+
+    def settle(self) -> int:
+        """Recover, check, run once more, check; return the rows that recovery had made visible."""
+        self.recover()
+        rows = self.check_at_rest()
+        self.loses = ""
+        self.hour += 1
+        self.run()
+        assert self.check_at_rest() == NEW
+        return rows
+
+
+Maker = Callable[..., Lake]
+
+
+@pytest.fixture(params=STORES)
+def fresh(request: pytest.FixtureRequest, scratch: Path) -> Maker:
+    """Return what makes a lake that holds `OLD` rows of each dataset, always in the same place."""
+    state, root, template = STORES[request.param], scratch / "lake", scratch / "template"
+    Lake(root, state).run(OLD)
+    root.rename(template)
+
+    def make(loses: str = "") -> Lake:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(template, root)
+        return Lake(root, state, loses)
+
+    return make
+
+
+def calls_of(fresh: Maker, loses: str = "") -> int:
+    """Return how many calls a run makes that nothing disturbs."""
+    points = FaultPoints()
+    fresh(loses).run(points=points)
+    return len(points.trace)
+
+
+def strike(lake: Lake, number: int, action: Action) -> None:
+    """Let a run in a process of its own meet a fault at a call."""
+    points = FaultPoints(Fault(number, action))
+
+    def work() -> None:
+        with suppress(GobblinDagsterError, OSError):
+            lake.run(points=points)
+
+    assert run_in_child(work) in {0, CRASHED}
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_run_killed_at_any_call_publishes_all_datasets_or_none(fresh: Maker, kill: str) -> None:
+    seen = []
+    for number in range(1, calls_of(fresh) + 1):
+        lake = fresh()
+        strike(lake, number, KILLS[kill])
+        seen.append(lake.settle())
+    assert set(seen) == {OLD, NEW}
+    assert seen == sorted(seen), "once decided, no later kill undoes it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ERRORS)
+def test_run_that_gets_an_error_at_any_call_publishes_all_datasets_or_none(fresh: Maker, fault: str) -> None:
+    seen = set()
+    for number in range(1, calls_of(fresh) + 1):
+        lake = fresh()
+        strike(lake, number, ERRORS[fault])
+        seen.add(lake.settle())
+    assert seen == {OLD, NEW}
+
+
+@pytest.mark.parametrize("urn", [URNS[0], pytest.param(URNS[-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kill", ["before", pytest.param("after", marks=pytest.mark.slow)])
+def test_group_of_which_a_staged_file_is_lost_is_undone_wherever_it_is_killed(
+    fresh: Maker, kill: str, urn: str
+) -> None:
+    seen = []
+    for number in range(1, calls_of(fresh, urn) + 1):
+        lake = fresh(urn)
+        strike(lake, number, KILLS[kill])
+        seen.append(lake.settle())
+    # A run that is killed as soon as the leader's sequence is stored loses no file.
+    assert seen.count(NEW) <= (kill == "after")
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_recovery_killed_at_any_call_comes_to_the_same_end(fresh: Maker, kill: str) -> None:
+    rng = random.Random(SEED)  # a schedule, not a secret
+    length = calls_of(fresh)
+    for _ in range(SAMPLES):
+        lake = fresh()
+        strike(lake, rng.randint(1, length), KILLS[kill])
+        recovery = FaultPoints(Fault(rng.randint(1, length), KILLS[kill]))
+        assert run_in_child(partial(lake.recover, recovery)) in {0, CRASHED}
+        lake.hour += 1
+        assert lake.settle() in {OLD, NEW}
+
+
+def test_run_frozen_at_any_call_while_another_recovers_tears_no_group(fresh: Maker) -> None:
+    for number in range(1, calls_of(fresh) + 1):
+        lake = fresh()
+        other = Lake(lake.root, lake.state)
+        points = FaultPoints(Fault(number, freeze_while(other.recover)))
+        with suppress(GobblinDagsterError, OSError):
+            lake.run(points=points)
+        lake.hour = 2
+        assert lake.settle() in {OLD, NEW}
