@@ -26,8 +26,8 @@
     │   ├── StaleEpochError         our lease was taken over
     │   ├── WatermarkMovedError     the compare-and-swap on the watermark's version failed
     │   ├── UnfinishedSequenceError a stored sequence must be recovered first
-    │   └── RangeOverlapError       a range would be committed twice
     │   ├── GroupHeldBackError      another dataset of the run failed, and all are published together
+    │   └── RangeOverlapError       a range would be committed twice
     ├── CommitStateUnknownError look before retrying
     └── QuarantinedError        a dataset or sequence waits for a person
 
@@ -406,6 +406,21 @@ class UnfinishedSequenceError(CommitConflictError):
 
 
 @dataclass(eq=False, kw_only=True)
+class GroupHeldBackError(CommitConflictError):
+    """The dataset is published only together with others of its run, and one of those cannot be published."""
+
+    code: ClassVar[str] = "group-held-back"
+    remedy: ClassVar[str] = (
+        "Mend the dataset that is named; nothing of the run was published, the next one reads it again."
+    )
+    because: str
+    """The dataset that failed, and how."""
+
+    def message(self) -> str:
+        return f"Dataset {self.dataset_urn!r} was held back (commit.scope is job): {self.because}"
+
+
+@dataclass(eq=False, kw_only=True)
 class RangeOverlapError(CommitConflictError):
     """A watermark range would be committed for the second time."""
 
@@ -423,21 +438,6 @@ class CommitStateUnknownError(GobblinDagsterError):
 
     code: ClassVar[str] = "commit-state-unknown"
     remedy: ClassVar[str] = "Nothing is deleted; the next run reads the sequence and goes on from what it finds."
-@dataclass(eq=False, kw_only=True)
-class GroupHeldBackError(CommitConflictError):
-    """The dataset is published only together with others of its run, and one of those cannot be published."""
-
-    code: ClassVar[str] = "group-held-back"
-    remedy: ClassVar[str] = (
-        "Mend the dataset that is named; nothing of the run was published, the next one reads it again."
-    )
-    because: str
-    """The dataset that failed, and how."""
-
-    def message(self) -> str:
-        return f"Dataset {self.dataset_urn!r} was held back (commit.scope is job): {self.because}"
-
-
     dataset_urn: str
     sequence_id: str
     problem: str

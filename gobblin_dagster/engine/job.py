@@ -162,6 +162,7 @@ class JobRun:
             spread=Spread(lane, job.commit.spark_threshold) if isinstance(lane, StepExecutor) else None,
             listener=FanOutListener(_Announcer(self, self._observer), *([listener] if listener else [])),
         )
+        self._groups = GroupCommitter(self._committer, store, job.commit.parallelism)
 
     def __enter__(self) -> JobRun:
         self._leases.__enter__()
@@ -180,7 +181,6 @@ class JobRun:
             lease for urn, lease in leases.items() if self._selection.matches(urn) and lease.owner.is_provably_dead()
         ]
         if not waiting and not dead:
-        self._groups = GroupCommitter(self._committer, store, job.commit.parallelism)
             return ()
         wanted = {urn for bundle in waiting for urn in bundle.leases}
         grant = self._leases.acquire(wanted | {lease.dataset_urn for lease in dead})
@@ -255,6 +255,9 @@ class JobRun:
             if urn in busy:
                 error = _busy(urn, busy[urn])
                 decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.BUSY, error.code, str(error))))
+            elif blocked and dataset.has_work:
+                held = GroupHeldBackError(dataset_urn=urn, because=blocked)
+                decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, held.code, str(held))))
             else:
                 decided.append(
                     decide_dataset(
@@ -267,15 +270,21 @@ class JobRun:
                         load_snapshot=self._store.load_snapshot,
                     )
                 )
+        decided = hold_back(self._job, decided)
         return CommitPlan(self._job.job, self.run_id, self.started_at, tuple(decided), self._stop.is_set())
+
+    def _blocked(self, plan: JobPlan, busy: Mapping[str, Lease]) -> str:
+        """Say why reading would be in vain: all datasets are one unit, and one of them can already not be published."""
+        bad = [without_commit(d, DatasetOutcome.FAILED, "source", d.problem) for d in plan.datasets if d.problem]
+        for urn, lease in busy.items():
+            failure = TaskFailure(DatasetBusyError.code, str(_busy(urn, lease)))
+            bad.append(DatasetResult(urn, DatasetOutcome.BUSY, failures=(failure,)))
+        return blocked_by(self._job, bad)
 
     def publish(self, commit: CommitPlan, recovered: Sequence[RecoveredDataset] = ()) -> RunResult:
         """Commit each dataset on its own, delete the staging, and record the run."""
         for decided in commit.datasets:
             if decided.sequence is None and decided.result.outcome is not DatasetOutcome.IDLE:
-            elif blocked and dataset.has_work:
-                held = GroupHeldBackError(dataset_urn=urn, because=blocked)
-                decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, held.code, str(held))))
                 self._observer.dataset_done(decided.result)
         datasets = self._publish_datasets(commit.datasets)
         result = RunResult(
@@ -288,17 +297,8 @@ class JobRun:
             recovered=tuple(recovered),
         )
         self._delete_staging(datasets)
-        decided = hold_back(self._job, decided)
         self._record(result)
         self._observer.finished(result)
-    def _blocked(self, plan: JobPlan, busy: Mapping[str, Lease]) -> str:
-        """Say why reading would be in vain: all datasets are one unit, and one of them can already not be published."""
-        bad = [without_commit(d, DatasetOutcome.FAILED, "source", d.problem) for d in plan.datasets if d.problem]
-        for urn, lease in busy.items():
-            failure = TaskFailure(DatasetBusyError.code, str(_busy(urn, lease)))
-            bad.append(DatasetResult(urn, DatasetOutcome.BUSY, failures=(failure,)))
-        return blocked_by(self._job, bad)
-
         return result
 
     def _publish_datasets(self, decided: Sequence[DatasetCommit]) -> tuple[DatasetResult, ...]:
@@ -315,6 +315,16 @@ class JobRun:
                 self._results[urn] = _not_committed(self._results[urn], error)
                 self._observer.dataset_done(self._results[urn])
         return tuple(self._results[d.result.dataset_urn] for d in decided)
+
+    def _publish_all(
+        self, items: Sequence[tuple[CommitSequence, int]], busy: Mapping[str, Lease]
+    ) -> dict[str, Exception | None]:
+        if self._job.commit.scope == "dataset":
+            return self._committer.publish_all(items)
+        if busy:
+            because = "; ".join(str(_busy(urn, lease)) for urn, lease in busy.items())
+            return {s.dataset_urn: GroupHeldBackError(dataset_urn=s.dataset_urn, because=because) for s, _ in items}
+        return self._groups.publish_all(items)
 
     def _is_committed(self, sequence: CommitSequence) -> bool:
         """Look whether a publication that ended with an error became true all the same."""
@@ -334,16 +344,6 @@ class JobRun:
         grant = self._leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.has_work])
         versions = {
             urn: state.version
-    def _publish_all(
-        self, items: Sequence[tuple[CommitSequence, int]], busy: Mapping[str, Lease]
-    ) -> dict[str, Exception | None]:
-        if self._job.commit.scope == "dataset":
-            return self._committer.publish_all(items)
-        if busy:
-            because = "; ".join(str(_busy(urn, lease)) for urn, lease in busy.items())
-            return {s.dataset_urn: GroupHeldBackError(dataset_urn=s.dataset_urn, because=because) for s, _ in items}
-        return self._groups.publish_all(items)
-
             for urn, state in self._store.load_dataset_states(self._job.job, list(grant.granted)).items()
         }
         if any(
