@@ -60,6 +60,7 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "python": "sources.python:PythonSource",
         "query": "sources.query:QuerySource",
         "rest": "sources.rest:RestSource",
+        "spark": "sources.spark:SparkSource",
     },
     ConstructKind.FORMAT: {
         "csv": "extractors.csv:CsvFormat",
@@ -129,9 +130,13 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
     },
     ConstructKind.PUBLISHER: {
         "append": "publishers.files:AppendPublisher",
+        "delta": "publishers.delta:DeltaPublisher",
+        "iceberg": "publishers.iceberg:IcebergPublisher",
+        "kafka_topic": "publishers.kafka_topic:KafkaTopicPublisher",
         "noop": "publishers.files:NoopPublisher",
         "replace": "publishers.files:ReplacePublisher",
         "replace_partitions": "publishers.files:ReplacePartitionsPublisher",
+        "sql_table": "publishers.sql_table:SqlTablePublisher",
         "timestamped": "publishers.timestamped:TimestampedPublisher",
     },
 }

@@ -1,0 +1,252 @@
+"""DeltaPublisher: published Parquet files become part of a Delta table, without being written again."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile, race, resolved, unified_schema
+from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
+from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.storage import Storage
+
+
+class DeltaOptions(BaseModel):
+    """Options of the publisher `delta`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    table: Literal["branch", "dataset"] = "branch"
+    """`branch`: one table for the branch of all datasets, in the folder `<namespace>/<table>/<branch>` of the output.
+    `dataset`: a table in each dataset's own folder."""
+    storage_options: dict[str, str] = Field(default_factory=dict)
+    """Settings of the table's storage as deltalake takes them, e.g. `{AWS_ENDPOINT_URL: ...}`; default: as it finds them."""
+    storage_options_env: dict[str, str] = Field(default_factory=dict)
+    """Settings taken from environment variables by name: read where they are used, never written to plans, logs or state."""
+
+
+class DeltaPublisher:
+    """Adds the branch's files to a Delta table, once, with the dataset's progress as the table's application transaction.
+
+    Folders of `partition_by` become the table's partition columns. New columns are added to the table; a column of another
+    type is refused.
+    """
+
+    Options = DeltaOptions
+
+    def __init__(self, options: DeltaOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def publish(self, view: PublishView) -> Publication:
+        if not view.files:
+            return Publication()
+        options, commit = self._options, TableCommit.of(view)
+        location = view.folder if options.table == "dataset" else posixpath.dirname(view.folder)
+        if "%" in location:
+            raise UsageError(
+                problem=f"Branch {view.branch!r}: there can be no Delta table at {location}: the library that writes it "
+                "cannot open folders with `%` in their names.",
+                hint="Give its publisher `table: branch`.",
+            )
+        step = AppendToDeltaStep(
+            location, commit, _transaction_number(view.now), options.storage_options, options.storage_options_env
+        )
+        return Publication(steps=(step,))
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class AppendToDeltaStep:
+    """Adds files to a Delta table in one version; done when the table's transaction of the dataset has our number."""
+
+    type_name: ClassVar[str] = "append_to_delta"
+    version: ClassVar[int] = 1
+
+    location: str
+    commit: TableCommit
+    number: int
+    """Version of the application transaction: microseconds since the epoch, so it grows from commit to commit."""
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options_env: Mapping[str, str] = field(default_factory=dict)
+
+    def verify(self, storage: Storage) -> bool:
+        try:
+            table = self._load()
+        except StorageError:
+            return False  # `execute` looks again, and more than once
+        return table is not None and self._is_in(table)
+
+    def execute(self, storage: Storage) -> None:
+        schema = unified_schema(storage, self.location, self.commit.paths)
+        race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "location": self.location,
+            "commit": asdict(self.commit),
+            "number": self.number,
+            "storage_options": dict(self.storage_options),
+            "storage_options_env": dict(self.storage_options_env),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> AppendToDeltaStep:
+        """Read what `to_json` wrote."""
+        return cls(**{**fields, "commit": TableCommit.from_json(fields["commit"])})
+
+    def describe(self) -> str:
+        return f"add {len(self.commit.files)} file(s) to Delta table {self.location}"
+
+    @property
+    def _application(self) -> str:
+        return f"gobblin/{self.commit.job}/{self.commit.dataset_urn}/{self.commit.branch}"
+
+    def _append(self, schema: pa.Schema) -> bool:
+        """Add the files unless they are there; False where another writer moved the table meanwhile."""
+        deltalake = _deltalake()
+        partitions = list(_partition_values(self.location, self.commit.files[0]))
+        if len({tuple(_partition_values(self.location, file)) for file in self.commit.files}) > 1:
+            raise StepRefusedError(
+                step=self.describe(), problem="its files lie in folders of different partition columns"
+            )
+        for name in partitions:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, pa.string()))
+        try:
+            table = self._load() or self._create(schema, partitions)
+            if self._is_in(table):
+                return True
+            table = self._with_columns(table, schema)
+            table.create_write_transaction(
+                [self._action(file) for file in self.commit.files],
+                "append",
+                table.schema(),
+                partition_by=partitions or None,
+                commit_properties=deltalake.CommitProperties(
+                    custom_metadata=self.commit.properties,
+                    # A lost race is not repeated blindly: a run that woke late may have published this very commit.
+                    max_commit_retries=0,
+                    app_transactions=[deltalake.Transaction(self._application, self.number)],
+                ),
+            )
+        except deltalake.exceptions.CommitFailedError:
+            return False
+        except deltalake.exceptions.SchemaMismatchError as error:
+            raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
+        except (deltalake.exceptions.DeltaError, OSError) as error:
+            raise self._failed(error) from error
+        return True
+
+    def _load(self) -> Any:
+        """Return the newest state of the table; None where there is none."""
+        deltalake = _deltalake()
+        try:
+            return deltalake.DeltaTable(self.location, storage_options=self._options())
+        except deltalake.exceptions.TableNotFoundError:
+            return None
+        except (deltalake.exceptions.DeltaError, OSError) as error:
+            raise self._failed(error) from error
+
+    def _create(self, schema: pa.Schema, partitions: Sequence[str]) -> Any:
+        deltalake = _deltalake()
+        return deltalake.DeltaTable.create(
+            self.location,
+            schema=self._fields(schema),
+            mode="ignore",
+            partition_by=list(partitions) or None,
+            storage_options=self._options(),
+        )
+
+    def _is_in(self, table: Any) -> bool:
+        known = table.transaction_version(self._application)
+        if known is None or known < self.number:
+            return False
+        if known == self.number or self._is_in_history(table):
+            return True
+        # A later commit of the dataset cannot begin before this one ended, so clocks disagree; guessing could lose rows.
+        problem = f"the table knows a later transaction ({known}) of {self._application} than this one ({self.number})"
+        raise StepRefusedError(step=self.describe(), problem=problem)
+
+    def _is_in_history(self, table: Any) -> bool:
+        ours = self.commit.commit_id
+        return any(entry.get("gobblin.commit-id") == ours for entry in table.history())
+
+    def _with_columns(self, table: Any, schema: pa.Schema) -> Any:
+        """Return the table with all columns of the files; raises StepRefusedError where a type differs."""
+        known = {column.name: column for column in table.schema().fields}
+        ours = self._fields(schema).fields
+        for column in ours:
+            if column.name in known and known[column.name].type != column.type:
+                problem = (
+                    f"column {column.name!r} is {known[column.name].type} in the table and {column.type} in the files"
+                )
+                raise StepRefusedError(step=self.describe(), problem=problem)
+        if missing := [column for column in ours if column.name not in known]:
+            table.alter.add_columns(missing)
+            table = self._load()
+        return table
+
+    def _fields(self, schema: pa.Schema) -> Any:
+        for column in schema:
+            if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+                problem = f"column {column.name!r} is {column.type}, Delta keeps microseconds; cast it to timestamp[us]"
+                raise StepRefusedError(step=self.describe(), problem=problem)
+        # Files to come may hold null where these hold none.
+        return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
+
+    def _action(self, file: TableFile) -> Any:
+        relative = file.path.removeprefix(self.location + "/")
+        return _deltalake().transaction.AddAction(
+            relative,
+            file.size_bytes,
+            _partition_values(self.location, file),
+            self.number // 1000,
+            True,
+            json.dumps({"numRecords": file.rows}),
+        )
+
+    def _options(self) -> dict[str, str] | None:
+        return resolved(self.storage_options, self.storage_options_env) or None
+
+    def _failed(self, error: Exception) -> StorageError:
+        return StorageError(
+            operation="publish to Delta table",
+            path=self.location,
+            problem=f"{type(error).__name__}: {str(error)[:300]}",
+            dataset_urn=self.commit.dataset_urn,
+        )
+
+
+def _deltalake() -> Any:
+    """Return the library; raises EnvironmentFaultError where it is not installed."""
+    try:
+        import deltalake  # noqa: PLC0415  # optional package: told in our words where it is missing
+    except ImportError as error:
+        problem = "The publisher `delta` needs the package deltalake, which is not installed."
+        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[delta]'") from error
+    return deltalake
+
+
+def _transaction_number(now: datetime) -> int:
+    return int(now.timestamp() * 1_000_000)
+
+
+def _partition_values(location: str, file: TableFile) -> dict[str, str | None]:
+    """Read the partition columns of a file from its folders."""
+    values: dict[str, str | None] = {}
+    for segment in file.path.removeprefix(location + "/").split("/")[:-1]:
+        name, mark, value = segment.partition("=")
+        if mark:
+            values[unquote(name)] = None if value == NULL_SEGMENT else unquote(value)
+    return values

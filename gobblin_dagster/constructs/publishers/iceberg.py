@@ -1,0 +1,198 @@
+"""IcebergPublisher: published Parquet files become part of an Iceberg table, without being written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.constructs.publishers.tables import TableCommit, race, resolved, unified_schema
+from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
+from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.storage import Storage
+
+
+class IcebergOptions(BaseModel):
+    """Options of the publisher `iceberg`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    table: str = Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")
+    """Name in the catalog, `namespace.table`; made with the first publication where it is not there."""
+    catalog_name: str = Field(default="default", min_length=1)
+    """The catalog's name; SQL catalogs keep their tables under it."""
+    catalog: dict[str, str]
+    """Properties of the catalog as pyiceberg takes them: `{type: rest, uri: ...}`, `{type: sql, uri: ..., warehouse: ...}`,
+    `{type: glue}`."""
+    catalog_env: dict[str, str] = Field(default_factory=dict)
+    """Properties taken from environment variables by name, e.g. `credential: LAKE_CREDENTIAL`: read where they are used,
+    never written to plans, logs or state."""
+
+
+class IcebergPublisher:
+    """Adds the branch's files to an Iceberg table, once, and keeps the watermark in the table's snapshot.
+
+    New columns are added to the table, types are widened as Iceberg allows. Many datasets and branches may share a table.
+
+    Source: gobblin-iceberg `IcebergMetadataWriter`. Differs: part of the commit, not a stream of events after it.
+    """
+
+    Options = IcebergOptions
+
+    def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def publish(self, view: PublishView) -> Publication:
+        if not view.files:
+            return Publication()
+        options = self._options
+        step = AppendToIcebergStep(
+            options.table, TableCommit.of(view), options.catalog_name, options.catalog, options.catalog_env
+        )
+        return Publication(steps=(step,))
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class AppendToIcebergStep:
+    """Adds files to an Iceberg table in one snapshot that bears the commit id; done when the table has such a snapshot."""
+
+    type_name: ClassVar[str] = "append_to_iceberg"
+    version: ClassVar[int] = 1
+
+    table: str
+    commit: TableCommit
+    catalog_name: str
+    catalog: Mapping[str, str]
+    catalog_env: Mapping[str, str] = field(default_factory=dict)
+
+    def verify(self, storage: Storage) -> bool:
+        try:
+            return _holds(self._load(), self.commit)
+        except (_errors().NoSuchTableError, StorageError):
+            return False  # `execute` looks again, and more than once
+
+    def execute(self, storage: Storage) -> None:
+        schema = unified_schema(storage, self.table, self.commit.paths)
+        race(lambda: self._append(schema), self.table, self.commit.dataset_urn)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "commit": asdict(self.commit),
+            "catalog_name": self.catalog_name,
+            "catalog": dict(self.catalog),
+            "catalog_env": dict(self.catalog_env),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> AppendToIcebergStep:
+        """Read what `to_json` wrote."""
+        return cls(**{**fields, "commit": TableCommit.from_json(fields["commit"])})
+
+    def describe(self) -> str:
+        return f"add {len(self.commit.files)} file(s) to Iceberg table {self.table}"
+
+    def _append(self, schema: Any) -> bool:
+        """Add the files unless they are there; False where another writer moved the table meanwhile."""
+        errors = _errors()
+        try:
+            table = self._load()
+        except errors.NoSuchTableError:
+            self._create(schema)
+            table = self._load()
+        if _holds(table, self.commit):
+            return True
+        try:
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(schema)
+                transaction.add_files(
+                    self.commit.paths,
+                    snapshot_properties=self.commit.properties,
+                    # The history may have been expired behind our snapshot; then only the files themselves can tell.
+                    check_duplicate_files=not _has_whole_history(table),
+                )
+        except errors.CommitFailedException:
+            return False
+        except (errors.CommitStateUnknownException, OSError) as error:
+            raise self._failed(error) from error
+        except (errors.ValidationError, ValueError, TypeError, NotImplementedError) as error:
+            if "already referenced" in str(error):
+                return True
+            raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
+        return True
+
+    def _load(self) -> Any:
+        errors = _errors()
+        try:
+            table = self._open_catalog().load_table(self.table)
+        except errors.NoSuchTableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # each catalog has errors of its own: HTTP, SQL, cloud
+            raise self._failed(error) from None
+        # Of our copy only, never stored: pyiceberg would repeat a lost race by itself, blind to whether a run that woke
+        # late published the same commit meanwhile.
+        metadata = table.metadata
+        properties = {**metadata.properties, "commit.retry.num-retries": "0"}
+        table.metadata = metadata.model_copy(update={"properties": properties})
+        return table
+
+    def _create(self, schema: Any) -> None:
+        try:
+            catalog = self._open_catalog()
+            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self.table, schema=schema)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise StepRefusedError(step=f"make Iceberg table {self.table}", problem=str(error)[:500]) from error
+        except Exception as error:  # noqa: BLE001  # as in `_load`
+            raise self._failed(error) from None
+
+    def _open_catalog(self) -> Any:
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
+
+        return load_catalog(self.catalog_name, **resolved(self.catalog, self.catalog_env))
+
+    def _failed(self, error: Exception) -> StorageError:
+        # The text of the catalog's error may hold its URL with a password: the type and the table must do.
+        return StorageError(
+            operation="publish to Iceberg table",
+            path=self.table,
+            problem=f"its catalog failed with {type(error).__name__}",
+            dataset_urn=self.commit.dataset_urn,
+        )
+
+
+def _errors() -> Any:
+    """Return pyiceberg's errors; raises EnvironmentFaultError where it is not installed."""
+    try:
+        from pyiceberg import exceptions  # noqa: PLC0415  # optional package: told in our words where it is missing
+    except ImportError as error:
+        problem = "The publisher `iceberg` needs the package pyiceberg, which is not installed."
+        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[iceberg]'") from error
+    return exceptions
+
+
+def _holds(table: Any, commit: TableCommit) -> bool:
+    return any(
+        snapshot.summary is not None
+        and snapshot.summary.additional_properties.get("gobblin.commit-id") == commit.commit_id
+        and snapshot.summary.additional_properties.get("gobblin.branch") == commit.branch
+        for snapshot in table.metadata.snapshots
+    )
+
+
+def _has_whole_history(table: Any) -> bool:
+    """Tell whether the table's first snapshot is still known: the oldest then holds no more files than it added.
+
+    Its parent does not tell: expiry may take the parent's id out.
+    """
+    oldest = min(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
+    if oldest is None:
+        return True
+    facts = oldest.summary.additional_properties if oldest.summary is not None else {}
+    return str(facts.get("total-data-files", "")) == str(facts.get("added-data-files", "0"))

@@ -1,0 +1,231 @@
+"""KafkaTopicPublisher: the rows of a publication become messages, in one transaction with a note that they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import pyarrow as pa
+from pydantic import Field
+
+from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
+from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of
+from gobblin_dagster.constructs.writers.json_text import JsonRows
+from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.storage import Storage
+
+BATCH_ROWS = 10_000
+_TRANSACTION_MS = 15 * 60 * 1000
+"""The longest that brokers allow by default; the rows of one publication must be sent within it."""
+
+
+class KafkaTopicOptions(KafkaConnection):
+    """Options of the publisher `kafka_topic`."""
+
+    topic: str = Field(min_length=1, max_length=200)
+    """Topic that the rows go to; made by the broker's own rules where it is not there."""
+    key: str | None = None
+    """Column whose value, as text, is the message's key; default: none, messages are spread over the partitions."""
+    commits_topic: str = Field(default="gobblin-commits", min_length=1, max_length=200)
+    """Compacted topic of one partition with a message per job, dataset and branch: the id of its last commit. Made where
+    it is not there."""
+
+
+class KafkaTopicPublisher:
+    """Sends the branch's rows to a topic as JSON objects, exactly once for readers with `isolation.level=read_committed`.
+
+    Rows and the note in the commits topic are one Kafka transaction. A run that wakes late is fenced by the transactional
+    id of its dataset. No file of the branch is published.
+
+    Source: gobblin-kafka `KafkaWriter`, which is at-least-once.
+    """
+
+    Options = KafkaTopicOptions
+    publishes_files = False
+
+    def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def publish(self, view: PublishView) -> Publication:
+        if not view.files:
+            return Publication(publishes_files=False)
+        options = self._options
+        step = SendToKafkaStep(
+            commit=TableCommit.of(view, staged=True),
+            topic=options.topic,
+            key=options.key,
+            commits_topic=options.commits_topic,
+            connection=KafkaConnection.model_validate(options.model_dump(include=set(KafkaConnection.model_fields))),
+        )
+        return Publication(steps=(step,), publishes_files=False)
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class SendToKafkaStep:
+    """Sends the rows of staged files to a topic; done when the commits topic names the commit."""
+
+    type_name: ClassVar[str] = "send_to_kafka"
+    version: ClassVar[int] = 1
+
+    commit: TableCommit
+    topic: str
+    key: str | None
+    commits_topic: str
+    connection: KafkaConnection
+
+    def verify(self, storage: Storage) -> bool:
+        with self._errors():
+            return self._last_commit() == self.commit.commit_id
+
+    def execute(self, storage: Storage) -> None:
+        with self._errors():
+            self._make_commits_topic()
+            producer = self._producer()
+            # From here on no other run can end a transaction of this dataset: look once more, behind the fence.
+            producer.init_transactions(self.connection.timeout_s)
+            if self._last_commit() == self.commit.commit_id:
+                return
+            producer.begin_transaction()
+            try:
+                self._send(producer, storage)
+                producer.commit_transaction(self.connection.timeout_s)
+            except BaseException:
+                producer.abort_transaction(self.connection.timeout_s)
+                raise
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "commit": asdict(self.commit),
+            "topic": self.topic,
+            "key": self.key,
+            "commits_topic": self.commits_topic,
+            "connection": self.connection.model_dump(),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> SendToKafkaStep:
+        """Read what `to_json` wrote."""
+        commit, connection = TableCommit.from_json(fields["commit"]), KafkaConnection(**fields["connection"])
+        return cls(**{**fields, "commit": commit, "connection": connection})
+
+    def describe(self) -> str:
+        return f"send {sum(file.rows for file in self.commit.files):,} message(s) to Kafka topic {self.topic}"
+
+    @property
+    def _name(self) -> str:
+        """The dataset's branch, in the commits topic and as transactional id."""
+        return f"gobblin/{self.commit.job}/{quote(self.commit.dataset_urn, safe='')}/{self.commit.branch}/{self.topic}"
+
+    def _send(self, producer: Any, storage: Storage) -> None:
+        context = ConstructContext(self.commit.job, "", self.commit.dataset_urn, self.commit.branch)
+        as_json = JsonRows("publisher 'kafka_topic'", context)
+        headers = [("gobblin-commit-id", self.commit.commit_id.encode())]
+        try:
+            for batch in batches_of(storage, self.commit.paths, BATCH_ROWS):
+                for key, value in zip(self._keys(batch), as_json.texts(batch).to_pylist(), strict=True):
+                    _produce(producer, self.topic, key, value, headers)
+        except FileNotFoundError as error:
+            # Not to be undone by itself: whether an earlier try was seen is for a person to judge.
+            problem = f"staged file {error.filename} is gone, and topic {self.commits_topic} does not name the commit"
+            raise StepRefusedError(step=self.describe(), problem=problem) from error
+        _produce(producer, self.commits_topic, self._name, self.commit.commit_id, None)
+
+    def _keys(self, batch: pa.RecordBatch) -> list[str | None]:
+        if self.key is None:
+            return [None] * batch.num_rows
+        if self.key not in batch.schema.names:
+            problem = f"there is no key column {self.key!r}; found: {', '.join(batch.schema.names)}"
+            raise StepRefusedError(step=self.describe(), problem=problem)
+        return [None if value is None else str(value) for value in batch.column(self.key).to_pylist()]
+
+    def _producer(self) -> Any:
+        from confluent_kafka import Producer  # noqa: PLC0415  # optional package; `client_settings` says where it is missing
+
+        own = {"transactional.id": self._name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
+        return Producer(client_settings(self.connection, own, {"compression.type": "lz4"}))
+
+    def _last_commit(self) -> str | None:
+        """Return the commit id that the commits topic has for the dataset's branch; None where there is none."""
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
+
+        own = {
+            "group.id": "gobblin-commits-reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+        consumer = Consumer(client_settings(self.connection, own))
+        found = None
+        try:
+            if self.commits_topic not in consumer.list_topics(timeout=self.connection.timeout_s).topics:
+                return None
+            consumer.assign([TopicPartition(self.commits_topic, 0, OFFSET_BEGINNING)])
+            for message in _messages(consumer, self.connection.timeout_s):
+                if message.key() == self._name.encode():
+                    found = message.value().decode()
+        finally:
+            consumer.close()
+        return found
+
+    def _make_commits_topic(self) -> None:
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_producer`
+        from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
+
+        admin = AdminClient(client_settings(self.connection, {}))
+        # All topics: a broker may make the one that it is asked for, not compacted.
+        if self.commits_topic in admin.list_topics(timeout=self.connection.timeout_s).topics:
+            return
+        topic = NewTopic(self.commits_topic, 1, config={"cleanup.policy": "compact"})
+        try:
+            admin.create_topics([topic])[self.commits_topic].result(self.connection.timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_producer`
+
+        try:
+            yield
+        except KafkaException as error:
+            raise StorageError(
+                operation="publish to Kafka topic",
+                path=self.topic,
+                problem=error.args[0].str(),
+                dataset_urn=self.commit.dataset_urn,
+            ) from error
+
+
+def _produce(producer: Any, topic: str, key: str | None, value: str, headers: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key, headers=headers)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _messages(consumer: Any, timeout_s: float) -> Iterator[Any]:
+    """Yield the messages up to the end of the one partition; raises KafkaException."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
+
+    while True:
+        message = consumer.poll(timeout_s)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if message.error() is None:
+            yield message
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            return
+        else:
+            raise KafkaException(message.error())

@@ -1,0 +1,128 @@
+"""Arrow rows into a database table: straight through COPY in PostgreSQL, by INSERT elsewhere; and merging by key."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import sqlalchemy as sa
+
+from gobblin_dagster.core.errors import StepRefusedError
+
+_ROW = "gobblin_row"
+"""Column of the temporary table that keeps the order of rows."""
+
+
+def column_type(field: pa.Field) -> sa.types.TypeEngine[Any]:
+    """Return the column type for an Arrow field; raises StepRefusedError where there is none."""
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        return column_type(field.with_type(kind.value_type))
+    if pa.types.is_decimal(kind):
+        return sa.Numeric(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return sa.DateTime(timezone=kind.tz is not None)
+    for test, made in _TYPES:
+        if test(kind):
+            return made()
+    raise StepRefusedError(step="load a table", problem=f"column {field.name!r} is {kind}, which has no column type")
+
+
+_TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEngine[Any]]], ...] = (
+    (pa.types.is_boolean, sa.Boolean),
+    (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 16 and not pa.types.is_uint16(kind), sa.SmallInteger),
+    (lambda kind: pa.types.is_integer(kind) and kind.bit_width <= 32 and not pa.types.is_uint32(kind), sa.Integer),
+    (pa.types.is_uint64, lambda: sa.Numeric(20, 0)),
+    (pa.types.is_integer, sa.BigInteger),
+    (pa.types.is_floating, sa.Double),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind), sa.Text),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), sa.LargeBinary),
+    (pa.types.is_date, sa.Date),
+    (pa.types.is_time, sa.Time),
+    (pa.types.is_null, sa.Text),
+)
+
+
+def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.RecordBatch]) -> None:
+    """Append rows inside the connection's transaction; columns go by name."""
+    for batch in batches:
+        if connection.dialect.name == "postgresql":
+            _copy(connection, table, batch)
+        else:
+            connection.execute(sa.insert(table), batch.to_pylist())
+
+
+def merge_rows(
+    connection: sa.Connection, table: sa.Table, key: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> None:
+    """Insert rows, or replace those of the same key, inside the connection's transaction; the last row of a key counts.
+
+    Raises:
+        StepRefusedError: the database knows no `ON CONFLICT` (others than PostgreSQL and SQLite).
+    """
+    if connection.dialect.name not in ("postgresql", "sqlite"):
+        problem = f"`mode: upsert` is for PostgreSQL and SQLite, the database is {connection.dialect.name}"
+        raise StepRefusedError(step=f"upsert to table {table.name}", problem=problem)
+    columns = [sa.Column(column.name, column.type) for column in table.columns]
+    staged = sa.Table(
+        f"gobblin_{table.name}", sa.MetaData(), *columns, sa.Column(_ROW, sa.BigInteger), prefixes=["TEMPORARY"]
+    )
+    staged.create(connection)
+    load_rows(connection, staged, _numbered(batches))
+    connection.execute(sa.text(_merge_statement(connection, table, staged, key)))
+    staged.drop(connection)
+
+
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in batches:
+        yield batch.append_column(_ROW, pa.array(np.arange(rows, rows + batch.num_rows)))
+        rows += batch.num_rows
+
+
+def _merge_statement(connection: sa.Connection, table: sa.Table, staged: sa.Table, key: Sequence[str]) -> str:
+    preparer = connection.dialect.identifier_preparer
+    names = [preparer.quote(column.name) for column in table.columns]
+    keys = ", ".join(preparer.quote(name) for name in key)
+    others = [preparer.quote(column.name) for column in table.columns if column.name not in key]
+    action = "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others) if others else "NOTHING"
+    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY {_ROW} DESC)"
+    return (
+        f"INSERT INTO {preparer.format_table(table)} ({', '.join(names)}) "  # noqa: S608  # all names are quoted
+        f"SELECT {', '.join(names)} FROM (SELECT *, {newest} AS gobblin_rank FROM {preparer.format_table(staged)}) AS ranked "
+        f"WHERE gobblin_rank = 1 ON CONFLICT ({keys}) DO {action}"
+    )
+
+
+def _copy(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch) -> None:
+    preparer = connection.dialect.identifier_preparer
+    names = ", ".join(preparer.quote(name) for name in batch.schema.names)
+    text = io.BytesIO()
+    pacsv.write_csv(_printable(batch), text, pacsv.WriteOptions(include_header=False))
+    text.seek(0)
+    # Null is what stands there without quotes, empty text what stands in quotes: pyarrow quotes every text.
+    statement = f"COPY {preparer.format_table(table)} ({names}) FROM STDIN (FORMAT csv)"
+    driver: Any = connection.connection  # psycopg2, which has more than the standard asks for
+    with closing(driver.cursor()) as cursor:
+        cursor.copy_expert(statement, text)
+
+
+def _printable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with what CSV cannot hold as text that PostgreSQL reads."""
+    arrays = []
+    for array in batch.columns:
+        if pa.types.is_dictionary(array.type):
+            arrays.append(array.dictionary_decode())
+        elif pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+            arrays.append(pa.array([None if value is None else "\\x" + value.hex() for value in array.to_pylist()]))
+        elif pa.types.is_null(array.type):
+            arrays.append(pc.cast(array, pa.string()))
+        else:
+            arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -1,0 +1,300 @@
+"""SqlTablePublisher: the rows of a publication go into a database table, in one transaction with a note that they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import pyarrow as pa
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.pool import NullPool
+
+from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
+from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, resolved, unified_schema
+from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
+from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.errors import (
+    EnvironmentFaultError,
+    StepRefusedError,
+    StorageError,
+    UsageError,
+)
+from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.storage import Storage
+
+BATCH_ROWS = 50_000
+LEDGER = "gobblin_commits"
+Mode = Literal["append", "upsert", "replace"]
+
+
+class SqlTableOptions(BaseModel):
+    """Options of the publisher `sql_table`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    url_env: str = ""
+    """Environment variable with the database's URL as SQLAlchemy writes it, e.g. `WAREHOUSE_URL` holding
+    `postgresql://user:password@host:5432/warehouse`; read where it is used, never stored or shown."""
+    url: str = ""
+    """The URL itself where it holds no password: `sqlite:///warehouse.db` (relative to the project)."""
+    table: str = Field(min_length=1)
+    """`table` or `schema.table`; made with the first publication where it is not there. `{dataset}` stands for the
+    dataset.urn, in letters, digits and `_`."""
+    mode: Mode = "append"
+    """`append`: rows are added. `upsert`: a row replaces the one with its `key`, the last of several counts. `replace`: the
+    table holds the rows of the newest publication only."""
+    key: tuple[str, ...] = ()
+    """Columns that name a row, for `upsert`; the primary key of a table that is made."""
+
+    @field_validator("url")
+    @classmethod
+    def _no_password(cls, url: str) -> str:
+        if url and sa.make_url(url).password is not None:
+            raise ValueError("must hold no password; put the URL into the environment and its variable into `url_env`")
+        return url
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if bool(self.url) == bool(self.url_env):
+            raise ValueError("expected either `url` or `url_env`")
+        if (self.mode == "upsert") != bool(self.key):
+            raise ValueError("`key` belongs to `mode: upsert`, which needs it")
+        return self
+
+
+class SqlTablePublisher:
+    """Puts the branch's rows into a database table, exactly once; no file of the branch is published.
+
+    The step that does it writes a row into the table `gobblin_commits` of the same database, in the same transaction. New
+    columns are added to the table.
+
+    Source: gobblin-sql `JdbcPublisher`, which copies from a staging table. Differs: survives a crash between the copy and
+    the watermark.
+    """
+
+    Options = SqlTableOptions
+    publishes_files = False
+
+    def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def publish(self, view: PublishView) -> Publication:
+        options = self._options
+        if not view.files and options.mode != "replace":
+            return Publication(publishes_files=False)
+        _check_types(view)
+        schema, _, name = options.table.replace("{dataset}", _identifier(view.dataset_urn)).rpartition(".")
+        step = LoadSqlTableStep(
+            commit=TableCommit.of(view, staged=True),
+            schema=schema,
+            table=name,
+            mode=options.mode,
+            key=options.key,
+            url=options.url,
+            url_env=options.url_env,
+            base_dir=self._context.base_dir,
+        )
+        return Publication(steps=(step,), publishes_files=False)
+
+
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class LoadSqlTableStep:
+    """Loads staged files into a table; done when the ledger of that database names the commit."""
+
+    type_name: ClassVar[str] = "load_sql_table"
+    version: ClassVar[int] = 1
+
+    commit: TableCommit
+    schema: str
+    table: str
+    mode: Mode
+    key: tuple[str, ...]
+    url: str
+    url_env: str
+    base_dir: str
+
+    def verify(self, storage: Storage) -> bool:
+        with self._connection() as connection:
+            return self._is_noted(connection)
+
+    def execute(self, storage: Storage) -> None:
+        try:
+            schema = unified_schema(storage, self.table, self.commit.paths) if self.commit.files else None
+        except FileNotFoundError as error:
+            # Not to be undone by itself: a run that woke late may have read the file and be loading it now.
+            problem = f"staged file {error.filename} is gone, and the table's ledger does not name the commit"
+            raise StepRefusedError(step=self.describe(), problem=problem) from error
+        table = self._table(schema) if schema is not None else None
+        with self._connection() as connection:
+            # Tables first, in transactions of their own: two datasets may be making the same one.
+            for wanted in (self._ledger, table):
+                if wanted is not None:
+                    _make(connection, wanted)
+        with self._connection() as connection:
+            if self._is_noted(connection) or not self._note(connection):
+                return
+            self._load(connection, storage, table)
+            connection.commit()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"key": list(self.key)}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> LoadSqlTableStep:
+        """Read what `to_json` wrote."""
+        return cls(**{**fields, "key": tuple(fields["key"]), "commit": TableCommit.from_json(fields["commit"])})
+
+    def describe(self) -> str:
+        rows = sum(file.rows for file in self.commit.files)
+        return f"{self.mode} {rows:,} row(s) to table {self.table}"
+
+    def _load(self, connection: sa.Connection, storage: Storage, table: sa.Table | None) -> None:
+        if self.mode == "replace" and _columns(connection, self._table()) is not None:
+            connection.execute(sa.delete(self._table()))
+        if table is None:
+            return
+        batches = batches_of(storage, self.commit.paths, BATCH_ROWS)
+        if self.mode == "upsert":
+            merge_rows(connection, table, self.key, batches)
+        else:
+            load_rows(connection, table, batches)
+
+    def _table(self, schema: pa.Schema | None = None) -> sa.Table:
+        columns = [
+            sa.Column(field.name, column_type(field), primary_key=field.name in self.key, autoincrement=False)
+            for field in schema or ()
+        ]
+        return sa.Table(self.table, sa.MetaData(), *columns, schema=self.schema or None)
+
+    # -- the ledger ----------------------------------------------------------------------------------------------------
+    @property
+    def _ledger(self) -> sa.Table:
+        return sa.Table(
+            LEDGER,
+            sa.MetaData(),
+            sa.Column("commit_id", sa.String(64), primary_key=True),
+            sa.Column("branch", sa.String(64), primary_key=True),
+            sa.Column("job", sa.String(64), nullable=False),
+            sa.Column("dataset_urn", sa.Text, nullable=False),
+            sa.Column("table_name", sa.Text, nullable=False),
+            sa.Column("low", sa.Text, nullable=False),
+            sa.Column("high", sa.Text, nullable=False),
+        )
+
+    def _is_noted(self, connection: sa.Connection) -> bool:
+        if _columns(connection, self._ledger) is None:
+            return False
+        columns = self._ledger.c
+        query = sa.select(columns.commit_id).where(
+            columns.commit_id == self.commit.commit_id, columns.branch == self.commit.branch
+        )
+        return connection.execute(query).first() is not None
+
+    def _note(self, connection: sa.Connection) -> bool:
+        """Write our line; waits for another that writes the same, and is False where that one was committed."""
+        values = {
+            "commit_id": self.commit.commit_id,
+            "branch": self.commit.branch,
+            "job": self.commit.job,
+            "dataset_urn": self.commit.dataset_urn,
+            "table_name": f"{self.schema}.{self.table}".lstrip("."),
+            "low": self.commit.low,
+            "high": self.commit.high,
+        }
+        try:
+            connection.execute(sa.insert(self._ledger).values(values))
+        except IntegrityError:
+            connection.rollback()
+            return False
+        return True
+
+    @contextmanager
+    def _connection(self) -> Iterator[sa.Connection]:
+        """Yield a connection of our own, its errors as ours: what a later try may mend, and what it may not."""
+        try:
+            with self._engine().connect() as connection:
+                yield connection
+        except (OperationalError, InterfaceError) as error:
+            raise StorageError(
+                operation="publish to table",
+                path=self.table,
+                problem=f"the database failed with {type(error).__name__}: {_first_line(error)}",
+                dataset_urn=self.commit.dataset_urn,
+            ) from None
+        except DBAPIError as error:
+            raise StepRefusedError(step=self.describe(), problem=_first_line(error)) from None
+
+    def _engine(self) -> sa.Engine:
+        url = sa.make_url(self.url or resolved({}, {"url": self.url_env})["url"])
+        if url.drivername in ("postgres", "postgresql"):
+            url = url.set(drivername="postgresql+psycopg2")
+        if url.get_backend_name() == "sqlite":
+            url = url.set(database=str(Path(self.base_dir, url.database or "")))
+        try:
+            return sa.create_engine(url, poolclass=NullPool)
+        except (ModuleNotFoundError, NoSuchModuleError) as error:
+            raise EnvironmentFaultError(
+                problem=f"The database of table {self.table} has no driver here: {error}.",
+                hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]'.",
+            ) from None
+
+
+def _columns(connection: sa.Connection, table: sa.Table) -> set[str] | None:
+    """Return the names of a table's columns; None where there is no such table."""
+    looked = sa.inspect(connection)
+    if not looked.has_table(table.name, table.schema):
+        return None
+    return {column["name"] for column in looked.get_columns(table.name, table.schema)}
+
+
+def _make(connection: sa.Connection, table: sa.Table) -> None:
+    """Make a table, or add the columns that it lacks; each in a transaction of its own.
+
+    Where the database refuses, another may have been faster: what is there in the end counts.
+    """
+    known = _columns(connection, table)
+    connection.rollback()  # looking began a transaction
+    statements: list[sa.Executable] = []
+    if known is None:
+        statements.append(sa.schema.CreateTable(table))
+    else:
+        quote = connection.dialect.identifier_preparer
+        for column in table.columns:
+            if column.name not in known:
+                kind = column.type.compile(connection.dialect)
+                name = f"ALTER TABLE {quote.format_table(table)} ADD COLUMN {quote.quote(column.name)}"
+                statements.append(sa.text(f"{name} {kind}"))
+    for statement in statements:
+        try:
+            connection.execute(statement)
+            connection.commit()
+        except DBAPIError:
+            connection.rollback()
+            if not {column.name for column in table.columns} <= (_columns(connection, table) or set()):
+                raise
+            connection.rollback()
+
+
+def _check_types(view: PublishView) -> None:
+    """Refuse columns that no table can hold, before anything is stored."""
+    unfit = [name for name, kind in type_texts(view.schema or "").items() if type_from_text(kind) is None]
+    if unfit:
+        raise UsageError(
+            problem=f"Branch {view.branch!r}: a database table has no type for column(s) {', '.join(unfit)}.",
+            hint="Make them JSON text with the converter `to_json`, or flatten them.",
+        )
+
+
+def _identifier(dataset_urn: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in dataset_urn)
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0][:300]

@@ -1,0 +1,150 @@
+"""What the publishers of tables share: the facts of a publication as JSON, and published Parquet files read back."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gobblin_dagster.core.constructs import PublishView
+from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.storage.arrow import arrow_files
+
+TRIES = 12
+"""Lost races for one table before the publication is left to the next run."""
+_LONGEST_WAIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A published file, as a step keeps it."""
+
+    path: str
+    size_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """What one publication adds to a table, and by which name it is known there for ever."""
+
+    commit_id: str
+    job: str
+    run_id: str
+    dataset_urn: str
+    branch: str
+    low: str
+    high: str
+    files: tuple[TableFile, ...]
+
+    @classmethod
+    def of(cls, view: PublishView, *, staged: bool = False) -> TableCommit:
+        """Return what a publication adds, its files where they will lie or where they are staged.
+
+        Raises:
+            UsageError: a file is not Parquet.
+        """
+        for file in view.files:
+            if not file.path.endswith(".parquet"):
+                raise UsageError(
+                    problem=f"Branch {view.branch!r}: its publisher takes Parquet files, got {file.path}.",
+                    hint="Give the branch `writer: {type: parquet}`.",
+                )
+        places = view.staged if staged else {file.path: file.path for file in view.files}
+        files = tuple(TableFile(places[file.path], file.size_bytes, file.rows) for file in view.files)
+        return cls(
+            view.commit_id, view.job, view.run_id, view.dataset_urn, view.branch, view.low, view.high, files
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> TableCommit:
+        """Read what `dataclasses.asdict` made."""
+        files = tuple(TableFile(**file) for file in fields["files"])
+        return cls(**{**fields, "files": files})
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the table's own history keeps: enough to find the run, and to begin from where the table is."""
+        return {
+            "gobblin.commit-id": self.commit_id,
+            "gobblin.job": self.job,
+            "gobblin.run-id": self.run_id,
+            "gobblin.dataset-urn": self.dataset_urn,
+            "gobblin.branch": self.branch,
+            "gobblin.low-watermark": self.low,
+            "gobblin.high-watermark": self.high,
+        }
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of its files."""
+        return [file.path for file in self.files]
+
+
+def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
+    """Open a published file; only its footer is read until rows are asked for. Raises OSError."""
+    try:
+        files, (inside,) = arrow_files([path])
+    except UsageError:
+        return pq.ParquetFile(io.BytesIO(storage.read(path)))  # memory://
+    return pq.ParquetFile(files.open_input_file(inside))
+
+
+def batches_of(storage: Storage, paths: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of published files in batches of at most `rows`; memory stays with that of a row group."""
+    for path in paths:
+        with open_parquet(storage, path) as file:
+            yield from file.iter_batches(rows)
+
+
+def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Schema:
+    """Return one schema for files that may differ in columns or width of types; raises StepRefusedError."""
+    schemas = []
+    for path in paths:
+        with open_parquet(storage, path) as file:
+            schemas.append(file.schema_arrow.remove_metadata())
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowInvalid as error:
+        raise StepRefusedError(step=f"publish to {table}", problem=f"its files disagree: {error}") from error
+
+
+def resolved(settings: Mapping[str, str], from_environment: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with those that environment variables hold; raises EnvironmentFaultError."""
+    secret = {}
+    for name, variable in from_environment.items():
+        if variable not in os.environ:
+            raise EnvironmentFaultError(
+                problem=f"The publisher's setting {name!r} is taken from {variable}, which is not in the environment.",
+                hint="Set it where the commit runs.",
+            )
+        secret[name] = os.environ[variable]
+    return {**settings, **secret}
+
+
+def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:
+    """Call until it says that it won, waiting a little longer each time another writer was faster or nobody answered.
+
+    Raises:
+        StorageError: others were faster each time, or the last answer was this error; the next run tries again.
+    """
+    lost: StorageError | None = None
+    for number in range(TRIES):
+        if number:
+            # Spreads writers, hides nothing.
+            time.sleep(random.uniform(0.5, 1) * min(0.02 * 2**number, _LONGEST_WAIT_S))  # noqa: S311
+        try:
+            if attempt():
+                return
+        except StorageError as error:
+            lost = error
+    problem = f"others were faster {TRIES} times"
+    raise lost or StorageError(operation="publish to table", path=table, problem=problem, dataset_urn=dataset_urn)

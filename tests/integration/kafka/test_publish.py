@@ -1,0 +1,107 @@
+"""Publishing to topics of a real broker: what readers of committed messages see."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.storage import Storage
+from tests.services.kafka import KafkaBroker
+from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
+from tests.unit.engine.jobs import run
+
+
+def publisher(broker: KafkaBroker, topic: str) -> dict[str, Any]:
+    return {
+        "type": "kafka_topic",
+        "brokers": broker.address,
+        "topic": topic,
+        "key": "id",
+        "commits_topic": f"{topic}.commits",
+    }
+
+
+def committed(broker: KafkaBroker, topic: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return (key, value) of all messages that a reader of committed ones sees."""
+    settings = {
+        "bootstrap.servers": broker.address,
+        "group.id": "test",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, "the broker did not answer"
+        if message.error() is not None:
+            break
+        found.append(((message.key() or b"").decode(), json.loads(message.value() or b"null")))
+    consumer.close()
+    return found
+
+
+def numbers(broker: KafkaBroker, topic: str) -> list[int]:
+    return sorted(value["id"] for _, value in committed(broker, topic))
+
+
+def test_rows_are_messages_with_keys_and_no_file_is_in_the_output(tmp_path: Path, broker: KafkaBroker) -> None:
+    broker.new_topic("published")
+    result = run(tmp_path, table_job(publisher(broker, "published"), ROWS))
+
+    assert result.status is RunStatus.SUCCEEDED, [one.failures for one in result.datasets]
+    assert numbers(broker, "published") == ids(ROWS)
+    assert ("3", {"id": 3, "dataset": "c", "value": "v3"}) in committed(broker, "published")
+    assert not list((tmp_path / "lake/test").rglob("*.parquet"))
+
+
+def test_rows_are_sent_once_whatever_fails(
+    tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.new_topic("repeated")
+    check_exactly_once(
+        tmp_path, publisher(broker, "repeated"), lambda: numbers(broker, "repeated"), SendToKafkaStep, monkeypatch
+    )
+
+
+def test_run_that_wakes_late_sends_nothing(
+    tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run stops in the middle of its transaction, another finishes the sequence, and the first goes on."""
+    broker.new_topic("fenced")
+    job = table_job(publisher(broker, "fenced"), {"c": {"rows": 50}})
+    send, execute = SendToKafkaStep._send, SendToKafkaStep.execute
+
+    def sleepy(self: SendToKafkaStep, producer: Any, storage: Storage) -> None:
+        send(self, producer, storage)
+        producer.flush(30)
+        monkeypatch.setattr(SendToKafkaStep, "_send", send)
+        other = threading.Thread(target=execute, args=(self, storage))
+        other.start()
+        other.join()
+
+    monkeypatch.setattr(SendToKafkaStep, "_send", sleepy)
+    result = run(tmp_path, job)
+
+    assert "fenced" in result.datasets[0].failures[0].message.lower()
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert numbers(broker, "fenced") == list(range(50))
+
+
+def test_broker_that_is_away_is_a_clear_failure_and_the_next_run_makes_good(
+    tmp_path: Path, broker: KafkaBroker
+) -> None:
+    broker.new_topic("away")
+    away = publisher(broker, "away") | {"timeout_s": 1}
+    result = run(tmp_path, table_job(away | {"brokers": "127.0.0.1:1"}, {"c": {"rows": 3}}))
+
+    assert result.status is RunStatus.FAILED
+    assert "cannot publish to Kafka topic away" in result.datasets[0].failures[0].message

@@ -1,0 +1,76 @@
+"""Jobs whose one branch is published to a table, and what goes wrong between its step and the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.commit import CommitStep
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.sql_store import SqlStateStore
+from tests.unit.engine.jobs import job_spec, run
+
+ROWS = {"a/b": {"rows": 10}, "c": {"rows": 5}}
+
+
+def table_job(publisher: dict[str, Any], datasets: dict[str, dict[str, Any]], **parts: Any) -> JobSpec:
+    """Return a job of one branch `all` that is published by `publisher`."""
+    return job_spec(datasets, fork={"branches": [{"name": "all", "publisher": publisher}]}, **parts)
+
+
+def ids(datasets: dict[str, dict[str, Any]]) -> list[int]:
+    """Return the sorted ids of the rows that the datasets have."""
+    return sorted(number for dataset in datasets.values() for number in range(dataset["rows"]))
+
+
+def check_exactly_once(
+    root: Path,
+    publisher: dict[str, Any],
+    read: Callable[[], list[int]],
+    step: type[CommitStep],
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """Fail before the step, inside it after its work, and at the commit; a run after each makes good, and nothing is twice."""
+    rows = 0
+    for fail in (_before(step), _after(step), _at_commit):
+        rows += 7
+        datasets = {"a/b": {"rows": rows}, "c": {"rows": rows}}
+        job = table_job(publisher, datasets)
+        with patch.context() as patched:
+            fail(patched)
+            assert run(root, job).status is RunStatus.FAILED
+        result = run(root, job)
+        assert result.status is RunStatus.SUCCEEDED
+        assert {one.state for one in result.recovered} == {"committed"}
+        assert read() == ids(datasets)
+    assert run(root, job).datasets[0].rows_read == 0
+    assert read() == ids(datasets)
+
+
+def _before(step: type[CommitStep]) -> Callable[[pytest.MonkeyPatch], None]:
+    def fail(self: CommitStep, storage: Storage) -> None:
+        raise OSError("no connection")
+
+    return lambda patched: patched.setattr(step, "execute", fail)
+
+
+def _after(step: type[CommitStep]) -> Callable[[pytest.MonkeyPatch], None]:
+    execute = step.execute
+
+    def fail(self: CommitStep, storage: Storage) -> None:
+        execute(self, storage)
+        raise OSError("the answer was lost")
+
+    return lambda patched: patched.setattr(step, "execute", fail)
+
+
+def _at_commit(patched: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("the store is away")
+
+    patched.setattr(SqlStateStore, "commit", fail)

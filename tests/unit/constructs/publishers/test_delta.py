@@ -1,0 +1,92 @@
+"""Delta tables on disk: what readers of the table see after good runs and bad ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from gobblin_dagster.constructs.publishers.delta import AppendToDeltaStep
+from gobblin_dagster.core.run_record import RunStatus
+from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
+from tests.unit.engine.jobs import run
+
+PUBLISHER = {"type": "delta"}
+
+
+def table(root: Path, dataset: str = "") -> DeltaTable:
+    return DeltaTable(root / "lake/test/numbers/all" / dataset)
+
+
+def table_ids(root: Path) -> list[int]:
+    return sorted(table(root).to_pyarrow_table()["id"].to_pylist())
+
+
+def test_files_of_all_datasets_are_in_the_branchs_table(tmp_path: Path) -> None:
+    run(tmp_path, table_job(PUBLISHER, ROWS))
+
+    assert table_ids(tmp_path) == ids(ROWS)
+    kept = [entry for entry in table(tmp_path).history() if "gobblin.dataset-urn" in entry]
+    assert {entry["gobblin.dataset-urn"]: entry["gobblin.high-watermark"] for entry in kept} == {"a/b": "10", "c": "5"}
+
+
+def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_exactly_once(tmp_path, PUBLISHER, lambda: table_ids(tmp_path), AppendToDeltaStep, monkeypatch)
+
+
+def test_partition_folders_are_partition_columns(tmp_path: Path) -> None:
+    writer = {"type": "parquet", "partition_by": ["dataset"]}
+    run(tmp_path, table_job(PUBLISHER, ROWS, writer=writer))
+
+    assert table(tmp_path).metadata().partition_columns == ["dataset"]
+    rows = table(tmp_path).to_pyarrow_table(partitions=[("dataset", "=", "a/b")])
+    assert sorted(rows["id"].to_pylist()) == list(range(10))
+    assert set(rows["dataset"].to_pylist()) == {"a/b"}
+
+
+def test_table_of_one_dataset_lies_in_its_folder(tmp_path: Path) -> None:
+    result = run(tmp_path, table_job({"type": "delta", "table": "dataset"}, ROWS))
+
+    assert table(tmp_path, "c").to_pyarrow_table().num_rows == 5
+    refused = next(one for one in result.datasets if one.dataset_urn == "a/b")
+    assert "cannot open folders with `%`" in refused.failures[0].message
+
+
+def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}}))
+    wider = {"converters": [{"type": "add", "columns": {"origin": "EWR"}}]}
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 3}}, **wider))
+
+    rows = table(tmp_path).to_pyarrow_table().sort_by("id")
+    assert rows["origin"].to_pylist() == [None, None, "EWR"]
+
+
+@pytest.mark.parametrize(
+    ("select", "problem"),
+    [
+        ("id::VARCHAR AS id, dataset, value", "column 'id' is"),
+        ("id, dataset, value, '2026-01-01'::TIMESTAMP_NS AS at", "cast it to timestamp[us]"),
+    ],
+)
+def test_columns_that_the_table_cannot_take_wait_for_a_person(tmp_path: Path, select: str, problem: str) -> None:
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}}))
+    other = {"converters": [{"type": "sql", "select": select}]}
+    result = run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 3}}, **other))
+
+    assert result.status is RunStatus.FAILED
+    assert problem in result.datasets[0].failures[0].message
+    assert table_ids(tmp_path) == [0, 1]
+
+
+def test_later_transaction_that_is_not_ours_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}}))
+    monkeypatch.setattr(
+        "gobblin_dagster.constructs.publishers.delta._transaction_number",
+        lambda _: int(datetime(2020, 1, 1, tzinfo=UTC).timestamp()),
+    )
+    result = run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 3}}))
+
+    assert "knows a later transaction" in result.datasets[0].failures[0].message
+    assert table_ids(tmp_path) == [0, 1]

@@ -1,0 +1,91 @@
+"""Iceberg tables in a real catalog (SQLite): what readers of the table see after good runs and bad ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from gobblin_dagster.constructs.publishers.iceberg import AppendToIcebergStep
+from gobblin_dagster.core.run_record import RunStatus
+from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
+from tests.unit.engine.jobs import run
+
+
+def settings(root: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/warehouse"}
+
+
+def publisher(root: Path) -> dict[str, Any]:
+    return {"type": "iceberg", "table": "lake.numbers", "catalog": settings(root)}
+
+
+def table(root: Path) -> Table:
+    return load_catalog("default", **settings(root)).load_table("lake.numbers")
+
+
+def table_ids(root: Path) -> list[int]:
+    return sorted(table(root).scan().to_arrow()["id"].to_pylist())
+
+
+def test_files_are_in_the_table_and_its_snapshots_keep_the_watermarks(tmp_path: Path) -> None:
+    run(tmp_path, table_job(publisher(tmp_path), ROWS))
+
+    assert table_ids(tmp_path) == ids(ROWS)
+    kept = [snapshot.summary for snapshot in table(tmp_path).metadata.snapshots]
+    marks = {one["gobblin.dataset-urn"]: one["gobblin.high-watermark"] for one in kept if one is not None}
+    assert marks == {"a/b": "10", "c": "5"}
+
+
+def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_exactly_once(tmp_path, publisher(tmp_path), lambda: table_ids(tmp_path), AppendToIcebergStep, monkeypatch)
+
+
+def test_commit_is_found_again_by_its_files_where_the_history_was_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = table_job(publisher(tmp_path), {"c": {"rows": 5}})
+    with monkeypatch.context() as patched:
+        patched.setattr("gobblin_dagster.state.sql_store.SqlStateStore.commit", _store_away)
+        run(tmp_path, job)
+    run(tmp_path, table_job(publisher(tmp_path), {"d": {"rows": 3}}, job="other"))
+    lake = table(tmp_path)
+    first = lake.metadata.snapshots[0].snapshot_id
+    lake.maintenance.expire_snapshots().by_id(first).commit()
+
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [0, 0, 1, 1, 2, 2, 3, 4]
+
+
+def _store_away(*_: Any, **__: Any) -> None:
+    raise OSError("the store is away")
+
+
+def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
+    run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 2}}))
+    wider = {"converters": [{"type": "add", "columns": {"origin": "EWR"}}]}
+    run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 3}}, **wider))
+
+    rows = table(tmp_path).scan().to_arrow().sort_by("id")
+    assert rows["origin"].to_pylist() == [None, None, "EWR"]
+
+
+def test_type_that_cannot_be_widened_waits_for_a_person(tmp_path: Path) -> None:
+    run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 2}}))
+    texts = {"converters": [{"type": "sql", "select": "id::VARCHAR AS id, dataset, value"}]}
+    result = run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 3}}, **texts))
+
+    assert result.status is RunStatus.FAILED
+    assert "Cannot change column type: id" in result.datasets[0].failures[0].message
+    assert table_ids(tmp_path) == [0, 1]
+
+
+def test_branch_that_writes_no_parquet_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    result = run(tmp_path, table_job(publisher(tmp_path), ROWS, writer={"type": "csv"}))
+
+    assert result.status is RunStatus.FAILED
+    assert "takes Parquet files" in result.datasets[0].failures[0].message
+    assert run(tmp_path, table_job(publisher(tmp_path), ROWS)).status is RunStatus.SUCCEEDED

@@ -1,0 +1,111 @@
+"""Database tables: what they hold after good runs and bad ones, on SQLite; PostgreSQL is in the integration tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.run_record import RunStatus
+from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
+from tests.unit.engine.jobs import run
+
+APPEND = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
+
+
+def query(root: Path, statement: str) -> list[Any]:
+    engine = sa.create_engine(f"sqlite:///{root}/warehouse.db")
+    with engine.connect() as connection:
+        return list(connection.execute(sa.text(statement)).all())
+
+
+def table_ids(root: Path) -> list[int]:
+    return [row[0] for row in query(root, "SELECT id FROM numbers ORDER BY id")]
+
+
+def test_rows_are_in_the_table_and_no_file_in_the_output(tmp_path: Path) -> None:
+    run(tmp_path, table_job(APPEND, ROWS))
+
+    assert table_ids(tmp_path) == ids(ROWS)
+    assert sorted(query(tmp_path, "SELECT dataset_urn, high FROM gobblin_commits")) == [("a/b", "10"), ("c", "5")]
+    assert not list((tmp_path / "lake/test").rglob("*.parquet"))
+
+
+def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_exactly_once(tmp_path, APPEND, lambda: table_ids(tmp_path), LoadSqlTableStep, monkeypatch)
+
+
+def test_each_dataset_can_have_a_table(tmp_path: Path) -> None:
+    run(tmp_path, table_job(APPEND | {"table": "of_{dataset}"}, ROWS))
+
+    assert query(tmp_path, "SELECT count(*) FROM of_a_b") == [(10,)]
+    assert query(tmp_path, "SELECT count(*) FROM of_c") == [(5,)]
+
+
+def test_newest_row_of_a_key_counts(tmp_path: Path) -> None:
+    upsert = APPEND | {"mode": "upsert", "key": ["slot"]}
+    slots = {"converters": [{"type": "sql", "select": "id % 4 AS slot, id, value"}]}
+    run(tmp_path, table_job(upsert, {"c": {"rows": 10}}, **slots))
+    assert query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot") == [(0, 8), (1, 9), (2, 6), (3, 7)]
+
+    run(tmp_path, table_job(upsert, {"c": {"rows": 12}}, **slots))
+    assert query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot") == [(0, 8), (1, 9), (2, 10), (3, 11)]
+
+
+def test_replaced_table_holds_the_newest_publication(tmp_path: Path) -> None:
+    replace = APPEND | {"mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    run(tmp_path, table_job(replace, {"c": {"rows": 6}}))
+
+    assert table_ids(tmp_path) == [4, 5]
+
+
+def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    wider = {"converters": [{"type": "add", "columns": {"origin": "EWR"}}]}
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 3}}, **wider))
+
+    assert query(tmp_path, "SELECT origin FROM numbers ORDER BY id") == [(None,), (None,), ("EWR",)]
+
+
+def test_column_that_no_table_can_hold_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    nested = {"converters": [{"type": "sql", "select": "id, [id, id] AS pair"}]}
+    result = run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}, **nested))
+
+    assert result.status is RunStatus.FAILED
+    assert "no type for column(s) pair" in result.datasets[0].failures[0].message
+    assert run(tmp_path, table_job(APPEND, {"c": {"rows": 2}})).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"url": "postgresql://u:secret@h/db"}, "must hold no password"),
+        ({"url": ""}, "either `url` or `url_env`"),
+        ({"url_env": "WAREHOUSE"}, "either `url` or `url_env`"),
+        ({"mode": "upsert"}, "`key` belongs to `mode: upsert`"),
+        ({"key": ["id"]}, "`key` belongs to `mode: upsert`"),
+    ],
+)
+def test_options_that_do_not_fit_are_named_without_the_password(options: dict[str, Any], problem: str) -> None:
+    given = {"url": "sqlite:///w.db", "table": "t"} | options
+
+    (fault,) = registry.check(ConstructKind.PUBLISHER, "sql_table", given)
+
+    assert problem in fault[1]
+    assert "secret" not in fault[1]
+
+
+def test_missing_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WAREHOUSE_URL", raising=False)
+    from_environment = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers"}
+    result = run(tmp_path, table_job(from_environment, {"c": {"rows": 2}}))
+
+    assert "WAREHOUSE_URL, which is not in the environment" in result.datasets[0].failures[0].message
+    monkeypatch.setenv("WAREHOUSE_URL", f"sqlite:///{tmp_path}/warehouse.db")
+    assert run(tmp_path, table_job(from_environment, {"c": {"rows": 2}})).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == [0, 1]
