@@ -9,6 +9,7 @@
     ├── TransientError          retry helps
     ├── TerminalError           retry does not help until something outside is mended
     │   ├── SourceError             a source cannot be listed
+    │   ├── StartpointError         a startpoint is no position of its dataset
     │   ├── ExtractError            a record or file cannot be read
     │   ├── ConvertError            a converter, fork or writer refused a batch
     │   ├── ForkBranchMismatchError the fork operator returned a wrong number of flags
@@ -87,6 +88,8 @@ class SpecFault:
     """What is wrong, with expected and got."""
     line: int | None = None
     """Line in the file, counted from 1; None where the document came from no file."""
+    file: str = ""
+    """Another file than the one that was read, from which the part was taken in; empty: that very file."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -100,7 +103,8 @@ class InvalidSpecError(SpecError):
     def message(self) -> str:
         lines = [f"{self.file} has {len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}:"]
         for fault in self.faults:
-            where = f"{self.file}:{fault.line}" if fault.line is not None else self.file
+            file = fault.file or self.file
+            where = f"{file}:{fault.line}" if fault.line is not None else file
             lines.append(f"  {where}: {fault.path or 'document'}: {fault.problem}")
         return "\n".join(lines)
 
@@ -173,6 +177,20 @@ class SourceError(TerminalError):
 
     def message(self) -> str:
         return f"Source of job {self.job!r}: {self.problem} {self.hint}".strip()
+
+
+@dataclass(eq=False, kw_only=True)
+class StartpointError(TerminalError):
+    """A startpoint cannot be turned into a position of its dataset; it stays, and the dataset is not read."""
+
+    code: ClassVar[str] = "startpoint"
+    remedy: ClassVar[str] = "Set another one with `gobblin startpoint set`, or remove it."
+    dataset_urn: str
+    startpoint: str
+    problem: str
+
+    def message(self) -> str:
+        return f"Startpoint {self.startpoint!r} of dataset {self.dataset_urn!r}: {self.problem}."
 
 
 @dataclass(eq=False, kw_only=True)

@@ -16,9 +16,10 @@ from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.definitions import job_definitions
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
+from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.load import constructs, find_project, load_job, show_loc
+from gobblin_dagster.spec.load import constructs, find_project, load_job
 from gobblin_dagster.spec.project import ProjectSpec
 
 _POLICY_FIELDS = {"type", "name", "on_violation", "enforce"}

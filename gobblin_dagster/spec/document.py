@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.env import expand
 
 Loc: TypeAlias = tuple[str | int, ...]
@@ -41,9 +42,6 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's parser with the core rules of YAML 1.2; only its nodes are used, it constructs nothing."""
 
 
-_Loader.yaml_implicit_resolvers = {None: [(_TAG + name, pattern) for name, pattern in _PLAIN.items()]}
-
-
 @dataclass(slots=True)
 class Document:
     """A file as read."""
@@ -58,12 +56,20 @@ class Document:
     """The text of values that held references, as it stands in the file."""
     values: dict[Loc, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """(reference, value) of the variables read at a place."""
+    found: list[SpecFault] = field(default_factory=list)
+    """Faults of other files that the document was made of."""
+    warnings: list[SpecFault] = field(default_factory=list)
+    """What is left out on purpose."""
 
     def line(self, loc: Loc) -> int:
         """Return the line of a part, or of the nearest part around it."""
         while loc and loc not in self.lines:
             loc = loc[:-1]
         return self.lines.get(loc, 1)
+
+    def fault(self, loc: Loc, problem: str, line: int | None = None) -> SpecFault:
+        """Return a fault of a part, as people know the part; `line` where another than that of the part is meant."""
+        return SpecFault(show_loc(loc), problem, line or self.line(loc))
 
     def hide_values(self, loc: Loc, text: str) -> str:
         """Return a message about a part with the values of environment variables replaced by their references."""
@@ -72,6 +78,21 @@ class Document:
                 for reference, value in values:
                     text = _hidden(text, value, reference)
         return text
+
+
+def show_loc(loc: Loc) -> str:
+    """Return a place as people read it, e.g. `fork.branches[1].writer.type`.
+
+    Example:
+        >>> show_loc(("fork", "branches", 1, "writer", "type"))
+        'fork.branches[1].writer.type'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+
+
+def plain_scalars() -> dict[str | None, list[tuple[str, re.Pattern[str]]]]:
+    """Return what a plain scalar must look like to be more than text, as PyYAML wants it."""
+    return {None: [(_TAG + name, pattern) for name, pattern in _PLAIN.items()]}
 
 
 def _hidden(text: str, secret: str, reference: str) -> str:
@@ -95,6 +116,9 @@ def _common(text: str, at: int, form: str) -> int:
     while length < len(form) and text.startswith(form[length], at + length):
         length += 1
     return length
+
+
+_Loader.yaml_implicit_resolvers = plain_scalars()
 
 
 def read_document(content: bytes, environ: Mapping[str, str]) -> Document:

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
-from gobblin_dagster.spec.job import ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
+from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
+
+if TYPE_CHECKING:
+    from gobblin_dagster.spec.gobblin.document import GobblinDocument
+
+GOBBLIN_SUFFIXES = frozenset({".pull", ".job", ".conf"})
+"""Gobblin's job files; a `.json` file is one only where it is named."""
 
 ConstructCheck: TypeAlias = Callable[[Any, str, Mapping[str, Any]], list[tuple[tuple[str | int, ...], str]]]
 """Called with kind (text; Any, so that a function over an enum of text fits), type and options of a construct; returns
@@ -42,6 +48,27 @@ class LoadedJob:
 
     spec: JobSpec
     path: Path
+    warnings: tuple[SpecFault, ...] = ()
+    """What of a file of Gobblin's is left out on purpose, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class GobblinFiles:
+    """What Gobblin's job files of a project depend on."""
+
+    root: Path
+    """The jobs folder: the farthest whose common keys count."""
+    classes: Mapping[str, ConstructSpec] = field(default_factory=dict)
+    """Declarations by the class names that they stand for."""
+
+    def read(self, path: Path, environ: Mapping[str, str]) -> GobblinDocument:
+        """Read one; raises UsageError where there is no such file."""
+        _read(path)
+        # An optional part with libraries of its own: YAML jobs need neither.
+        from gobblin_dagster.spec.gobblin.document import read_gobblin  # noqa: PLC0415
+
+        own = {name: spec.model_dump() for name, spec in self.classes.items()}
+        return read_gobblin(path, self.root, own, environ, shown_path)
 
 
 def find_project(start: Path) -> Path:
@@ -71,22 +98,28 @@ def load_project(root: Path, environ: Mapping[str, str] | None = None) -> Projec
         InvalidSpecError: the file has faults; all are listed.
         UsageError: there is no such file.
     """
-    return _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()))[0]
+    return _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()), _read_yaml)[0]
 
 
-def load_job(path: Path, check: ConstructCheck | None = None, environ: Mapping[str, str] | None = None) -> LoadedJob:
-    """Load one job file.
+def load_job(
+    path: Path,
+    check: ConstructCheck | None = None,
+    environ: Mapping[str, str] | None = None,
+    gobblin: GobblinFiles | None = None,
+) -> LoadedJob:
+    """Load one job file: YAML, or Gobblin's `.pull`, `.job`, `.conf` or `.json`.
 
     Args:
         path: The file.
         check: Checks the options of constructs; default: they stay unchecked.
         environ: Environment variables for references; default: those of the process.
+        gobblin: What a file of Gobblin's depends on; default: nothing but its folder.
 
     Raises:
         InvalidSpecError: the file has faults; all are listed, those of constructs among them.
         UsageError: there is no such file.
     """
-    return _load_job(path, check, environ)[0]
+    return _load_job(path, check, environ, gobblin or GobblinFiles(path.parent))[0]
 
 
 def load_jobs(
@@ -95,7 +128,7 @@ def load_jobs(
     check: ConstructCheck | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[list[LoadedJob], list[InvalidSpecError]]:
-    """Load every `*.yaml` and `*.yml` of the jobs folder, in order of their paths.
+    """Load every `*.yaml` and `*.yml` of the jobs folder, and every `*.pull`, `*.job` and `*.conf` in it and below.
 
     Jobs of one name in several files are faults of all these files: the name is the key of the job's state.
 
@@ -110,9 +143,10 @@ def load_jobs(
         )
     loaded: dict[Path, tuple[LoadedJob, Document]] = {}
     errors: dict[Path, InvalidSpecError] = {}
-    for path in sorted(path for path in folder.iterdir() if path.suffix in {".yaml", ".yml"} and path.is_file()):
+    gobblin = GobblinFiles(folder, project.classes)
+    for path in job_files(folder):
         try:
-            loaded[path] = _load_job(path, check, environ)
+            loaded[path] = _load_job(path, check, environ, gobblin)
         except InvalidSpecError as error:
             errors[path] = error
     names: dict[str, list[Path]] = {}
@@ -127,13 +161,20 @@ def load_jobs(
     return [job for job, _ in loaded.values()], [errors[path] for path in sorted(errors)]
 
 
+def job_files(folder: Path) -> list[Path]:
+    """Return the job files of a jobs folder, sorted; Gobblin's may lie in folders of their own, with common keys."""
+    ours = [path for path in folder.iterdir() if path.suffix in {".yaml", ".yml"}]
+    theirs = [path for path in folder.rglob("*") if path.suffix in GOBBLIN_SUFFIXES]
+    return sorted(path for path in ours + theirs if path.is_file())
+
+
 def shown_path(path: Path) -> str:
     """Return a path as people read it: relative to the current folder where it lies in it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _load_job(
-    path: Path, check: ConstructCheck | None, environ: Mapping[str, str] | None
+    path: Path, check: ConstructCheck | None, environ: Mapping[str, str] | None, gobblin: GobblinFiles
 ) -> tuple[LoadedJob, Document]:
     def construct_faults(data: Any) -> Iterator[tuple[Loc, str]]:
         for loc, kind, node in constructs(data) if check else ():
@@ -141,8 +182,9 @@ def _load_job(
             for inner, problem in check(kind, node["type"], options) if check else ():
                 yield (*loc, *inner), problem
 
-    spec, document = _load(path, JobSpec, environ, construct_faults)
-    return LoadedJob(spec, path), document
+    read = gobblin.read if path.suffix in GOBBLIN_SUFFIXES | {".json"} else _read_yaml
+    spec, document = _load(path, JobSpec, environ, construct_faults, read)
+    return LoadedJob(spec, path, tuple(document.warnings)), document
 
 
 def constructs(data: Any) -> Iterator[tuple[Loc, str, dict[str, Any]]]:
@@ -180,24 +222,29 @@ def _load(
     model: type[_Model],
     environ: Mapping[str, str] | None,
     more_faults: Callable[[Any], Iterator[tuple[Loc, str]]],
+    read: Callable[[Path, Mapping[str, str]], Document],
 ) -> tuple[_Model, Document]:
-    document = read_document(_read(path), os.environ if environ is None else environ)
-    faults = list(document.faults)
+    document = read(path, os.environ if environ is None else environ)
+    faults = [*document.found, *(document.fault(*fault) for fault in document.faults)]
     if document.data is None:
         if not faults:
-            faults.append(((), f"is empty; expected keys, at least {', '.join(_required(model))}", 1))
+            faults.append(SpecFault("", f"is empty; expected keys, at least {', '.join(_required(model))}", 1))
         raise _invalid(path, faults)
     # One fault per place: a reference that could not be replaced has no right type either.
-    broken = {loc for loc, *_ in faults if loc}
+    broken = {loc for loc, *_ in document.faults if loc}
     found = list(more_faults(document.data))
     try:
         spec = model.model_validate(document.data)
     except ValidationError as error:
         found += explain(error, model, document.written.get)
-    faults += [(loc, document.hide_values(loc, text), document.line(loc)) for loc, text in found if loc not in broken]
+    faults += [document.fault(loc, document.hide_values(loc, text)) for loc, text in found if loc not in broken]
     if faults:
         raise _invalid(path, faults)
     return spec, document
+
+
+def _read_yaml(path: Path, environ: Mapping[str, str]) -> Document:
+    return read_document(_read(path), environ)
 
 
 def _read(path: Path) -> bytes:
@@ -211,16 +258,7 @@ def _required(model: type[SpecModel]) -> list[str]:
     return [name for name, field in model.model_fields.items() if field.is_required()]
 
 
-def _invalid(path: Path, faults: list[tuple[Loc, str, int]]) -> InvalidSpecError:
-    unique = dict.fromkeys(SpecFault(show_loc(loc), problem, line) for loc, problem, line in faults)
-    return InvalidSpecError(file=shown_path(path), faults=tuple(sorted(unique, key=lambda fault: fault.line or 0)))
-
-
-def show_loc(loc: Loc) -> str:
-    """Return a place as people read it, e.g. `fork.branches[1].writer.type`.
-
-    Example:
-        >>> show_loc(("fork", "branches", 1, "writer", "type"))
-        'fork.branches[1].writer.type'
-    """
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+def _invalid(path: Path, faults: list[SpecFault]) -> InvalidSpecError:
+    shown = shown_path(path)
+    unique = dict.fromkeys(replace(fault, file="") if fault.file == shown else fault for fault in faults)
+    return InvalidSpecError(file=shown, faults=tuple(sorted(unique, key=lambda fault: (fault.file, fault.line or 0))))

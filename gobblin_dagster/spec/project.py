@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gobblin_dagster.spec.job import Name, SpecModel
+from gobblin_dagster.spec.job import ConstructSpec, Name, SpecModel
 
 PROJECT_FILE = "gobblin.yaml"
 
@@ -39,7 +39,11 @@ class ProjectSpec(SpecModel):
     state: Annotated[str, StringConstraints(min_length=1)] = "sqlite:///.gobblin/state.db"
     """State store: `sqlite:///path` (relative to the project), `postgresql://...`, or `files:path` for plain files."""
     jobs: str = "jobs"
-    """Folder of job files (`*.yaml`, `*.yml`), relative to the project."""
+    """Folder of job files (`*.yaml`, `*.yml`; Gobblin's `*.pull`, `*.job`, `*.conf` also in folders below), relative to the
+    project."""
+    classes: dict[str, ConstructSpec] = Field(default_factory=dict)
+    """What stands for classes that Gobblin's job files name, by their full names:
+    `{com.shop.MaskingConverter: {type: mask, columns: [email]}}`."""
     lease_ttl_s: int = Field(default=60, ge=5, le=3600)
     """Seconds that a dataset stays reserved for a run that no longer renews its lease."""
     spark: SparkSpec = Field(default_factory=SparkSpec)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError, UsageError
+from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.job import OnViolation
-from gobblin_dagster.spec.load import find_project, load_job, load_jobs, load_project, show_loc
+from gobblin_dagster.spec.load import find_project, load_job, load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
 
 GOOD = """\

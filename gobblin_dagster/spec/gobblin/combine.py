@@ -1,0 +1,225 @@
+"""Fields that several keys of Gobblin make together: texts by key in, the field's value out."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gobblin_dagster.spec.gobblin import values
+from gobblin_dagster.spec.gobblin.classes import PUBLISHERS
+
+Texts = Mapping[str, str]
+"""Texts by key, without the branch's index."""
+
+_BATCH_ROWS = 5_000
+_DIALECTS = {
+    "MysqlSource": "mysql+pymysql",
+    "OracleSource": "oracle+oracledb",
+    "PostgresqlSource": "postgresql",
+    "SqlServerSource": "mssql+pyodbc",
+    "TeradataSource": "teradatasql",
+}
+"""SQLAlchemy's names, by the last name of a source's class."""
+_UNIT_SECONDS = {
+    "NANOSECONDS": 1e-9,
+    "MICROSECONDS": 1e-6,
+    "MILLISECONDS": 1e-3,
+    "SECONDS": 1.0,
+    "MINUTES": 60.0,
+}
+_FORMATS = {"avro": "avro", "parquet": "parquet", "orc": "orc", "json": "jsonl", "csv": "csv", "txt": "text"}
+"""Our writer by Gobblin's output format, in lower case."""
+_GRANULARITIES = {"y": "year", "M": "month", "d": "day", "H": "hour"}
+
+
+def url(texts: Texts) -> str:
+    """Return a database's URL; the password may only come from the environment."""
+    dialect = _DIALECTS.get(texts["source.class"].rpartition(".")[2])
+    if dialect is None:
+        raise ValueError("the class does not tell the database; name it in `classes` of gobblin.yaml, with its `url`")
+    if "source.conn.host" not in texts:
+        raise ValueError("source.conn.host is missing")
+    host = texts["source.conn.host"]
+    user, password = texts.get("source.conn.username", ""), texts.get("source.conn.password", "")
+    port = f":{texts['source.conn.port']}" if "source.conn.port" in texts else ""
+    login = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    return f"{dialect}://{login}{host}{port}/{texts.get('source.querybased.schema', '')}"
+
+
+def partition_interval(texts: Texts) -> int | str | None:
+    """Return the width of a work unit: hours, or days where a day is read at a time; for numbers it is a count."""
+    given = values.count(texts.get("source.querybased.partition.interval", "0"))
+    kind = texts.get("source.querybased.extract.type", "SNAPSHOT").upper()
+    if kind not in ("SNAPSHOT", "APPEND_DAILY", "APPEND_HOURLY", "APPEND_BATCH"):
+        raise ValueError(f"expected SNAPSHOT, APPEND_DAILY, APPEND_HOURLY or APPEND_BATCH, got {kind[:60]!r}")
+    watermark = texts.get("source.querybased.watermark.type", "timestamp").lower()
+    if isinstance(given, values.Plain):
+        raise ValueError("expected a number of hours; a variable has no unit")
+    if kind == "APPEND_DAILY" and watermark != "simple":
+        return f"{max(given, 1)}d"
+    if given <= 0:
+        return None
+    if watermark == "simple":
+        return given
+    return f"{given}{'d' if watermark == 'date' else 'h'}"
+
+
+def max_partitions(texts: Texts) -> int | values.Plain:
+    """Return the most work units of a range; 0 stands for the default."""
+    return values.count(texts["source.max.number.of.partitions"]) or 20
+
+
+def split_points(texts: Texts) -> list[str | int]:
+    """Return where work units end."""
+    return [values.position(point) for point in values.words(texts["partitioner.userSpecifiedPartitions"])]
+
+
+def bootstrap(texts: Texts) -> str:
+    """Return where a topic without a watermark begins."""
+    given = texts["bootstrap.with.offset"].lower()
+    return {"offset_lookback": "lookback"}.get(given, given)
+
+
+def group(texts: Texts) -> str | None:
+    """Return the urn of the one dataset that takes all topics; None: a dataset for each."""
+    if "gobblin.kafka.shouldEnableDatasetStateStore" in texts and values.switch(
+        texts["gobblin.kafka.shouldEnableDatasetStateStore"]
+    ):
+        return None
+    return texts.get("dataset.urn") or texts.get("job.name")
+
+
+def parallelism(texts: Texts) -> int | values.Plain:
+    """Return the threads that commit."""
+    is_parallel = values.switch(texts.get("job.commit.parallelize", "true"))
+    return values.count(texts.get("job.commit.parallelCommits", "8")) if is_parallel else 1
+
+
+def queue_capacity(texts: Texts) -> int:
+    """Return batches for a number of records."""
+    given = values.count(texts["fork.record.queue.capacity"])
+    if isinstance(given, values.Plain) or given < 1:
+        raise ValueError("expected a number of records, 1 or more")
+    return math.ceil(given / _BATCH_ROWS)
+
+
+def queue_timeout(texts: Texts) -> float:
+    """Return seconds."""
+    unit = texts.get("fork.record.queue.timeout.unit", "MILLISECONDS").upper()
+    if unit not in _UNIT_SECONDS:
+        raise ValueError(f"expected a unit of {', '.join(_UNIT_SECONDS)}, got {unit[:60]!r}")
+    given = values.number(texts.get("fork.record.queue.timeout", "1000"))
+    if isinstance(given, values.Plain):
+        raise ValueError("expected a number; a variable has no unit")
+    return given * _UNIT_SECONDS[unit]
+
+
+def writer_type(texts: Texts, builder: str | None) -> str:
+    """Return a writer's type; `builder` is that of its builder's class, None where none is named."""
+    destination = texts.get("writer.destination.type", "HDFS").upper()
+    if destination != "HDFS" and builder is None:
+        raise ValueError(
+            f"there is no writer for the destination {destination[:60]}; name one in `writer.builder.class`"
+        )
+    given = texts.get("writer.output.format", "").lower()
+    if given in ("", "other"):
+        return builder or "avro"
+    if given not in _FORMATS:
+        raise ValueError(f"expected one of {', '.join(_FORMATS).upper()}, got {given[:60]!r}")
+    found = _FORMATS[given]
+    if builder in ("text", "console", None) and found in ("text", "csv", "jsonl"):
+        return builder if builder == "console" else found
+    if builder not in (found, None, "console"):
+        raise ValueError(
+            f"the format {given.upper()} is not what the builder's class writes: {builder}; keep one of both"
+        )
+    return builder or found
+
+
+def parquet_codec(texts: Texts) -> str:
+    """Return a codec by Parquet's name."""
+    given = texts["writer.codec.type"].lower()
+    return {"null": "none", "deflate": "gzip"}.get(given, given)
+
+
+def publisher(texts: Texts) -> dict[str, str] | None:
+    """Return the publisher of a job or branch; None for the default."""
+    if values.switch(texts.get("data.publisher.replace.final.dir", "false")):
+        return {"type": "replace"}
+    given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
+    by_last_name = {name.rpartition(".")[2]: found for name, found in PUBLISHERS.items()}
+    found = given if ":" in given else by_last_name.get(given.rpartition(".")[2])
+    if given and found is None:
+        raise ValueError(f"there is no publisher for the class {given[:80]}; known: {', '.join(sorted(by_last_name))}")
+    return {"type": found} if found and found != "append" else None
+
+
+def output_path(final_dirs: list[str], file_systems: list[str]) -> str:
+    """Return the folder that the final folders of all branches share, with its file system."""
+    if len(set(file_systems)) > 1:
+        raise ValueError(f"all branches are published to one file system, got {len(set(file_systems))}")
+    scheme = file_systems[0] if file_systems else ""
+    dirs = {posixpath.normpath(folder) for folder in final_dirs}
+    shared = dirs.pop() if len(dirs) == 1 else posixpath.commonpath(sorted(dirs))
+    if shared in ("", "/"):
+        raise ValueError("the final folders of the branches share no folder but the root; put them below one")
+    if "://" in final_dirs[0] or scheme in ("", "file:///", "file://", "file:/"):
+        return shared
+    return f"{scheme.rstrip('/')}/{shared.lstrip('/')}"
+
+
+def partition_by(texts: Texts) -> list[dict[str, str] | str] | None:
+    """Return the folder levels that a time column makes; None where no partitioner is named."""
+    name = texts.get("writer.partitioner.class", "").rpartition(".")[2]
+    if not name.startswith("TimeBased"):
+        raise ValueError("expected a TimeBased... class; others are options of a writer in `classes` of gobblin.yaml")
+    if "writer.partition.columns" not in texts:
+        raise ValueError("writer.partition.columns is missing; without a column Gobblin takes the time of writing")
+    level = {"column": values.only(texts["writer.partition.columns"]), "granularity": _granularity(texts)}
+    if "writer.partition.prefix" in texts:
+        level["name"] = texts["writer.partition.prefix"].strip("/")
+    if "writer.partition.timezone" in texts:
+        level["timezone"] = texts["writer.partition.timezone"]
+    return [level]
+
+
+def _granularity(texts: Texts) -> str:
+    if "writer.partition.granularity" in texts or "writer.partition.pattern" not in texts:
+        return texts.get("writer.partition.granularity", "hour").lower()
+    finest = [name for letter, name in _GRANULARITIES.items() if letter in texts["writer.partition.pattern"]]
+    if not finest:
+        raise ValueError("expected a pattern with y, M, d or H")
+    return finest[-1]
+
+
+def first_letter(key: str) -> Callable[[Texts], str]:
+    """Return a function that takes a key's first character, as the original does."""
+    return lambda texts: texts[key][:1]
+
+
+COMBINED: Mapping[str, Callable[[Texts], Any]] = {
+    "source(query).url": url,
+    "source(query).partition_interval": partition_interval,
+    "source(query).max_partitions": max_partitions,
+    "source(query).split_points": split_points,
+    "source(kafka).bootstrap": bootstrap,
+    "source(kafka).group": group,
+    "commit.parallelism": parallelism,
+    "fork.queue_capacity": queue_capacity,
+    "fork.queue_timeout_s": queue_timeout,
+    "writer(parquet).compression": parquet_codec,
+    "writer(*).partition_by": partition_by,
+    "publisher": publisher,
+    "converters(csv_text).delimiter": first_letter("converter.csv.to.json.delimiter"),
+    "converters(csv_text).quote": first_letter("converter.csv.to.json.enclosedchar"),
+}
+"""By field; a field that is not here takes the first of its keys that is given, read alone."""
+
+ASKED: Mapping[str, tuple[str, ...]] = {
+    "source(query).url": ("source.class",),
+    "source(query).partition_interval": ("source.querybased.watermark.type",),
+    "source(kafka).group": ("job.name",),
+}
+"""Further keys that a field's function looks at, though they became fields of their own."""

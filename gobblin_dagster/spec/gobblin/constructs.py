@@ -1,0 +1,68 @@
+"""A class named in Gobblin's files as a declaration of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gobblin_dagster.spec.explain import nearest
+from gobblin_dagster.spec.gobblin.classes import DEFAULTS, PASSED, PREFIX
+
+
+class ClassError(ValueError):
+    """Nothing stands for a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """What stands for a class."""
+
+    declaration: dict[str, Any]
+    """`type` and options."""
+    name: str
+    """A name for reports."""
+
+
+def construct_of(
+    kind: str, table: Mapping[str, str], class_name: str, own: Mapping[str, Mapping[str, Any]]
+) -> Construct | None:
+    """Return the declaration that stands for a class; None where the class needs no successor.
+
+    Args:
+        kind: What it is, for messages.
+        table: Types by Gobblin's full class names.
+        class_name: As in the file: a full name, a last name, or `module:Class`.
+        own: Declarations by class name, of the project; they win.
+
+    Raises:
+        ClassError: nothing stands for it.
+    """
+    last = re.split(r"[.:]", class_name)[-1]
+    name = snake(last.removesuffix("Policy") or last)
+    if class_name in own:
+        return Construct(dict(own[class_name]), name)
+    if ":" in class_name:
+        return Construct({"type": class_name}, name)
+    full = PREFIX + class_name if class_name.startswith("gobblin.") else class_name
+    if full in PASSED:
+        return None
+    found = table.get(full)
+    if found is None and (full.startswith("org.apache.gobblin.") or "." not in full):
+        # Packages moved over the years, and Gobblin knows many classes by their last name.
+        if any(known.rpartition(".")[2] == last for known in PASSED):
+            return None
+        found = next((meant for known, meant in table.items() if known.rpartition(".")[2] == last), None)
+    if found is None:
+        hint = nearest(last, (known.rpartition(".")[2] for known in table))
+        raise ClassError(
+            f"no {kind} stands for the class {class_name[:120]!r}; {hint}. Declare yours in `classes` of gobblin.yaml: "
+            f"{{{class_name[:120]}: {{type: 'module:Class'}}}}"
+        )
+    return Construct({"type": found, **DEFAULTS.get(last, {})}, name)
+
+
+def snake(text: str) -> str:
+    """Return a name in small letters and `_`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"\W", "_", text)).lower()

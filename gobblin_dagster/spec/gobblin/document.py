@@ -1,0 +1,79 @@
+"""A job file of Gobblin's as a `Document`: read through the YAML that it is equal to, with the places of its own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gobblin_dagster.core.errors import SpecFault
+from gobblin_dagster.spec.document import Document, Loc, plain_scalars, read_document, show_loc
+from gobblin_dagster.spec.gobblin.entries import Entry
+from gobblin_dagster.spec.gobblin.job import first_key, read_job
+from gobblin_dagster.spec.gobblin.values import Plain
+from gobblin_dagster.spec.job import JobSpec
+
+
+@dataclass(slots=True)
+class GobblinDocument(Document):
+    """A job, and the keys of Gobblin's that its parts came from."""
+
+    yaml: str = ""
+    """The same job as text of a YAML job file; variables are not read."""
+    origins: dict[Loc, Entry] = field(default_factory=dict)
+
+    def line(self, loc: Loc) -> int:
+        origin = self._origin(loc)
+        return origin.line if origin else 1
+
+    def fault(self, loc: Loc, problem: str, line: int | None = None) -> SpecFault:
+        origin = self._origin(loc)
+        place = show_loc(loc)
+        if origin is None or problem == "is missing":
+            key = first_key(place)
+            return SpecFault(f"{key} ({place})" if key else place, problem, origin.line if origin else None)
+        return SpecFault(f"{origin.key} ({place})", problem, origin.line, origin.file)
+
+    def _origin(self, loc: Loc) -> Entry | None:
+        while loc and loc not in self.origins:
+            loc = loc[:-1]
+        return self.origins.get(loc)
+
+
+def read_gobblin(
+    path: Path,
+    root: Path,
+    own_classes: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
+    shown: Callable[[Path], str],
+) -> GobblinDocument:
+    """Read a job file of Gobblin's; faults are collected, never raised. See `read_job`."""
+    job = read_job(path, root, own_classes, environ, shown)
+    text = to_yaml({name: job.data[name] for name in JobSpec.model_fields if name in job.data})
+    document = read_document(text.encode(), environ)
+    found = GobblinDocument(
+        document.data,
+        faults=document.faults,
+        written=document.written,
+        values=document.values,
+        yaml=text,
+        origins=job.origins,
+    )
+    found.found, found.warnings = job.faults, job.warnings
+    return found
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes plain what YAML 1.2's core rules read back as it was."""
+
+
+_Dumper.yaml_implicit_resolvers = plain_scalars()
+_Dumper.add_representer(Plain, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:int", str(text)))
+
+
+def to_yaml(data: Mapping[str, Any]) -> str:
+    """Return a job document as YAML; a reference is in quotes unless it is read as what its value looks like."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -1,0 +1,167 @@
+"""Reading Gobblin's files: a job's own, the files it includes, and what its folders and templates add to it.
+
+`.pull`, `.job` and `.properties` are Java properties, `.conf`, `.json` and `.configuration` are HOCON. Each folder from
+the jobs folder down to the job's may hold one `.properties` or `.configuration` file for all jobs below it. The nearest
+file wins: job > its folder > ... > the jobs folder > templates. References are replaced when all of them are together, so
+that a common file may refer to a key of the job.
+
+Source: gobblin-core `PullFileLoader`, `ResourceBasedJobTemplate`. Differs: two common files in a folder, a key that stands
+twice in a file, and a template's required key that is nowhere are faults of the job; faults are told all at once.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import javaproperties
+
+from gobblin_dagster.core.errors import SpecFault
+from gobblin_dagster.spec.gobblin.entries import Entries, Entry
+from gobblin_dagster.spec.gobblin.hocon import HoconError, read_hocon
+
+PROPERTIES = frozenset({".pull", ".job"})
+HOCON = frozenset({".conf", ".json"})
+COMMON = frozenset({".properties", ".configuration"})
+MAX_DEPTH = 20
+"""Files that include one another, or templates that inherit; more are a circle."""
+
+_INCLUDES = ("include", "includeoptional")
+_TEMPLATES = ("gobblin.template.uris", "gobblin.template.uri", "job.template")
+_INHERIT = "gobblin.template.inherit"
+_REQUIRED = "gobblin.template.required_attributes"
+
+
+def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> Entries:
+    """Read a job's file and all that it inherits, references replaced.
+
+    Args:
+        path: The job's file.
+        root: The jobs folder: the farthest folder that adds keys, and where templates are looked for.
+        shown: Returns how messages name a file.
+        environ: Environment variables, for what a file takes only where it is set.
+    """
+    reading = _Reading(root, shown, environ)
+    entries = Entries()
+    entries.inherit(reading.file(path))
+    for folder in _folders(path.parent, root):
+        entries.inherit(_inherited(reading.common(folder)))
+    reading.add_templates(entries)
+    entries.faults += reading.faults
+    entries.resolve()
+    return entries
+
+
+def _folders(folder: Path, root: Path) -> list[Path]:
+    """Return the folders whose common files count, nearest first; outside of the root it is the file's own alone."""
+    here, top = folder.resolve(), root.resolve()
+    depth = len(here.relative_to(top).parts) if here.is_relative_to(top) else 0
+    return [here, *here.parents][: depth + 1]
+
+
+def _inherited(entries: Iterator[Entry]) -> Iterator[Entry]:
+    for entry in entries:
+        yield Entry(entry.key, entry.text, entry.line, entry.file, is_own=False)
+
+
+class _Reading:
+    """Reads files and collects what is wrong with them."""
+
+    def __init__(self, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> None:
+        self.faults: list[SpecFault] = []
+        self._root = root
+        self._shown = shown
+        self._environ = environ
+
+    def file(self, path: Path, depth: int = MAX_DEPTH) -> Iterator[Entry]:
+        """Yield the keys of a file and of those that it includes."""
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            problem = error.strerror or str(error) if isinstance(error, OSError) else f"is not UTF-8: {error}"
+            self.faults.append(SpecFault("", f"cannot be read: {problem}", 1, self._shown(path)))
+            return
+        if path.suffix in PROPERTIES | {".properties"}:
+            yield from self._properties(path, text, depth)
+            return
+        try:
+            for key, value, line in read_hocon(text, self._environ):
+                yield Entry(key, value, line, self._shown(path))
+        except HoconError as error:
+            self.faults.append(SpecFault("", str(error), error.line, self._shown(path)))
+
+    def common(self, folder: Path) -> Iterator[Entry]:
+        """Yield the keys that a folder gives to all jobs in it and below."""
+        found = sorted(path for path in folder.iterdir() if path.suffix in COMMON and path.is_file())
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found)
+            problem = f"a folder may hold one file for all its jobs, got {names}; make one of them"
+            self.faults.append(SpecFault("", problem, 1, self._shown(found[1])))
+        for path in found[:1]:
+            yield from self.file(path)
+
+    def add_templates(self, entries: Entries) -> None:
+        """Add the keys of templates; a later one wins over an earlier one, and each over those that it inherits."""
+        required: dict[str, Entry] = {}
+        for key in _TEMPLATES:
+            if entry := entries.by_key.get(key):
+                for name in reversed(_names(entry)):
+                    entries.inherit(_inherited(self._template(name, entry, required, MAX_DEPTH)))
+        for name, entry in required.items():
+            if name not in entries.by_key:
+                self.faults.append(entry.fault(f"the template needs {name!r}, which is nowhere; add it to the job"))
+
+    def _template(self, name: str, asked: Entry, required: dict[str, Entry], depth: int) -> Iterator[Entry]:
+        scheme, _, rest = name.rpartition("://")
+        path = self._root / rest.lstrip("/")
+        if scheme not in ("", "resource") or not path.is_file() or not depth:
+            problem = (
+                f"there is no template {name!r}; it is looked for as {self._shown(path)}, write `.template` files there"
+            )
+            self.faults.append(asked.fault(problem))
+            return
+        own = {entry.key: entry for entry in self.file(path)}
+        parents = own.pop(_INHERIT, None)
+        if needed := own.pop(_REQUIRED, None):
+            required.update(dict.fromkeys(_names(needed), needed))
+        yield from own.values()
+        for parent in reversed(_names(parents)):
+            yield from self._template(parent, parents or asked, required, depth - 1)
+
+    def _properties(self, path: Path, text: str, depth: int) -> Iterator[Entry]:
+        seen: dict[str, int] = {}
+        line = 1
+        try:
+            for item in javaproperties.parse(io.StringIO(text, newline=None)):
+                if isinstance(item, javaproperties.KeyValue):
+                    entry = Entry(item.key, item.value.strip(), line, self._shown(path))
+                    if item.key in _INCLUDES:
+                        yield from self._included(path, entry, depth)
+                    elif item.key in seen:
+                        problem = (
+                            f"the key stands twice, first in line {seen[item.key]}; Gobblin joins both with a comma"
+                        )
+                        self.faults.append(entry.fault(f"{problem}: write it so"))
+                    else:
+                        seen[item.key] = line
+                        yield entry
+                line += item.source.count("\n")
+        except javaproperties.InvalidUEscapeError as error:
+            self.faults.append(SpecFault("", f"is no properties file: {error}", line, self._shown(path)))
+
+    def _included(self, path: Path, entry: Entry, depth: int) -> Iterator[Entry]:
+        for name in _names(entry):
+            target = path.parent / name
+            if not depth:
+                self.faults.append(entry.fault(f"{name!r} is included in a circle"))
+            elif target.is_file():
+                yield from self.file(target, depth - 1)
+            elif entry.key == "include":
+                self.faults.append(
+                    entry.fault(f"there is no file {self._shown(target)}; `includeoptional` may be absent")
+                )
+
+
+def _names(entry: Entry | None) -> list[str]:
+    return [name.strip() for name in entry.text.split(",") if name.strip()] if entry else []

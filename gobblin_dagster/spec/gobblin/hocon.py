@@ -1,0 +1,95 @@
+"""HOCON, read by pyhocon; whatever deviates from the format's specification is kept inside this module.
+
+Texts come out with references to environment variables as `${env:NAME}`, to other keys replaced. `include` is refused: in
+Gobblin it finds nothing either. Measured deviations: a value like `10 s` is read as a duration, not text (refused with the
+remedy), quoted keys keep their quotes (taken off), `x."a.b"` does not parse.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gobblin_dagster.core.errors import EnvironmentFaultError
+
+_REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.:-]+)\s*\}")
+_MARK = "\ue000{}\ue001"
+_MARKED = re.compile("\ue000(.*?)\ue001")
+_INCLUDE = re.compile(r"^\s*include\s+[\"(a-z]", re.MULTILINE)
+_LEAF = ".ROOT_VALUE"
+"""What Gobblin adds to a key that is also the beginning of others, which HOCON does not allow."""
+
+
+class HoconError(Exception):
+    """The text is no HOCON that can be read."""
+
+    def __init__(self, problem: str, line: int = 1) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def read_hocon(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Yield (dotted key, text, line) of each value; raises HoconError, EnvironmentFaultError without pyhocon."""
+    try:
+        import pyhocon  # noqa: PLC0415 - an optional package, asked for where a job is written so
+    except ImportError as error:
+        problem = "Files in HOCON (.conf, .json, .configuration, .template) need the package pyhocon."
+        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[hocon]'") from error
+    if match := _INCLUDE.search(text):
+        problem = "`include` is not followed; put common keys into the folder's file, or name a template"
+        raise HoconError(problem, text.count("\n", 0, match.start(0)) + 1)
+    try:
+        tree = pyhocon.ConfigFactory.parse_string(text, resolve=False)
+        marks = pyhocon.ConfigTree()
+        for match in _REFERENCE.finditer(text):
+            name = match["name"]
+            if name not in tree and (not match["optional"] or name in environ):
+                marks.put(name, _MARK.format(name))
+        tree = tree.with_fallback(marks)
+    except Exception as error:  # pyhocon raises pyparsing's errors, its own and many others
+        line = getattr(error, "lineno", 1)
+        raise HoconError(f"is no HOCON: {str(error).splitlines()[0][:200]}", line) from error
+    for key, value in _leaves(tree, ""):
+        if value != _MARK.format(key):
+            line = _line_of(text, key)
+            yield key.removesuffix(_LEAF), _text(value, line), line
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        key = prefix + name.strip('"')
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{key}.")
+        elif value is not None:
+            yield key, value
+
+
+def _text(value: Any, line: int) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return _MARKED.sub(_as_reference, str(value))
+        case list() if all(isinstance(item, str | int | float) for item in value):
+            return ",".join(_text(item, line) for item in value)
+        case list():
+            return json.dumps(value)
+    raise HoconError(f"a value is read as {type(value).__name__}; put it in quotes", line)
+
+
+def _as_reference(mark: re.Match[str]) -> str:
+    """Return a reference as properties files write it: a name without a dot is an environment variable."""
+    name = mark[1]
+    return f"${{{name}}}" if "." in name or ":" in name else f"${{env:{name}}}"
+
+
+def _line_of(text: str, key: str) -> int:
+    """Return the line in which a key seems to stand; pyhocon does not tell."""
+    parts = key.split(".")
+    for begin in range(len(parts)):
+        name = re.escape(".".join(parts[begin:]))
+        if match := re.search(rf'(?:^|[\s{{,.])"?{name}"?\s*(?:[=:{{]|\+=)', text):
+            return text.count("\n", 0, match.end()) + 1
+    return 1

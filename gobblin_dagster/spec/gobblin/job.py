@@ -1,0 +1,498 @@
+"""A job file of Gobblin's as a job file of ours: the keys of `KEYS` become fields, classes become constructs.
+
+What comes out is the text of a YAML job file, which is then read like any other: a job that was converted to YAML is the
+same job by construction. Beside it stand the faults of what could not become a field, warnings of what is known and not
+carried, and for each part the key that it came from, so that later faults name that key with its file and line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gobblin_dagster.core.errors import SpecFault
+from gobblin_dagster.spec.document import Loc
+from gobblin_dagster.spec.explain import nearest
+from gobblin_dagster.spec.gobblin import classes as tables
+from gobblin_dagster.spec.gobblin import combine, values
+from gobblin_dagster.spec.gobblin.constructs import ClassError, Construct, construct_of, snake
+from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, SECRET_KEY, Entry
+from gobblin_dagster.spec.gobblin.files import read_entries
+from gobblin_dagster.spec.gobblin.keys import KEYS, Key
+
+_INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,3})")
+_FIELD = re.compile(r"(?P<slot>[\w.]+)\((?P<type>[\w*]+)\)\.(?P<option>.+)")
+_ONLY_REFERENCES = re.compile(r"(?:\$\{\w+\})+")
+_BY_NAME: dict[str, list[Key]] = {}
+for _key in KEYS:
+    _BY_NAME.setdefault(_key.name, []).append(_key)
+_FAMILIES = tuple(name.removesuffix("*") for name in _BY_NAME if name.endswith("*"))
+_FIRST_KEY = {key.field: key.name for key in reversed(KEYS) if key.field}
+FILE_WRITERS = frozenset({"avro", "csv", "jsonl", "orc", "parquet", "text"})
+
+Scope = int | None
+"""A branch's index; None for the job."""
+
+
+@dataclass(slots=True)
+class GobblinJob:
+    """A job file of Gobblin's, converted."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    """A job document; references to variables are unread."""
+    origins: dict[Loc, Entry] = field(default_factory=dict)
+    faults: list[SpecFault] = field(default_factory=list)
+    warnings: list[SpecFault] = field(default_factory=list)
+
+
+def read_job(
+    path: Path,
+    root: Path,
+    own_classes: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
+    shown: Callable[[Path], str],
+) -> GobblinJob:
+    """Convert a job file with all that it includes and inherits.
+
+    Args:
+        path: The file.
+        root: The jobs folder.
+        own_classes: Declarations by the class names that they stand for: `classes` of gobblin.yaml.
+        environ: Environment variables, only to know which are set.
+        shown: Returns how messages name a file.
+    """
+    entries = read_entries(path, root, shown, environ)
+    job = GobblinJob(faults=list(entries.faults))
+    _Conversion(job, own_classes).run(entries.by_key, entries.referred)
+    return job
+
+
+class _Conversion:
+    """Turns the keys of one job into its document."""
+
+    def __init__(self, job: GobblinJob, own_classes: Mapping[str, Mapping[str, Any]]) -> None:
+        self._job = job
+        self._own_classes = own_classes
+        self._given: dict[Scope, dict[str, Entry]] = {None: {}}
+        """Known keys by scope and name."""
+        self._taken: set[tuple[str, Scope]] = set()
+        """Keys that a field took; others are told."""
+
+    def run(self, by_key: Mapping[str, Entry], referred: set[str]) -> None:
+        for entry in by_key.values():
+            self._sort(entry, referred)
+        self._branches = self._branch_count()
+        self._source()
+        self._plain_fields()
+        self._names()
+        for scope in self._scopes():
+            self._parts(scope)
+        self._fork()
+        self._output()
+        self._tell_untaken()
+
+    # Sorting keys
+
+    def _sort(self, entry: Entry, referred: set[str]) -> None:
+        name, scope = _split(entry.key)
+        known = _BY_NAME.get(name) or next(
+            (_BY_NAME[f"{one}*"] for one in _FAMILIES if entry.key.startswith(one)), None
+        )
+        if known is None:
+            if entry.key not in referred:
+                self._fault(entry, f"is no key that is known; {_hint(entry.key)}")
+            return
+        if known[0].name.endswith("*"):
+            name, scope = known[0].name, None
+        is_carried = any(key.field for key in known)
+        if is_carried and ENCRYPTED.search(entry.text):
+            self._fault(
+                entry, "values in ENC(...) are not read; put the secret into the environment, write ${env:NAME}"
+            )
+        elif is_carried and SECRET_KEY.search(entry.key) and not _ONLY_REFERENCES.fullmatch(entry.text):
+            self._fault(entry, "a secret must not stand in a job file; put it into the environment, write ${env:NAME}")
+        elif is_carried:
+            self._given.setdefault(scope, {})[name] = entry
+        elif not self._holds(known[0], entry) and entry.is_own:
+            self._warn(entry, f"is not carried: {known[0].note}")
+
+    @staticmethod
+    def _holds(key: Key, entry: Entry) -> bool:
+        return "*" in key.holds or entry.text.lower() in key.holds
+
+    def _branch_count(self) -> int:
+        highest = max((scope for scope in self._given if scope is not None), default=-1) + 1
+        asked = self._given[None].get("fork.branches")
+        if asked is None:
+            return max(highest, 1)
+        self._taken.add(("fork.branches", None))
+        if not asked.text.isdigit() or int(asked.text) < 1:
+            self._fault(asked, f"expected a number of branches, 1 or more, got {asked.text[:20]!r}")
+            return max(highest, 1)
+        for scope in range(int(asked.text), highest):
+            for entry in self._given.get(scope, {}).values():
+                self._fault(entry, f"there is no branch {scope}: fork.branches is {asked.text}, the first is 0")
+        return int(asked.text)
+
+    def _scopes(self) -> list[Scope]:
+        return [None, *range(self._branches)]
+
+    # Fields
+
+    def _source(self) -> None:
+        entry = self._take("source.class", None)
+        self._source_type = ""
+        if entry is None:
+            return
+        found = self._construct("source", tables.SOURCES, entry.text, entry)
+        if found is not None:
+            self._put(("source",), found.declaration, entry)
+            self._source_type = str(found.declaration["type"])
+
+    def _plain_fields(self) -> None:
+        """Set the fields that stand alone, and the options of the source."""
+        fields = dict.fromkeys(key.field for key in KEYS if key.field)
+        for name in fields:
+            match = _FIELD.fullmatch(name)
+            if match is None and name in _STRUCTURAL:
+                continue
+            if match is not None and (match["slot"] != "source" or match["type"] != self._source_type):
+                continue
+            loc: Loc = ("source", *match["option"].split(".")) if match else tuple(name.split("."))
+            if _has(self._job.data, loc):
+                continue  # `classes` of gobblin.yaml says so already
+            self._set_field(name, loc, None)
+
+    def _set_field(self, name: str, loc: Loc, scope: Scope) -> None:
+        keys = [key for key in KEYS if key.field == name]
+        found = {key.name: entry for key in keys if (entry := self._take(key.name, scope)) is not None}
+        if not found:
+            return
+        first = next(iter(found.values()))
+        try:
+            if name in combine.COMBINED:
+                texts = {key: entry.text for key, entry in found.items()}
+                for asked in combine.ASKED.get(name, ()):
+                    if other := self._find(asked, scope):
+                        texts[asked] = other.text
+                value = combine.COMBINED[name](texts)
+            else:
+                key = next(key for key in keys if key.name in found)
+                value = key.read(first.text)
+        except ValueError as error:
+            self._fault(first, str(error))
+            return
+        if value is not None:
+            self._put(loc, value, first)
+
+    def _names(self) -> None:
+        """Fill in what Gobblin takes from elsewhere: the table and, for Kafka, the namespace."""
+        data, given = self._job.data, self._given[None]
+        extract = data.setdefault("extract", {})
+        for origin in ("source.entity", "job.name"):
+            if "table" not in extract and origin in given:
+                self._put(("extract", "table"), values.name(given[origin].text.rpartition(".")[2]), given[origin])
+        if self._source_type == "kafka" and "namespace" not in extract:
+            extract["namespace"] = "KAFKA"
+        for loc in (("job",), ("extract", "namespace"), ("extract", "table")):
+            entry = self._job.origins.get(loc)
+            value = data.get(loc[0]) if len(loc) == 1 else extract.get(loc[1])
+            if entry is not None and value != entry.text:
+                self._warn(entry, f"is called {value!r} here")
+
+    # Constructs of the job or of a branch
+
+    def _parts(self, scope: Scope) -> None:
+        at: Loc = () if scope is None else ("fork", "branches", scope)
+        for slot, kind, table in (
+            ("converters", "converter", tables.CONVERTERS),
+            ("row_policies", "row policy", tables.ROW_POLICIES),
+            ("task_policies", "task policy", tables.TASK_POLICIES),
+        ):
+            self._list(scope, at, slot, kind, table)
+        self._writer(scope, at)
+        self._publisher(scope, at)
+
+    def _list(self, scope: Scope, at: Loc, slot: str, kind: str, table: Mapping[str, str]) -> None:
+        names = self._take(_LISTS[slot][0], scope)
+        types = self._take(_LISTS[slot][1], scope) if len(_LISTS[slot]) > 1 else None
+        texts = values.words(names.text) if names else []
+        kinds = values.words(types.text) if types else []
+        if len(_LISTS[slot]) > 1 and len(texts) != len(kinds):
+            one = names or types
+            if one is not None:
+                self._fault(one, f"{len(texts)} {kind}(s) need as many types, got {len(kinds)}")
+            return
+        declared: list[dict[str, Any]] = []
+        for index, text in enumerate(texts):
+            found = names and self._construct(kind, table, text, names)
+            if not found:
+                continue
+            declaration = dict(found.declaration)
+            if slot != "converters":
+                taken = {one.get("name") for one in declared}
+                declaration["name"] = _unique(found.name, taken)
+                problem = self._policy_type(slot, declaration, kinds[index])
+                if problem and types is not None:
+                    self._fault(types, problem)
+            declared.append(declaration)
+        if not declared or names is None:
+            return
+        for index in range(len(declared)):
+            self._job.origins[*at, slot, index] = names
+        self._put((*at, slot), declared, names)
+        self._options(slot, (*at, slot), declared, scope)
+        if slot == "converters":
+            self._tolerance(declared)
+
+    def _policy_type(self, slot: str, declaration: dict[str, Any], kind: str) -> str:
+        """Set what becomes of a violation; return a problem."""
+        field_name, meanings = _POLICY_TYPES[slot]
+        meaning = meanings.get(kind.upper())
+        if meaning is None:
+            return f"expected one of {', '.join(meanings)}, got {kind[:60]!r}"
+        if slot == "task_policies" and self._given[None].get("data.quality.enforce.failure") is not None:
+            entry = self._take("data.quality.enforce.failure", None)
+            meaning = bool(meaning) and entry is not None and entry.text.lower() != "false"
+        declaration[field_name] = meaning
+        return ""
+
+    def _tolerance(self, declared: list[dict[str, Any]]) -> None:
+        entry = self._take("task.skip.error.records", None)
+        if entry is None:
+            return
+        if not entry.text.isdigit():
+            self._fault(entry, f"expected a whole number, got {entry.text[:60]!r}")
+            return
+        for declaration in declared if int(entry.text) else ():
+            taken = {one.get("name") for one in declared}
+            declaration |= {"on_error": "skip", "max_errors": int(entry.text)}
+            declaration.setdefault("name", _unique(snake(str(declaration["type"])), taken))
+
+    def _options(self, slot: str, at: Loc, declared: Iterable[dict[str, Any]], scope: Scope) -> None:
+        """Give constructs the options that have keys of their own."""
+        for index, declaration in enumerate(declared):
+            for name in _fields_of(slot, str(declaration["type"])):
+                option = name.rpartition(").")[2]
+                if option not in declaration:
+                    self._set_field(name, (*at, index, option), scope)
+
+    def _writer(self, scope: Scope, at: Loc) -> None:
+        if _SHARED.isdisjoint(self._given.get(scope, {})) and (scope is not None or self._every_branch_has_a_writer()):
+            return
+        found: dict[str, Any] = {"type": "avro"}
+        entries = {name: entry for name in _WRITER_TYPE if (entry := self._take(name, scope)) is not None}
+        first = next(iter(entries.values()), None)
+        builder = entries.get("writer.builder.class")
+        if builder is not None:
+            construct = self._construct("writer", tables.WRITERS, builder.text, builder)
+            if construct is None:
+                return
+            found = dict(construct.declaration)
+        try:
+            if str(found["type"]) in FILE_WRITERS | {"console"}:
+                texts = {name: entry.text for name, entry in entries.items()}
+                found["type"] = combine.writer_type(texts, found["type"] if builder else None)
+        except ValueError as error:
+            if first is not None:
+                self._fault(first, str(error))
+            return
+        if first is not None:
+            self._put((*at, "writer"), found, first)
+        else:
+            self._job.data["writer"] = found
+        for name in _fields_of("writer", str(found["type"])):
+            option = name.rpartition(").")[2]
+            if option not in found:
+                self._set_field(name, (*at, "writer", option), scope)
+
+    def _every_branch_has_a_writer(self) -> bool:
+        return self._branches > 1 and all(
+            not _SHARED.isdisjoint(self._given.get(scope, {})) for scope in range(self._branches)
+        )
+
+    def _publisher(self, scope: Scope, at: Loc) -> None:
+        if scope is None or any(key in self._given.get(scope, {}) for key in _names_of("publisher")):
+            self._set_field("publisher", (*at, "publisher"), scope)
+
+    def _construct(self, kind: str, table: Mapping[str, str], text: str, entry: Entry) -> Construct | None:
+        try:
+            found = construct_of(kind, table, text, self._own_classes)
+        except ClassError as error:
+            self._fault(entry, str(error))
+            return None
+        if found is not None and self._source_type == "kafka" and found.declaration["type"] in _COLUMN_TYPES:
+            found.declaration.setdefault("column", "value")
+        return found
+
+    # Fork and output
+
+    def _fork(self) -> None:
+        fork = self._job.data.pop("fork", {})
+        parts = fork.pop("branches", {})
+        branches = []
+        for scope in range(self._branches):
+            named = self._take("fork.branch.name", scope)
+            default = "main" if self._branches == 1 else f"fork_{scope}"
+            branches.append({"name": values.name(named.text) if named else default} | parts.get(scope, {}))
+            if named is not None:
+                self._job.origins["fork", "branches", scope, "name"] = named
+        operator = self._take("fork.operator.class", None)
+        found = self._construct("fork operator", tables.FORKS, operator.text, operator) if operator else None
+        if found is not None and found.declaration["type"] != "identity":
+            fork = {"operator": found.declaration} | fork
+        if len(branches) > 1 or len(branches[0]) > 1 or branches[0]["name"] != "main" or fork:
+            self._put(("fork",), fork | {"branches": branches}, operator)
+
+    def _output(self) -> None:
+        finals: list[Entry] = []
+        systems: list[str] = []
+        for scope in range(self._branches):
+            final = self._find("data.publisher.final.dir", scope)
+            system = self._find("data.publisher.fs.uri", scope) or self._find("writer.fs.uri", scope)
+            system = system or self._find("fs.uri", None)
+            finals += [final] if final else []
+            systems += [system.text] if system else []
+        for one in self._scopes():
+            for name in _names_of("output.path"):
+                self._take(name, one)
+        if not finals:
+            return
+        try:
+            path = combine.output_path([entry.text for entry in finals], systems)
+        except ValueError as error:
+            self._fault(finals[0], str(error))
+            return
+        output = self._job.data.pop("output", {})
+        self._put(("output",), {"path": path} | output, finals[0])
+        for name in ("file_mode", "dir_mode", "group"):
+            for one in self._scopes():
+                if name not in self._job.data["output"]:
+                    self._set_field(f"output.{name}", ("output", name), one)
+
+    # Helpers
+
+    def _find(self, name: str, scope: Scope) -> Entry | None:
+        """Return a key of a branch, or else of the job."""
+        return self._given.get(scope, {}).get(name) or self._given[None].get(name)
+
+    def _take(self, name: str, scope: Scope) -> Entry | None:
+        """Return a key of exactly this scope, and note that it became something; a branch's writer takes the job's too."""
+        entry = self._given.get(scope, {}).get(name)
+        if entry is None and scope is not None and name in _SHARED:
+            entry = self._given[None].get(name)
+        if entry is not None:
+            self._taken.add((name, scope if name in self._given.get(scope, {}) else None))
+        return entry
+
+    def _put(self, loc: Loc, value: Any, entry: Entry | None) -> None:
+        node: Any = self._job.data
+        for part in loc[:-1]:
+            node = node.setdefault(part, {}) if hasattr(node, "setdefault") else node[part]
+        node[loc[-1]] = value
+        if entry is not None:
+            self._job.origins[loc] = entry
+
+    def _fault(self, entry: Entry, problem: str) -> None:
+        self._job.faults.append(entry.fault(problem))
+
+    def _warn(self, entry: Entry, problem: str) -> None:
+        self._job.warnings.append(entry.fault(problem))
+
+    def _tell_untaken(self) -> None:
+        for scope, entries in self._given.items():
+            for name, entry in entries.items():
+                if (name, scope) in self._taken or not entry.is_own or (scope or 0) >= self._branches:
+                    continue
+                fields = ", ".join(key.field for key in _BY_NAME[name])
+                self._warn(entry, f"is not used: it is for {fields}, which this job does not have")
+
+
+_LISTS = {
+    "converters": ("converter.classes",),
+    "row_policies": ("qualitychecker.row.policies", "qualitychecker.row.policy.types"),
+    "task_policies": ("qualitychecker.task.policies", "qualitychecker.task.policy.types"),
+}
+_POLICY_TYPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "row_policies": ("on_violation", {"FAIL": "fail", "OPTIONAL": "drop", "ERR_FILE": "quarantine"}),
+    "task_policies": ("enforce", {"FAIL": True, "FAILED": True, "OPTIONAL": False}),
+}
+_STRUCTURAL = frozenset(
+    {
+        "source.type",
+        "converters",
+        "converters.on_error",
+        "row_policies",
+        "row_policies.on_violation",
+        "task_policies",
+        "task_policies.enforce",
+        "fork.operator",
+        "fork.branches",
+        "fork.branches.name",
+        "writer.type",
+        "publisher",
+        "output.path",
+        "output.file_mode",
+        "output.dir_mode",
+        "output.group",
+    }
+)
+"""Fields that the parts of a job are made of, not set one by one."""
+_WRITER_TYPE = ("writer.output.format", "writer.builder.class", "writer.destination.type")
+_SHARED = frozenset(key.name for key in KEYS if key.field.startswith("writer"))
+"""Keys of a writer that a branch takes from the job where it has none of its own."""
+_COLUMN_TYPES = frozenset({"avro_bytes", "bytes_to_text", "csv_text", "json_text", "split"})
+"""Converters of one column, which Gobblin has no name for: a message's value."""
+
+
+def _split(key: str) -> tuple[str, Scope]:
+    """Return a key's name and its branch."""
+    match = _INDEXED.fullmatch(key)
+    if match is not None and any(one.per_branch for one in _BY_NAME.get(match["name"], ())):
+        return match["name"], int(match["index"])
+    return key, None
+
+
+def _hint(key: str) -> str:
+    match = _INDEXED.fullmatch(key)
+    name = match["name"] if match else key
+    hint = nearest(name, (known for known in _BY_NAME if not known.endswith("*")))
+    return hint if hint.startswith("did") else "see the table of Gobblin's keys"
+
+
+def _fields_of(slot: str, type_name: str) -> Iterator[str]:
+    """Yield the fields that are options of a construct."""
+    for name in dict.fromkeys(key.field for key in KEYS):
+        match = _FIELD.fullmatch(name)
+        if match is None or match["slot"] != slot or match["option"] == "max_errors":
+            continue
+        if match["type"] == type_name or (match["type"] == "*" and type_name in FILE_WRITERS):
+            yield name
+
+
+def _names_of(name: str) -> list[str]:
+    return [key.name for key in KEYS if key.field == name]
+
+
+def _has(data: Mapping[str, Any], loc: Loc) -> bool:
+    node: Any = data
+    for part in loc:
+        if not isinstance(node, dict) or part not in node:
+            return False
+        node = node[part]
+    return True
+
+
+def _unique(name: str, taken: Iterable[object]) -> str:
+    found, number, names = name, 2, set(taken)
+    while found in names:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def first_key(field_name: str) -> str:
+    """Return the key that a field comes from, for a field that is missing; empty where there is none."""
+    return _FIRST_KEY.get(field_name, "")

@@ -1,0 +1,351 @@
+"""KEYS: what became of each key of Gobblin's job files; the loader and docs/reference/gobblin-keys.md are made of it.
+
+A field is a place in our job file, `commit.policy`. `source(query).tables` is an option of the source where that is of the
+type `query`; `writer(*).partition_by` one of every writer of files; of `converters(sample).ratio` each converter of that
+type takes the value. Keys of one field are read together: see `combine.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gobblin_dagster.spec.gobblin import values
+
+
+class Mark(StrEnum):
+    """How much users and the documents that we follow need a key."""
+
+    SEED = "seed"
+    """Named by the documents on state, exactly-once and forks."""
+    COMMON = "common"
+    """In many users' files."""
+    RARE = "rare"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, and the field it became."""
+
+    name: str
+    """As in the file, without the branch's index; `*` at the end stands for all that begin so."""
+    field: str = ""
+    """Empty: not carried, `note` says why."""
+    read: Callable[[str], Any] = values.text
+    """Makes the field's value of the text; raises ValueError."""
+    mark: Mark = Mark.COMMON
+    note: str = ""
+    """What differs; where it is not carried, the reason."""
+    per_branch: bool = False
+    """Whether `.0`, `.1`, ... behind it speak of one branch."""
+    holds: tuple[str, ...] = ()
+    """Values of a key that is not carried which ask for what is so anyway, in lower case; `*`: all. Others are told."""
+
+
+def _needless(name: str, note: str, mark: Mark = Mark.COMMON, *, per_branch: bool = False) -> Key:
+    """Return a key that asks for nothing that is lacking here."""
+    return Key(name, mark=mark, note=note, per_branch=per_branch, holds=("*",))
+
+
+_SEED, _RARE = Mark.SEED, Mark.RARE
+_STATE = "the project's `state` (gobblin.yaml) holds it, for all jobs"
+_LEASE = "each dataset is always reserved by a lease, which ends by itself"
+_STAGING = "staged files always lie in `_gobblin` below `output.path`"
+_DAGSTER = "Dagster runs, schedules and tags jobs"
+_ALERTS = "Dagster tells people of failed runs"
+_METRICS = "a run's counts are in Dagster's metadata and in `gobblin run --output json`"
+_LOADER = "read by the loader: its keys become keys of the job"
+_PACKING = "Spark's cores and `execution.tasks_per_core` decide how many packs there are"
+_POOL = "Spark's cores decide"
+_FS = "settings of the file system's own client"
+_UNTYPED = "its source is not there"
+
+JOB = (
+    Key("job.name", "job", values.name, note="what is no letter, digit or `_` becomes `_`"),
+    Key("job.description", "description"),
+    _needless("job.group", _DAGSTER),
+    _needless("job.tag", _DAGSTER),
+    _needless("job.id", "each run has an id of its own", _RARE),
+    Key("job.schedule", note="give the job a schedule in Dagster"),
+    Key("job.runonce", note=_DAGSTER, holds=("false",)),
+    Key("job.disabled", note="take the file out of the jobs folder", holds=("false",)),
+    _needless("job.class", "Azkaban's"),
+    _needless("type", "Azkaban's"),
+    _needless("launcher.type", "Spark runs every job"),
+    Key("job.commit.policy", "commit.policy", values.lower, _SEED),
+    Key(
+        "publish.data.at.job.level",
+        mark=_SEED,
+        note="a dataset is always published as one, whole or not at all",
+        holds=("true",),
+    ),
+    Key(
+        "job.commit.partial.fail.task.fails.job.commit",
+        note="a run with a failed work unit always exits with 4, what is good is committed",
+        holds=("true",),
+    ),
+    Key("job.commit.parallelize", "commit.parallelism", note="false: 1"),
+    Key("job.commit.parallelCommits", "commit.parallelism", values.count),
+    _needless("job.max.failures", _ALERTS, _RARE),
+    _needless("job.lock.*", _LEASE),
+    Key("job.listeners", mark=_RARE, note="Dagster's sensors take their place"),
+    _needless("job.template", _LOADER),
+    _needless("gobblin.template.*", _LOADER),
+    Key("task.maxretries", "execution.retries.count", values.count),
+    Key("task.retry.intervalinsec", "execution.retries.backoff_s", values.number, _RARE, "doubled at each retry"),
+    _needless("taskexecutor.threadpool.size", _POOL, _RARE),
+    _needless("taskretry.threadpool.coresize", _POOL, _RARE),
+    Key(
+        "overwrite.configs.in.statestore",
+        mark=_RARE,
+        note="a retried work unit always takes today's job",
+        holds=("true",),
+    ),
+    Key("workunit.skip", mark=_RARE, note="select datasets with --exclude", holds=("false",)),
+    Key("dataset.urn", "source(kafka).group", mark=_SEED, note="other sources name their datasets by themselves"),
+    Key("dataset.specific.props", note="write a job of its own for these datasets"),
+    Key("kafka.topic.specific.state", note="write a job of its own for these topics"),
+    _needless("task.execution.synchronousExecutionModel", "branches always run side by side", _RARE),
+    Key("task.executionMode", mark=_RARE, note="jobs run in batches", holds=("batch",)),
+    Key(
+        "task.skip.error.records", "converters(*).max_errors", values.count, note="sets `on_error: skip`, per work unit"
+    ),
+    _needless("cleanup.staging.data.per.task", _STAGING, _RARE),
+    _needless("cleanup.old.job.data", "`gobblin clean` does so", _RARE),
+    _needless("task.data.root.dir", _STAGING),
+    _needless("email.*", _ALERTS),
+    _needless("metrics.*", _METRICS),
+    Key("encrypt.key.loc", note="secrets come from the environment: ${env:NAME}"),
+    Key("fs.uri", "output.path"),
+    Key("gobblin.runtime.delivery.semantics", "commit.delivery", values.lower, _SEED),
+    _needless("gobblin.runtime.commit.sequence.store.*", _STATE, _SEED),
+    _needless("jobconf.*", "the project says where its jobs are"),
+    _needless("mr.job.root.dir", "no MapReduce here"),
+)
+
+STATE = (
+    Key("state.store.enabled", note="without its state a job would read everything anew", holds=("true",)),
+    _needless("state.store.dir", _STATE, _SEED),
+    _needless("state.store.type", _STATE),
+    _needless("dataset.state.store.type", _STATE),
+    _needless("intermediate.state.store.type", _STATE),
+    _needless("state.store.fs.uri", _STATE),
+    _needless("state.store.db.*", _STATE),
+    _needless("state.store.compressedValues", _STATE, _RARE),
+    Key("streaming.*", mark=_RARE, note="jobs run in batches"),
+)
+
+QUERY = (
+    Key("source.class", "source.type", note="Gobblin's classes, `module:Class`, or `classes` of gobblin.yaml"),
+    Key("source.entity", "source(query).tables", values.words),
+    Key("source.entities", "source(query).tables", values.words),
+    Key("entity.whitelist", "source(query).include", values.words, note="matches the whole name `schema.table`"),
+    Key("entity.blacklist", "source(query).exclude", values.words, note="matches the whole name `schema.table`"),
+    Key("extract.namespace", "extract.namespace", values.name, _SEED, "dots and dashes become `_`"),
+    Key("extract.table.name", "extract.table", values.name, note="default: `source.entity`, or the job's name"),
+    Key("extract.table.type", "extract.type", values.lower, _SEED),
+    Key("extract.delta.fields", "source(query).watermark.column", values.only, _SEED, "one column"),
+    Key("extract.primary.key.fields", "source(query).primary_key", values.words, _SEED),
+    Key("extract.is.full", note="set the extract type to snapshot_only", holds=("false",)),
+    Key(
+        "source.querybased.watermark.type", "source(query).watermark.type", values.watermark_type, note="simple: `long`"
+    ),
+    Key("source.querybased.extract.type", "source(query).partition_interval", note="APPEND_DAILY: intervals are days"),
+    Key(
+        "source.querybased.partition.interval", "source(query).partition_interval", values.count, note="hours, or days"
+    ),
+    Key("source.max.number.of.partitions", "source(query).max_partitions", note="0: 20"),
+    Key("source.querybased.start.value", "source(query).start", values.position),
+    Key(
+        "source.querybased.end.value",
+        "source(query).end",
+        values.after_position,
+        note="inclusive there, exclusive here",
+    ),
+    Key("source.querybased.is.watermark.override", note="set a startpoint: `gobblin state set`", holds=("false",)),
+    Key("source.querybased.append.max.watermark.limit", "source(query).max_watermark", str.upper),
+    Key("source.querybased.low.watermark.backup.secs", "source(query).overlap", values.seconds),
+    Key(
+        "source.querybased.skip.high.watermark.calc",
+        note="the high watermark bounds what is read, else rows are lost",
+        holds=("false",),
+    ),
+    Key("source.querybased.skip.count.calc", "source(query).count_rows", values.switched_off),
+    _needless("source.querybased.allowRemoveUpperBounds", "every read is bounded, so that no row is read twice", _RARE),
+    _needless("source.querybased.resetEmptyPartitionWatermark", "empty ranges are committed like others", _RARE),
+    Key("source.querybased.query", "source(query).query"),
+    Key("source.querybased.schema", "source(query).url", note="the database of the URL"),
+    Key("source.querybased.excluded.columns", "source(query).exclude_columns", values.words),
+    Key("source.querybased.fetch.size", "source(query).fetch_rows", values.count),
+    Key("source.querybased.jdbc.resultset.fetch.size", "source(query).fetch_rows", values.count),
+    Key("source.querybased.hourly.extract", note="take the watermark type `hour`", holds=("false",)),
+    Key("source.querybased.hour.column", note="take one column that holds day and hour"),
+    Key("source.timezone", "source(query).timezone"),
+    Key("source.timezone", "source(files).timezone"),
+    _needless("partitioner.hasUserSpecifiedPartitions", "split points are given, or not", _RARE),
+    Key("partitioner.userSpecifiedPartitions", "source(query).split_points", mark=_RARE),
+    Key("partitioner.isEarlyStopped", mark=_RARE, note="see `execution.max_work_units`", holds=("false",)),
+    Key("partitioner.allowEqualWatermarkBoundary", mark=_RARE, note="ranges are half-open", holds=("false",)),
+    Key("source.conn.host", "source(query).url"),
+    Key("source.conn.port", "source(query).url"),
+    Key("source.conn.username", "source(query).url"),
+    Key("source.conn.password", "source(query).url", note="${env:NAME} only; the variable holds it percent-encoded"),
+    _needless("source.conn.driver", "the URL names the database"),
+    Key("source.conn.timeout", note="write it into a URL of your own"),
+    Key("source.conn.use.proxy.*", note="write a URL of your own"),
+)
+
+KAFKA = (
+    Key("kafka.brokers", "source(kafka).brokers"),
+    Key("topic.whitelist", "source(kafka).topics", values.words),
+    Key("topic.blacklist", "source(kafka).exclude", values.words),
+    Key("bootstrap.with.offset", "source(kafka).bootstrap", note="offset_lookback: `lookback`"),
+    Key("kafka.offset.lookback", "source(kafka).lookback", values.count),
+    Key("reset.on.offset.out.of.range", "source(kafka).on_out_of_range", values.lower),
+    Key("topics.move.to.latest.offset", mark=_RARE, note="set a startpoint: `gobblin state set`"),
+    Key(
+        "gobblin.kafka.shouldEnableDatasetStateStore",
+        "source(kafka).group",
+        note="false: one dataset of all topics, named by `dataset.urn` or the job; default here: true",
+    ),
+    Key("gobblin.kafka.allowPeriodInTopicName", mark=_RARE, note="exclude `.*[.].*`", holds=("true",)),
+    _needless("gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization", "always allowed", _RARE),
+    Key("mr.job.max.mappers", note=_PACKING, holds=("*",)),
+    Key("mr.target.mapper.size", mark=_RARE, note=_PACKING, holds=("*",)),
+    _needless("min.multiworkunit.load", "an output of Gobblin's packer", _RARE),
+    _needless("max.multiworkunit.load", "an output of Gobblin's packer", _RARE),
+)
+
+FILES = (
+    Key("source.filebased.files.to.pull", note="write a pattern: `source.path`"),
+    _needless("source.filebased.fs.snapshot", "Gobblin's own note of what it has seen; the state holds ours"),
+    Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
+    Key("source.filebased.downloader.class", note="formats are read in place"),
+    Key("source.skip.first.record", "source(files).format.header", values.switch, note="for `format: {type: csv}`"),
+    Key("source.schema", "converters(csv_text).columns", values.column_names),
+    Key("source.schema", "converters(json_text).columns", values.columns),
+    Key("source.schema", "converters(columns).columns", values.columns),
+    Key("schema.in.source.dir", mark=_RARE, note="write the schema into the job", holds=("false",)),
+    Key("schema.filename", mark=_RARE, note="write the schema into the job"),
+)
+
+CONVERTERS = (
+    Key("converter.classes", "converters", values.words, _SEED, per_branch=True),
+    Key("converter.csv.to.json.delimiter", "converters(csv_text).delimiter", note="its first character"),
+    Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
+    Key("converter.sample.ratio", "converters(sample).ratio", values.number),
+    Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words),
+    Key("converter.avro.fields", "converters(select).columns", values.words),
+)
+
+FORK = (
+    Key("fork.operator.class", "fork.operator", mark=_SEED, note="own ones by `classes` of gobblin.yaml"),
+    Key("fork.branches", "fork.branches", values.count, _SEED),
+    Key("fork.branch.name", "fork.branches.name", mark=_SEED, note="default `fork_<i>`", per_branch=True),
+    Key("fork.record.queue.capacity", "fork.queue_capacity", mark=_SEED, note="records there, batches of 5,000 here"),
+    Key("fork.record.queue.timeout", "fork.queue_timeout_s", mark=_SEED),
+    Key("fork.record.queue.timeout.unit", "fork.queue_timeout_s", mark=_SEED),
+    _needless("fork.max.wait.minutes", "the end of a branch is waited for", _RARE),
+    _needless("fork.finished.check.interval", "the end of a branch is waited for", _RARE),
+    _needless("fork.closeWriterOnCompletion", "a writer always ends with its branch", _RARE),
+    _needless("fork.state", "Gobblin's own note; a run's report holds ours", _RARE),
+)
+
+QUALITY = (
+    Key("qualitychecker.task.policies", "task_policies", values.words, _SEED, per_branch=True),
+    Key("qualitychecker.task.policy.types", "task_policies.enforce", values.words, _SEED, per_branch=True),
+    Key("qualitychecker.row.policies", "row_policies", values.words, _SEED, per_branch=True),
+    Key("qualitychecker.row.policy.types", "row_policies.on_violation", values.words, _SEED, per_branch=True),
+    _needless("qualitychecker.row.err.file", "rejected rows are published beside the branches, in `quarantine`"),
+    _needless("qualitychecker.row.errFile.recordsPerTask", "see `max_share` of row policies", _RARE),
+    Key("qualitychecker.row.count.range", "task_policies(row_count_range).tolerance", values.number),
+    Key("qualitychecker.timezone", note="times without a zone are UTC", holds=("utc",)),
+    Key("record.max.allowed.time.ago", "row_policies(not_older).max_age"),
+    Key("data.quality.enforce.failure", "task_policies.enforce", note="default here: true, as in the documents"),
+)
+
+WRITER = (
+    Key("writer.builder.class", "writer.type", per_branch=True),
+    Key("writer.destination.type", "writer.type", mark=_SEED, per_branch=True),
+    Key("writer.output.format", "writer.type", mark=_SEED, note="JSON: `jsonl`, TXT: `text`", per_branch=True),
+    Key("writer.fs.uri", "output.path", mark=_SEED, note="one file system for all branches", per_branch=True),
+    _needless("writer.staging.dir", _STAGING, _SEED, per_branch=True),
+    _needless("writer.output.dir", _STAGING, _SEED, per_branch=True),
+    _needless("writer.addTaskTimestamp", "each attempt's files have names of their own", _RARE),
+    Key("writer.codec.type", "writer(avro).compression", values.lower, per_branch=True),
+    Key("writer.codec.type", "writer(parquet).compression", note="null: `none`", per_branch=True),
+    Key("writer.deflate.level", note="the codec's own default", holds=("6", "9")),
+    _needless("writer.buffer.size", "see `buffer_bytes` of the writer; Gobblin's few KB would be slow"),
+    Key("writer.file.permissions", "output.file_mode", per_branch=True),
+    Key("writer.dir.permissions", "output.dir_mode", per_branch=True),
+    Key("writer.group.name", "output.group", per_branch=True),
+    Key("writer.file.replication.factor", note=_FS),
+    Key("writer.file.block.size", note=_FS),
+    _needless("writer.eager.initialization", "a writer begins with its first row", _RARE),
+    Key("writer.partitioner.class", "writer(*).partition_by", mark=_SEED),
+    Key(
+        "writer.partition.columns",
+        "writer(*).partition_by",
+        values.only,
+        note="one date or timestamp column",
+        per_branch=True,
+    ),
+    Key("writer.partition.granularity", "writer(*).partition_by", values.lower, per_branch=True),
+    Key("writer.partition.timezone", "writer(*).partition_by", note="default here: UTC", per_branch=True),
+    Key("writer.partition.prefix", "writer(*).partition_by", note="the level's name; default `date`", per_branch=True),
+    Key("writer.partition.suffix", note="a level is `name=value`", per_branch=True),
+    Key("writer.partition.pattern", "writer(*).partition_by", note="tells the granularity", per_branch=True),
+    Key("writer.partition.timeUnit", note="the column is a date or timestamp; see `parse_timestamps`", per_branch=True),
+    _needless("writer.include.partition.in.file.names", "partition folders are always `name=value`", _RARE),
+    Key("simple.writer.delimiter", note="lines end with a line feed", holds=("\\n", "\n", "")),
+    Key("simple.writer.prepend.size", note="lines end with a line feed", holds=("false",)),
+    Key("gobblin.writer.retry.*", note="a work unit is tried again whole: `task.maxretries`"),
+    _needless("partitionedDataWriter.*", "open files are bounded: `max_open_files` of the writer", _RARE),
+)
+
+PUBLISHER = (
+    Key("data.publisher.type", "publisher", mark=_SEED),
+    Key("data.publisher.job.type", "publisher"),
+    Key("data.publisher.task.type", note="a dataset is always published as one"),
+    Key(
+        "data.publisher.final.dir",
+        "output.path",
+        mark=_SEED,
+        note="the folder that the branches share",
+        per_branch=True,
+    ),
+    Key("data.publisher.fs.uri", "output.path", per_branch=True),
+    Key("data.publisher.replace.final.dir", "publisher", note="true: `replace`", per_branch=True),
+    _needless("data.publisher.overwrite.enabled", "published files have names of their own", per_branch=True),
+    Key("data.publisher.appendExtractToFinalDir", note="namespace and table are always folders", holds=("true",)),
+    Key("data.publisher.permissions", "output.dir_mode", mark=_RARE, per_branch=True),
+    Key("data.publisher.output.dir.group", "output.group", mark=_RARE, per_branch=True),
+    Key("data.publisher.final.name", mark=_RARE, note="files are named by their work unit", per_branch=True),
+    _needless("data.publisher.canBeSkipped", "a cancelled run commits what was whole", _RARE),
+    _needless("data.publisher.retry.*", "the next run finishes what was begun", _RARE),
+    Key("data.publisher.metadata.*", mark=_RARE, note="the snapshot's manifest names files, rows and schema"),
+)
+
+COPY = (
+    Key("gobblin.dataset.*", note="copying files as they are is not there"),
+    Key("gobblin.copy.*", note="copying files as they are is not there"),
+    Key("distcp.*", mark=_RARE, note="copying files as they are is not there"),
+)
+
+SECTIONS = {
+    "Job, commit and scheduling": JOB,
+    "State": STATE,
+    "Databases, and every source": QUERY,
+    "Kafka": KAFKA,
+    "Files": FILES,
+    "Converters": CONVERTERS,
+    "Fork": FORK,
+    "Quality": QUALITY,
+    "Writers": WRITER,
+    "Publishers": PUBLISHER,
+    "Copying files": COPY,
+}
+"""Keys by the part of a job that they speak of."""
+KEYS = tuple(key for keys in SECTIONS.values() for key in keys)

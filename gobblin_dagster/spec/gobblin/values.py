@@ -1,0 +1,200 @@
+"""Texts of Gobblin's keys as values of our fields; each function raises ValueError that says what was expected."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+_REFERENCE = re.compile(r"\$\{\w+\}")
+
+
+class Plain(str):
+    """A reference to a variable that is read as what its value looks like: a number, a truth value."""
+
+    __slots__ = ()
+
+
+def text(given: str) -> str:
+    """Return the text itself."""
+    return given
+
+
+def lower(given: str) -> str:
+    """Return the text in lower case: Gobblin's upper-case words are ours."""
+    return given.lower()
+
+
+def words(given: str) -> list[str]:
+    """Return the parts of a comma-separated list, trimmed; empty ones are left out.
+
+    Example:
+        >>> words("a, b,,c")
+        ['a', 'b', 'c']
+    """
+    return [part.strip() for part in given.split(",") if part.strip()]
+
+
+def switch(given: str) -> bool | Plain:
+    """Return a truth value."""
+    if _REFERENCE.fullmatch(given):
+        return Plain(given)
+    if given.lower() not in ("true", "false"):
+        raise ValueError(f"expected true or false, got {given[:60]!r}")
+    return given.lower() == "true"
+
+
+def switched_off(given: str) -> bool:
+    """Return the opposite of a truth value: the original says what is skipped."""
+    value = switch(given)
+    if isinstance(value, Plain):
+        raise ValueError("expected true or false; a variable cannot be turned round")
+    return not value
+
+
+def count(given: str) -> int | Plain:
+    """Return a whole number."""
+    if _REFERENCE.fullmatch(given):
+        return Plain(given)
+    try:
+        return int(given)
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {given[:60]!r}") from None
+
+
+def number(given: str) -> float | Plain:
+    """Return a number."""
+    if _REFERENCE.fullmatch(given):
+        return Plain(given)
+    try:
+        return float(given)
+    except ValueError:
+        raise ValueError(f"expected a number, got {given[:60]!r}") from None
+
+
+def milliseconds(given: str) -> float:
+    """Return seconds of a number of milliseconds."""
+    return float(number(given)) / 1000
+
+
+def seconds(given: str) -> str:
+    """Return a number of seconds as a duration."""
+    return f"{count(given)}s"
+
+
+def name(given: str) -> str:
+    """Return a name of ours: what is neither letter, digit nor `_` becomes `_`, as `$` and `&` do in the original.
+
+    Example:
+        >>> name("org.apache.gobblin-example")
+        'org_apache_gobblin_example'
+    """
+    plain = re.sub(r"\W", "_", given, flags=re.ASCII)
+    return plain if plain[:1].isalpha() else f"n{plain}"
+
+
+def only(given: str) -> str:
+    """Return the one word of a list."""
+    found = words(given)
+    if len(found) != 1:
+        raise ValueError(f"expected one, got {len(found)}: {', '.join(found)[:60]}")
+    return found[0]
+
+
+def mode(given: str) -> str:
+    """Return permissions as octal text of three digits, or four with a leading zero."""
+    return given.strip()
+
+
+def watermark_type(given: str) -> str:
+    """Return the type of a watermark column."""
+    return {"simple": "long"}.get(given.lower(), given.lower())
+
+
+def position(given: str) -> str | int:
+    """Return a position that Gobblin writes as `yyyyMMddHHmmss` (or its beginning), or as a plain number.
+
+    Example:
+        >>> position("20130131050000"), position("20130131"), position("17")
+        ('2013-01-31T05:00:00', '2013-01-31', 17)
+    """
+    if given.upper().startswith("CURRENT"):
+        raise ValueError("a beginning that moves with the time is not carried; write yyyyMMddHHmmss")
+    if not given.lstrip("-").isdigit():
+        raise ValueError(f"expected yyyyMMddHHmmss or a whole number, got {given[:60]!r}")
+    if len(given) not in (8, 10, 12, 14):
+        return int(given)
+    form = "%Y%m%d%H%M%S"[: len(given) - 2]
+    try:
+        found = datetime.strptime(given, form)  # the zone is the source's
+    except ValueError:
+        raise ValueError(f"expected yyyyMMddHHmmss, got {given!r}") from None
+    return found.date().isoformat() if len(given) == 8 else found.isoformat()
+
+
+def after_position(given: str) -> str | int:
+    """Return the position after one: the original's bound is inclusive, ours exclusive.
+
+    Example:
+        >>> after_position("20130131"), after_position("20130131235959"), after_position("17")
+        ('2013-02-01', '2013-02-01T00:00:00', 18)
+    """
+    found = position(given)
+    if isinstance(found, int):
+        return found + 1
+    step = {8: timedelta(days=1), 10: timedelta(hours=1), 12: timedelta(minutes=1)}.get(
+        len(given), timedelta(seconds=1)
+    )
+    later = datetime.fromisoformat(found) + step
+    return later.date().isoformat() if len(given) == 8 else later.isoformat()
+
+
+def columns(given: str) -> dict[str, str]:
+    """Return our type by column name, of a schema as Gobblin writes it in JSON: `[{columnName, dataType: {type}}]`."""
+    return {field: _TYPES.get(kind, kind) for field, kind in _fields(given)}
+
+
+def column_names(given: str) -> list[str]:
+    """Return the names of such a schema, in order."""
+    return [field for field, _ in _fields(given)]
+
+
+_TYPES = {
+    "int": "int32",
+    "integer": "int32",
+    "long": "int64",
+    "bigint": "int64",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool",
+    "bool": "bool",
+    "string": "string",
+    "varchar": "string",
+    "bytes": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+}
+
+
+def _fields(given: str) -> list[tuple[str, str]]:
+    try:
+        found: Any = json.loads(given)
+        fields = found["fields"] if isinstance(found, dict) else found
+        return [(_name_of(field), _type_of(field)) for field in fields]
+    except (ValueError, KeyError, TypeError) as error:
+        problem = "expected a schema in JSON, a list of {columnName, dataType: {type}}"
+        raise ValueError(f"{problem}: {type(error).__name__} {str(error)[:60]}") from None
+
+
+def _name_of(field: dict[str, Any]) -> str:
+    return str(field["columnName"] if "columnName" in field else field["name"])
+
+
+def _type_of(field: dict[str, Any]) -> str:
+    kind: Any = field["dataType"]["type"] if "dataType" in field else field["type"]
+    if isinstance(kind, list):  # Avro's way to say that a value may be absent
+        kind = next(one for one in kind if one != "null")
+    if not isinstance(kind, str):
+        raise TypeError(f"column {_name_of(field)!r} is nested")
+    return kind.lower()
