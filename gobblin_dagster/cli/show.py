@@ -96,6 +96,7 @@ def _rows(rows: Mapping[str, int]) -> str:
 def _row(one: SnapshotInfo, state: DatasetState) -> tuple[str, ...]:
     notes = ["newest"] if one.snapshot == state.snapshot else []
     notes += [f"back to {one.went_back_to}"] if one.went_back_to is not None else []
+    notes += [f"{count(one.removed, 'file')} removed"] if one.removed else []
     notes += ["expired"] if one.snapshot < state.oldest_snapshot else []
     return (
         str(one.snapshot),
@@ -131,6 +132,7 @@ def _snapshot_view(one: SnapshotInfo, state: DatasetState) -> dict[str, Any]:
         "sequence": one.sequence_id,
         "rows_added": dict(one.rows),
         "files_added": one.files,
+        "files_removed": one.removed,
         "went_back_to": one.went_back_to,
         "expired": one.snapshot < state.oldest_snapshot,
     }

@@ -76,6 +76,15 @@ class PublishedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileHistory:
+    """A file that some snapshot added, and the snapshots that took it out."""
+
+    file: PublishedFile
+    removed: tuple[int, ...] = ()
+    """Numbers in order; several where a rollback brought it back."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSequence:
     """A commit sequence as the store keeps it: bookkeeping in columns, the rest in a digest-protected body."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -113,6 +113,35 @@ class DatasetState:
         """Tell whether any snapshot that can still be read holds the files that a snapshot added."""
         ends = [self.snapshot, *(one.snapshot - 1 for one in self.rollbacks if one.snapshot > self.oldest_snapshot)]
         return any(after < snapshot <= upto for end in ends for after, upto in self.chain(end))
+
+    def holding(self, added: int, removed: Iterable[int] = ()) -> tuple[range, ...]:
+        """Return the numbers of the snapshots that hold a file, those that have expired among them.
+
+        Args:
+            added: the snapshot that added it.
+            removed: the snapshots that took it out.
+
+        Example:
+            >>> from datetime import UTC, datetime
+            >>> from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+            >>> none, now = CommittedRanges(LongWatermark, {}), datetime(2026, 11, 21, tzinfo=UTC)
+            >>> state = DatasetState("j", "d", 8, none, 8, "r", now, rollbacks=(Rollback(7, to=4),))
+            >>> state.holding(added=3, removed=[5])
+            (range(3, 5), range(7, 9))
+        """
+        ranges = []
+        begins = [1, *(one.snapshot for one in self.rollbacks)]
+        ends = [*begins[1:], self.snapshot + 1]
+        for begin, end in zip(begins, ends, strict=True):
+            # Between two rollbacks each snapshot holds what the one before held, and what it changed itself.
+            below = self.chain(end - 1)[1:]
+            is_held_below = any(a < added <= upto for a, upto in below)
+            is_held_below &= not any(a < number <= upto for number in removed for a, upto in below)
+            if is_held_below or begin <= added < end:
+                first = begin if is_held_below else added
+                last = min((number for number in removed if first <= number < end), default=end)
+                ranges.append(range(first, last))
+        return tuple(one for one in ranges if one)
 
     def expire(self, oldest: int) -> DatasetState:
         """Return the state without the snapshots below a number; those from it on hold what they held."""

@@ -1,4 +1,4 @@
-"""Cleaning up: staging that a run left behind, and files that only expired snapshots hold.
+"""Cleaning up: staging that a run left behind, and files that only expired snapshots hold (removed or rolled back since).
 
 Nothing is deleted that a stored commit sequence names, that a run may still work on, or that a snapshot which can be read
 holds. Who may still commit is fenced off first: leases of a run that is gone are taken over before its staging is deleted.
@@ -6,7 +6,7 @@ holds. Who may still commit is fenced off first: leases of a run that is gone ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -21,9 +21,9 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
-from gobblin_dagster.engine.commit.manifest import manifest_path
+from gobblin_dagster.engine.commit.manifest import expiry_marker, manifest_path
 from gobblin_dagster.engine.commit.roots import internal_dir
-from gobblin_dagster.engine.commit.steps import DeleteFilesStep
+from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.state_admin import busy_error
@@ -175,7 +175,7 @@ def _started(run_id: str) -> datetime | None:
 
 # -- expired snapshots -------------------------------------------------------------------------------------------------
 class _Expiry:
-    """Lets snapshots expire that a rollback left behind, and deletes what only they held."""
+    """Lets snapshots expire, and deletes what only they held: files that were removed since or that a rollback left behind."""
 
     def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
         self._job = job
@@ -186,26 +186,33 @@ class _Expiry:
         self._committer = Committer(store, project.storage(job), redo_limit=job.commit.redo_limit)
 
     def clean(self, *, dry_run: bool) -> Iterable[ExpiredSnapshots]:
-        # Without a rollback each snapshot holds all that the ones before it held.
         states = self._store.load_dataset_states(self._job.job)
         found = []
         for urn, state in sorted(states.items()):
-            after = self._expired(state)
-            lost = tuple(n for n in range(1, state.snapshot + 1) if state.is_held(n) and not after.is_held(n))
-            if not lost:
+            # Without a rollback or a removal each snapshot holds all that the ones before it held.
+            if not state.rollbacks and not state.totals.files_removed:
                 continue
-            expired = ExpiredSnapshots(urn, lost, self._files(state, lost))
-            found.append(expired if dry_run else self._delete(expired, state, after))
+            after = self._expired(state)
+            expired = self._find(urn, state, after)
+            if expired.snapshots:
+                found.append(expired if dry_run else self._delete(expired, state, after))
         return found
 
     def _expired(self, state: DatasetState) -> DatasetState:
         oldest = state.snapshot - self._job.commit.keep_snapshots + 1
         return replace(state.expire(oldest), version=state.version + 1)
 
-    def _files(self, state: DatasetState, snapshots: Sequence[int]) -> tuple[PublishedFile, ...]:
-        ends = [one.snapshot - 1 for one in state.rollbacks if one.snapshot > state.oldest_snapshot]
-        files = {f.path: f for end in ends for f in self._store.load_snapshot(state.job, state.dataset_urn, end)}
-        return tuple(file for file in files.values() if file.snapshot in snapshots)
+    def _find(self, urn: str, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
+        """Find what snapshots that expire now hold and no later one does."""
+        files: list[PublishedFile] = []
+        snapshots: set[int] = set()
+        for one in self._store.load_history(state.job, urn):
+            holding = state.holding(one.file.snapshot, one.removed)
+            expiring = [n for held in holding for n in held if state.oldest_snapshot <= n < after.oldest_snapshot]
+            if expiring and not any(held.stop > after.oldest_snapshot for held in holding):
+                files.append(one.file)
+                snapshots.update(expiring)
+        return ExpiredSnapshots(urn, tuple(sorted(snapshots)), tuple(files))
 
     def _delete(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
         """Delete as a commit sequence: nobody can go back to a snapshot that is being deleted, and a crash is made good."""
@@ -225,7 +232,10 @@ class _Expiry:
 
     def _sequence(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> CommitSequence:
         urn, commit_id, now = state.dataset_urn, new_commit_id(), self._clock.now()
-        manifests = [manifest_path(self._root, state.job, urn, number) for number in expired.snapshots]
+        # Later ones refer to the others.
+        unused = [n for n in expired.snapshots if not after.is_held(n)]
+        manifests = [manifest_path(self._root, state.job, urn, number) for number in unused]
+        marker = expiry_marker(self._root, state.job, urn, after.oldest_snapshot).removeprefix(self._root + "/")
         paths = [path.removeprefix(self._root + "/") for path in [*manifests, *(file.path for file in expired.files)]]
         result = DatasetResult(
             dataset_urn=urn,
@@ -242,9 +252,12 @@ class _Expiry:
             dataset_urn=urn,
             run_id=new_run_id(now),
             version_read=state.version,
-            steps=tuple(
-                DeleteFilesStep(self._root, tuple(paths[start : start + _FILES_PER_STEP]))
-                for start in range(0, len(paths), _FILES_PER_STEP)
+            steps=(
+                MarkExpiredStep(self._root, marker),
+                *(
+                    DeleteFilesStep(self._root, tuple(paths[start : start + _FILES_PER_STEP]))
+                    for start in range(0, len(paths), _FILES_PER_STEP)
+                ),
             ),
             files=(),
             after=after,

@@ -160,6 +160,8 @@ class SnapshotInfo:
     """Rows that it added, by branch."""
     files: int
     """Files that it added."""
+    removed: int
+    """Files of earlier snapshots that it no longer holds; not those that a rollback left behind."""
     state: DatasetState
     """The dataset's state once it was made; later moves of the watermark alone, by a run or a person, are not part of it."""
     went_back_to: int | None
@@ -192,7 +194,15 @@ def _info(sequence: CommitSequence, committed_at: datetime) -> SnapshotInfo:
     number = sequence.after.snapshot
     went_back_to = next((one.to for one in sequence.after.rollbacks if one.snapshot == number), None)
     return SnapshotInfo(
-        number, committed_at, sequence.run_id, sequence.id, rows, len(sequence.files), sequence.after, went_back_to
+        number,
+        committed_at,
+        sequence.run_id,
+        sequence.id,
+        rows,
+        len(sequence.files),
+        len(sequence.removed),
+        sequence.after,
+        went_back_to,
     )
 
 

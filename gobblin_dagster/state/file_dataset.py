@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import FileHistory, PublishedFile
 from gobblin_dagster.core.errors import CorruptRecordError, TransientError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
@@ -163,6 +163,19 @@ class DatasetFiles:
             removed |= {removal.path for removal in part.removed if _is_on(chain, removal.snapshot)}
             name = part.previous
         return [file for file in added if file.path not in removed]
+
+    def history(self) -> list[FileHistory]:
+        """Return every file that any snapshot added, with the snapshots that removed it."""
+        added: list[PublishedFile] = []
+        removed: dict[str, list[int]] = {}
+        name = self.head().snapshot_part
+        while name:
+            part = self._part(name)
+            added += part.files
+            for removal in part.removed:
+                removed.setdefault(removal.path, []).append(removal.snapshot)
+            name = part.previous
+        return [FileHistory(file, tuple(sorted(removed.get(file.path, ())))) for file in added]
 
     def _part_path(self, name: str) -> str:
         return posixpath.join(self.folder, "snapshots", name)

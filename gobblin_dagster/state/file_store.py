@@ -23,7 +23,14 @@ from itertools import islice
 from typing import TypeVar
 
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence, canonical_json
+from gobblin_dagster.core.commit import (
+    UNFINISHED,
+    FileHistory,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+    canonical_json,
+)
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
@@ -374,6 +381,10 @@ class FileStateStore:
         with self._errors():
             files = self._dataset(job, dataset_urn).files(snapshot)
         return sorted(files, key=lambda file: (file.branch, file.path))
+
+    def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
+        with self._errors():
+            return self._dataset(job, dataset_urn).history()
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:

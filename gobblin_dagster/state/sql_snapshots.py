@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, or_, select
 
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import FileHistory, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.state.tables import snapshot_files, snapshot_removals
 
@@ -29,3 +29,15 @@ def load(connection: Connection, state: DatasetState, snapshot: int | None) -> l
     # Sorted here, because databases sort text by rules of their own.
     found = (PublishedFile(*row) for row in connection.execute(query))
     return sorted(found, key=lambda file: (file.branch, file.path))
+
+
+def load_history(connection: Connection, job: str, dataset_urn: str) -> list[FileHistory]:
+    """Return every file of a dataset, with the snapshots that removed it."""
+    files, removals = snapshot_files.c, snapshot_removals.c
+    removed: dict[str, list[int]] = {}
+    query = select(removals.path, removals.snapshot).where(removals.job == job, removals.dataset_urn == dataset_urn)
+    for path, snapshot in connection.execute(query.order_by(removals.snapshot)):
+        removed.setdefault(path, []).append(snapshot)
+    rows = select(files.branch, files.path, files.size_bytes, files.sha256, files.rows, files.snapshot)
+    found = connection.execute(rows.where(files.job == job, files.dataset_urn == dataset_urn))
+    return [FileHistory(file, tuple(removed.get(file.path, ()))) for file in (PublishedFile(*row) for row in found)]

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serial
 from gobblin_dagster.core.clock import Clock
-from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import UNFINISHED, FileHistory, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
@@ -209,6 +209,10 @@ class SqlStateStore:
             if state is None:
                 return []
             return sql_snapshots.load(connection, state, snapshot)
+
+    def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
+        with self._read() as connection:
+            return sql_snapshots.load_history(connection, job, dataset_urn)
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:

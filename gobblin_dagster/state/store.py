@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import UNFINISHED, FileHistory, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
@@ -147,6 +147,9 @@ class StateStore(Protocol):
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
         """Return the files of a snapshot (default: the newest), ordered by branch and path."""
+
+    def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
+        """Return every file that any snapshot ever added, in any order; deleted ones are among them."""
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -46,6 +47,12 @@ class Publisher:
         for number, files in enumerate(self.expected):
             assert self.store.load_snapshot(JOB, URN, number) == in_order(files), number
         assert self.store.load_snapshot(JOB, URN) == in_order(self.expected[-1])
+        newest = replace(state(len(self.expected) - 1), rollbacks=self._rollbacks)
+        histories = self.store.load_history(JOB, URN)
+        assert in_order([one.file for one in histories]) == in_order(list(set(itertools.chain(*self.expected))))
+        for one in histories:
+            holders = [number for found in newest.holding(one.file.snapshot, one.removed) for number in found]
+            assert holders == [number for number, files in enumerate(self.expected) if one.file in files], one
 
     def _commit(self, files: list[PublishedFile], removed: Sequence[str] = ()) -> None:
         number = len(self.expected)

@@ -30,7 +30,7 @@ _FORMATS = {FORMAT, "Manifest/1"}
 """The first had neither `removed` nor `whole`."""
 WHOLE_EVERY = 64
 """Every so many manifests one names all files, so that reading takes at most so many."""
-_NAME = re.compile(r"(\d{10})\.json")
+_NAME = re.compile(r"(\d{10})\.(json|oldest)")
 
 
 def manifest_dir(output_root: str, job: str, dataset_urn: str) -> str:
@@ -41,6 +41,11 @@ def manifest_dir(output_root: str, job: str, dataset_urn: str) -> str:
 def manifest_path(output_root: str, job: str, dataset_urn: str, snapshot: int) -> str:
     """Return the path of one snapshot's manifest."""
     return posixpath.join(manifest_dir(output_root, job, dataset_urn), f"{snapshot:010d}.json")
+
+
+def expiry_marker(output_root: str, job: str, dataset_urn: str, oldest: int) -> str:
+    """Return the path of the empty file that says that snapshots below a number have expired."""
+    return posixpath.join(manifest_dir(output_root, job, dataset_urn), f"{oldest:010d}.oldest")
 
 
 def write_manifest(
@@ -151,13 +156,14 @@ def read_manifest(
         Files ordered by branch and path; empty where nothing was published.
 
     Raises:
-        UsageError: that snapshot does not exist.
+        UsageError: that snapshot does not exist, or has expired.
         CorruptRecordError: a manifest is damaged, or one of the chain was deleted.
     """
     known = list_manifests(storage, output_root, job, dataset_urn)
     if snapshot is not None and snapshot not in known:
         newest = f"the newest is {known[-1]}" if known else "nothing was published"
-        raise UsageError(problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}: {newest}.")
+        why = "it has expired" if known and snapshot < known[0] else newest
+        raise UsageError(problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}: {why}.")
     number = snapshot if snapshot is not None else max(known, default=0)
     files: list[PublishedFile] = []
     removed: set[str] = set()
@@ -170,9 +176,11 @@ def read_manifest(
 
 
 def list_manifests(storage: Storage, output_root: str, job: str, dataset_urn: str) -> list[int]:
-    """Return the numbers of the snapshots that have a manifest, in order."""
+    """Return the numbers of the snapshots that have a manifest and have not expired, in order."""
     names = storage.list_names(manifest_dir(output_root, job, dataset_urn))
-    return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
+    found = [match for match in map(_NAME.fullmatch, names) if match]
+    oldest = max((int(match[1]) for match in found if match[2] == "oldest"), default=1)
+    return sorted(int(match[1]) for match in found if match[2] == "json" and int(match[1]) >= oldest)
 
 
 def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:

@@ -230,7 +230,7 @@ def test_files_that_a_rollback_left_are_deleted_once_their_snapshots_expire(worl
     assert world.clean(keep=1).expired == ()
     lake = str(world.root / "lake")
     assert len(read_manifest(LocalStorage(), lake, "numbers", "a")) == 2
-    with pytest.raises(UsageError, match="has no snapshot 3"):
+    with pytest.raises(UsageError, match="has no snapshot 3: it has expired"):
         read_manifest(LocalStorage(), lake, "numbers", "a", 3)
     assert [one.snapshot for one in list_snapshots(store, "numbers", "a")] == [4, 3, 2, 1]
 

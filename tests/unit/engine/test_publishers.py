@@ -11,16 +11,17 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
-from gobblin_dagster.core.errors import WatermarkMovedError
+from gobblin_dagster.core.errors import UsageError, WatermarkMovedError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.commit import read_manifest
+from gobblin_dagster.engine.clean import clean
+from gobblin_dagster.engine.commit import manifest, read_manifest
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.job import JobRun
-from gobblin_dagster.engine.snapshots import load_published, read_published, rollback
+from gobblin_dagster.engine.snapshots import list_snapshots, load_published, read_published, rollback
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.lane import InlineLane
@@ -269,7 +270,44 @@ def test_publisher_that_oversteps_fails_its_dataset_alone(tmp_path: Path, publis
     assert problem in failure.message
 
 
-def test_whole_manifests_are_written_every_so_many_and_spare_the_reader_the_chain(tmp_path: Path) -> None:
+def test_clean_deletes_replaced_files_once_no_kept_snapshot_holds_them(tmp_path: Path) -> None:
+    parts: dict[str, Any] = {"publisher": {"type": "replace"}, "unit_rows": 100, "commit": {"keep_snapshots": 2}}
+    _run(tmp_path, 10, 20, 30, 40, **parts)
+    job = _job(40, **parts)
+    opened = project(tmp_path, job)
+    before = set((tmp_path / "lake/test/numbers").rglob("*.parquet"))
+    (expired,) = clean(opened, job, dry_run=True).expired
+    assert (expired.snapshots, {file.branch for file in expired.files}) == ((1, 2), {"main"})
+    assert clean(opened, job).expired == (expired,)
+    assert before - set((tmp_path / "lake/test/numbers").rglob("*.parquet")) == {Path(f.path) for f in expired.files}
+    assert [_ids(tmp_path, snapshot=n) for n in (3, 4)] == [list(range(20, 30)), list(range(30, 40))]
+    assert _ids(tmp_path, "history") == list(range(40))
+    with pytest.raises(UsageError, match="has no snapshot 2: it has expired"):
+        read_published(tmp_path / "lake", "numbers", "a", 2)
+    assert clean(opened, job).expired == ()
+    rollback(opened, job, "a", 3)
+    assert _ids(tmp_path) == list(range(20, 30))
+    _run(tmp_path, 35, **parts)
+    (expired,) = clean(opened, job).expired
+    assert (expired.snapshots, [file.snapshot for file in expired.files]) == ((4,), [4, 4])
+    assert _ids(tmp_path, snapshot=5) == list(range(20, 30))
+    assert _ids(tmp_path) == list(range(30, 35))
+    assert _ids(tmp_path, "history") == list(range(35))
+
+
+def test_show_tells_how_many_files_a_snapshot_dropped(tmp_path: Path) -> None:
+    _run(tmp_path, 8, 9, publisher={"type": "replace"})
+    store = project(tmp_path, _job(9)).open_store()
+    try:
+        assert [(one.files, one.removed) for one in list_snapshots(store, "numbers", "a")] == [(2, 2), (4, 0)]
+    finally:
+        store.close()
+
+
+def test_whole_manifests_are_written_every_so_many_and_spare_the_reader_the_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "WHOLE_EVERY", 8)
     reads: list[str] = []
 
     class Watching(LocalStorage):
@@ -277,16 +315,20 @@ def test_whole_manifests_are_written_every_so_many_and_spare_the_reader_the_chai
             reads.append(path)
             return super().read(path)
 
-    for count in range(1, 71):
+    for count in range(1, 13):
         run(tmp_path, _job(count, {"type": "replace"}))
     lake = str(tmp_path / "lake")
-    for snapshot in (1, 63, 64, 65, 70):
+    for snapshot in (1, 7, 8, 9, 12):
         reads.clear()
         files = read_manifest(Watching(), lake, "numbers", "a", snapshot)
         assert _paths(files, "main") == 1
         assert _paths(files, "history") == snapshot
-        assert len(reads) == {1: 1, 63: 63, 64: 1, 65: 2, 70: 7}[snapshot]
-    assert _ids(tmp_path, snapshot=66) == [65]
+        assert len(reads) == {1: 1, 7: 7, 8: 1, 9: 2, 12: 5}[snapshot]
+    assert _ids(tmp_path, snapshot=10) == [9]
+    for path in (tmp_path / "lake/_gobblin/manifests/numbers/a").iterdir():
+        path.unlink()
+    run(tmp_path, _job(13, {"type": "replace"}))
+    assert [_ids(tmp_path, snapshot=n) for n in range(1, 14)] == [[n] for n in range(13)]
 
 
 def _paths(files: Sequence[Any], branch: str) -> int:

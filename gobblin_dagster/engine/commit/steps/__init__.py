@@ -6,7 +6,7 @@ steps of a user's package; `core/step_registry.py` reads stored steps. What the 
 """
 
 from gobblin_dagster.core.step_registry import register_commit_step, step_from_json, step_to_json
-from gobblin_dagster.engine.commit.steps.delete import DeleteFilesStep
+from gobblin_dagster.engine.commit.steps.delete import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.commit.steps.own import OwnStep, check_own_step, load_own_steps, plan_own_steps
 from gobblin_dagster.engine.commit.steps.permissions import Permissions, SetPermissionsStep, check_permissions
 from gobblin_dagster.engine.commit.steps.rename import (
@@ -19,6 +19,7 @@ from gobblin_dagster.engine.commit.steps.rename import (
 
 __all__ = [
     "DeleteFilesStep",
+    "MarkExpiredStep",
     "OwnStep",
     "Permissions",
     "RenameFileStep",

@@ -1,4 +1,4 @@
-"""Deleting files that no snapshot which can still be read holds."""
+"""Deleting files that no snapshot which can still be read holds, and telling readers so."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
 
+@register_commit_step
 @dataclass(frozen=True, slots=True)
 class DeleteFilesStep:
     """Deletes files below an output root; part of the sequence that lets their snapshots expire.
@@ -47,10 +48,48 @@ class DeleteFilesStep:
         return f"delete {len(self.files)} files of expired snapshots"
 
     def _paths(self) -> list[str]:
-        for file in self.files:
-            if file.startswith("/") or {"", ".", ".."} & set(file.split("/")):
-                raise StepRefusedError(step=self.describe(), problem=f"{file!r} may lie outside of {self.root}")
-        return [f"{self.root}/{file}" for file in self.files]
+        return [_inside(self.root, file, self.describe()) for file in self.files]
 
 
-register_commit_step(DeleteFilesStep)
+@register_commit_step
+@dataclass(frozen=True, slots=True)
+class MarkExpiredStep:
+    """Tells readers of manifests which snapshots have expired, by an empty file whose name is the oldest that has not.
+
+    Source: none; the original has no manifests.
+    """
+
+    root: str
+    """Absolute output root."""
+    file: str
+    """Path relative to it."""
+    type_name: ClassVar[str] = "mark_expired"
+    version: ClassVar[int] = 1
+
+    def verify(self, storage: Storage) -> bool:
+        """Tell whether it is there."""
+        return storage.size(self._path()) is not None
+
+    def execute(self, storage: Storage) -> None:
+        """Put it there; raises OSError, or StepRefusedError where it lies elsewhere."""
+        storage.put_if_absent(self._path(), b"")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"root": self.root, "file": self.file}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> MarkExpiredStep:
+        """Read what `to_json` wrote; raises KeyError or TypeError where it is something else."""
+        return cls(str(fields["root"]), str(fields["file"]))
+
+    def describe(self) -> str:
+        return f"mark expired snapshots by {self.file}"
+
+    def _path(self) -> str:
+        return _inside(self.root, self.file, self.describe())
+
+
+def _inside(root: str, file: str, step: str) -> str:
+    if file.startswith("/") or {"", ".", ".."} & set(file.split("/")):
+        raise StepRefusedError(step=step, problem=f"{file!r} may lie outside of {root}")
+    return f"{root}/{file}"
