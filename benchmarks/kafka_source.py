@@ -9,16 +9,12 @@ Both sides take turns, each in a process of its own that does it twice; the seco
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from statistics import median
+from typing import Any
 
-import duckdb
+from sides import Side, compare, tell, write_by_spark, write_ours
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the broker is that of the tests
@@ -38,11 +34,7 @@ SPARK_JARS = (
 
 
 def ours(brokers: str, targets: list[Path]) -> None:
-    """Run a job for each target and print the seconds of each."""
-    from gobblin_dagster.engine.job import run_job  # noqa: PLC0415  # each side loads its own
-    from gobblin_dagster.engine.launch import LazySparkLane  # noqa: PLC0415  # each side loads its own
-    from gobblin_dagster.engine.project import open_project  # noqa: PLC0415  # each side loads its own
-
+    """Run a job for each target."""
     source = {
         "type": "kafka",
         "brokers": brokers,
@@ -57,50 +49,29 @@ def ours(brokers: str, targets: list[Path]) -> None:
         "extract": {"namespace": "bench", "table": TOPIC},
         "output": {"path": "lake"},
     }
-    lane = None
-    for target in targets:
-        (target / "jobs").mkdir(parents=True)
-        spec = {"project": "bench", "spark": {"master": f"local[{os.cpu_count()},4]"}}
-        (target / "gobblin.yaml").write_text(json.dumps(spec), encoding="utf-8")
-        (target / "jobs" / "bench.yaml").write_text(json.dumps(job), encoding="utf-8")
-        project = open_project(target)
-        lane = lane or LazySparkLane(project.spec.spark)
-        begun = time.perf_counter()
-        result = run_job(project, project.job("bench"), lane=lane)
-        if result.exit_code != 0:
-            sys.exit(str(result.datasets))
-        print(time.perf_counter() - begun, flush=True)
+    write_ours(job, targets)
 
 
 def spark(brokers: str, targets: list[Path]) -> None:
-    """Write each target by Spark's own reader and print the seconds of each."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # each side loads its own
+    """Write each target by Spark's own reader."""
     from pyspark.sql.functions import col, from_json  # noqa: PLC0415  # each side loads its own
 
     folder = maven.jars("spark-kafka", SPARK_JARS, alone=True)
     if folder is None:
         sys.exit("Spark's reader of Kafka cannot be fetched by Maven.")
-    session = (
-        SparkSession.builder.master(f"local[{os.cpu_count()}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.jars", ",".join(str(jar) for jar in sorted(folder.glob("*.jar"))))
-        .getOrCreate()
-    )
     names = {"int64": "bigint", "float64": "double"}
     schema = ", ".join(f"{name} {names.get(kind, kind)}" for name, kind in COLUMNS.items())
-    for target in targets:
-        begun = time.perf_counter()
+
+    def read(session: Any) -> Any:
         messages = session.read.format("kafka").options(
             **{"kafka.bootstrap.servers": brokers, "subscribe": TOPIC, "startingOffsets": "earliest"}
         )
-        values = messages.load().select(from_json(col("value").cast("string"), schema).alias("v")).select("v.*")
-        values.write.parquet(str(target / "lake"))
-        print(time.perf_counter() - begun, flush=True)
+        return messages.load().select(from_json(col("value").cast("string"), schema).alias("v")).select("v.*")
+
+    write_by_spark(read, folder, targets)
 
 
-SIDES = {"ours": ours, "spark": spark}
+SIDES: dict[str, Side] = {"ours": ours, "spark": spark}
 
 
 def fill(broker: KafkaBroker, rows: int) -> None:
@@ -130,25 +101,9 @@ def main() -> None:
     libs = jars()
     if libs is None:
         sys.exit("Kafka cannot be fetched by Maven, or there is no Java.")
-    seconds: dict[str, list[float]] = {name: [] for name in SIDES}
     with running_kafka(libs) as broker, tempfile.TemporaryDirectory() as work:
         fill(broker, args.rows)
-        for number in range(args.rounds):
-            for name in SIDES:
-                targets = [f"{work}/{name}-{number}-{turn}" for turn in ("cold", "warm")]
-                command = [sys.executable, __file__, "--side", name, broker.address, *targets]
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-                seconds[name].append(float(done.stdout.split()[-1]))
-                files = [str(file) for file in Path(targets[-1], "lake").rglob("*.parquet")]
-                query = "select count(*), sum(id)::bigint from read_parquet($1)"
-                found = duckdb.execute(query, [files]).fetchall()[0]
-                if found != (args.rows, args.rows * (args.rows - 1) // 2):
-                    sys.exit(f"{name} wrote other rows: {found}")
-                print(f"{name}, round {number + 1}: {seconds[name][-1]:.1f} s, {found[0]:,} rows", flush=True)
-    mine, theirs = (median(seconds[name]) for name in SIDES)
-    rates = f"{args.rows / mine:,.0f} rows/s, Spark's own reader {args.rows / theirs:,.0f} rows/s"
-    print(f"Kafka JSON -> Parquet, {os.cpu_count()} cores, warm: {rates}: {theirs / mine:.1f}x (bar: >= 2x)")
-    print(f"Load average of the machine: {os.getloadavg()[0]:.1f}.")
+        tell("Kafka JSON", args.rows, compare(__file__, list(SIDES), broker.address, work, args.rounds, args.rows))
 
 
 if __name__ == "__main__":
