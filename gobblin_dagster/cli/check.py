@@ -8,7 +8,7 @@ import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
 from gobblin_dagster.cli.output import print_json
-from gobblin_dagster.core.errors import InvalidSpecError, UsageError
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.engine.project import check_construct
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE
@@ -32,13 +32,16 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
         errors = [error]  # without a project it is not known where the jobs are
     if not jobs and not errors:
         raise UsageError(
-            problem="There is no job file (*.yaml) in the jobs folder.", hint=f"See {root / PROJECT_FILE}."
+            problem="There is no job file (*.yaml, *.pull, *.job, *.conf) in the jobs folder.",
+            hint=f"See {root / PROJECT_FILE}.",
         )
     if output is Output.JSON:
         _print_json(jobs, errors)
     else:
         for job in jobs:
             typer.echo(f"ok    {shown_path(job.path)}: job {job.spec.job}")
+            for warning in job.warnings:
+                typer.echo(f"note  {warning.text(shown_path(job.path))}")
         for fault in errors:
             typer.secho("FAULT ", fg=typer.colors.RED, nl=False)
             typer.echo(fault.message())
@@ -47,13 +50,17 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
 
 
 def _print_json(jobs: list[LoadedJob], errors: list[InvalidSpecError]) -> None:
-    good = [{"file": shown_path(job.path), "job": job.spec.job, "faults": []} for job in jobs]
+    good = [
+        {"file": shown_path(job.path), "job": job.spec.job, "faults": [], "notes": list(map(_fault_view, job.warnings))}
+        for job in jobs
+    ]
     bad = [
-        {
-            "file": error.file,
-            "job": None,
-            "faults": [{"line": f.line, "path": f.path, "problem": f.problem} for f in error.faults],
-        }
+        {"file": error.file, "job": None, "faults": list(map(_fault_view, error.faults)), "notes": []}
         for error in errors
     ]
     print_json(valid=not errors, files=good + bad)
+
+
+def _fault_view(fault: SpecFault) -> dict[str, object]:
+    where = {"in": fault.file} if fault.file else {}
+    return {"line": fault.line, "path": fault.path, "problem": fault.problem, **where}

@@ -75,7 +75,7 @@ def jobs_of(project: Project, names: list[str] | None) -> list[JobSpec]:
     """Return the named jobs, or all; raises UsageError where there is none."""
     if not names and not project.jobs:
         raise UsageError(
-            problem=f"There is no job file (*.yaml) in {project.root / project.spec.jobs}.",
+            problem=f"There is no job file (*.yaml, *.pull, *.job, *.conf) in {project.root / project.spec.jobs}.",
             hint="Write one, or set `jobs:` in gobblin.yaml; `gobblin init demo` makes an example.",
         )
     return [project.job(name) for name in dict.fromkeys(names)] if names else list(project.jobs)

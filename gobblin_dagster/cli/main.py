@@ -21,6 +21,7 @@ from gobblin_dagster.cli.failure import fail
 COMMANDS = {
     "init": "Make a project folder that runs at once.",
     "check": "Check gobblin.yaml and all job files.",
+    "convert": "Print a job file of Gobblin's as YAML.",
     "schema": "Print the JSON schema of job files, for editors.",
     "plan": "Show what a run would do; changes nothing.",
     "run": "Read what is new, check it, and publish it.",

@@ -101,6 +101,5 @@ PASSED: Mapping[str, str] = {
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "CsvToJsonConverter": {"nulls": ["", "null"], "short": True, "long": True},
-    "AvroHeaderGuidPolicy": {"column": "header.guid"},
 }
 """Options by the last name of a class: how the original behaves without being told."""

@@ -52,6 +52,8 @@ def read_gobblin(
 ) -> GobblinDocument:
     """Read a job file of Gobblin's; faults are collected, never raised. See `read_job`."""
     job = read_job(path, root, own_classes, environ, shown)
+    if unreadable := [fault for fault in job.faults if not fault.path and fault.file == shown(path)]:
+        return GobblinDocument(found=unreadable)  # what is missing or misspelt cannot be told
     text = to_yaml({name: job.data[name] for name in JobSpec.model_fields if name in job.data})
     document = read_document(text.encode(), environ)
     found = GobblinDocument(
@@ -71,7 +73,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.yaml_implicit_resolvers = plain_scalars()
-_Dumper.add_representer(Plain, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:int", str(text)))
+_Dumper.add_representer(Plain, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", str(text)))
+_Dumper.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, '"' if "${" in text else None)
+)
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ import javaproperties
 
 from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.gobblin.entries import Entries, Entry
-from gobblin_dagster.spec.gobblin.hocon import HoconError, read_hocon
+from gobblin_dagster.spec.gobblin.hocon import HoconError, read_hocon, referred_in
 
 PROPERTIES = frozenset({".pull", ".job"})
 HOCON = frozenset({".conf", ".json"})
@@ -49,6 +49,7 @@ def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: 
         entries.inherit(_inherited(reading.common(folder)))
     reading.add_templates(entries)
     entries.faults += reading.faults
+    entries.referred |= reading.referred
     entries.resolve()
     return entries
 
@@ -70,6 +71,8 @@ class _Reading:
 
     def __init__(self, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> None:
         self.faults: list[SpecFault] = []
+        self.referred: set[str] = set()
+        """Keys that values in HOCON refer to."""
         self._root = root
         self._shown = shown
         self._environ = environ
@@ -85,6 +88,7 @@ class _Reading:
         if path.suffix in PROPERTIES | {".properties"}:
             yield from self._properties(path, text, depth)
             return
+        self.referred |= referred_in(text)
         try:
             for key, value, line in read_hocon(text, self._environ):
                 yield Entry(key, value, line, self._shown(path))
@@ -135,7 +139,7 @@ class _Reading:
         try:
             for item in javaproperties.parse(io.StringIO(text, newline=None)):
                 if isinstance(item, javaproperties.KeyValue):
-                    entry = Entry(item.key, item.value.strip(), line, self._shown(path))
+                    entry = Entry(item.key, item.value.strip() or item.value, line, self._shown(path))
                     if item.key in _INCLUDES:
                         yield from self._included(path, entry, depth)
                     elif item.key in seen:

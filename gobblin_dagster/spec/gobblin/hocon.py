@@ -49,12 +49,19 @@ def read_hocon(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str
                 marks.put(name, _MARK.format(name))
         tree = tree.with_fallback(marks)
     except Exception as error:  # pyhocon raises pyparsing's errors, its own and many others
-        line = getattr(error, "lineno", 1)
-        raise HoconError(f"is no HOCON: {str(error).splitlines()[0][:200]}", line) from error
+        problem = str(error).splitlines()[0]
+        # pyparsing lists its whole grammar where it expected nearly anything.
+        shown = problem if len(problem) < 120 else "cannot be read from here on; are keys with dots in quotes?"
+        raise HoconError(f"is no HOCON: {shown}", getattr(error, "lineno", 1)) from error
     for key, value in _leaves(tree, ""):
-        if value != _MARK.format(key):
+        if not (isinstance(value, str) and value == _MARK.format(key)):
             line = _line_of(text, key)
             yield key.removesuffix(_LEAF), _text(value, line), line
+
+
+def referred_in(text: str) -> set[str]:
+    """Return the keys that a text in HOCON refers to."""
+    return {match["name"] for match in _REFERENCE.finditer(text)}
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -70,13 +77,13 @@ def _text(value: Any, line: int) -> str:
     match value:
         case bool():
             return str(value).lower()
-        case str() | int() | float():
+        case str() | int() | float() if "relativedelta(" not in str(value):
             return _MARKED.sub(_as_reference, str(value))
         case list() if all(isinstance(item, str | int | float) for item in value):
             return ",".join(_text(item, line) for item in value)
         case list():
             return json.dumps(value)
-    raise HoconError(f"a value is read as {type(value).__name__}; put it in quotes", line)
+    raise HoconError(f"a value is read as {type(value).__name__}; put texts like 10 s in quotes", line)
 
 
 def _as_reference(mark: re.Match[str]) -> str:

@@ -281,7 +281,9 @@ class _Conversion:
                     self._set_field(name, (*at, index, option), scope)
 
     def _writer(self, scope: Scope, at: Loc) -> None:
-        if _SHARED.isdisjoint(self._given.get(scope, {})) and (scope is not None or self._every_branch_has_a_writer()):
+        if _WRITER_KEYS.isdisjoint(self._given.get(scope, {})) and (
+            scope is not None or self._every_branch_has_a_writer()
+        ):
             return
         found: dict[str, Any] = {"type": "avro"}
         entries = {name: entry for name in _WRITER_TYPE if (entry := self._take(name, scope)) is not None}
@@ -311,7 +313,7 @@ class _Conversion:
 
     def _every_branch_has_a_writer(self) -> bool:
         return self._branches > 1 and all(
-            not _SHARED.isdisjoint(self._given.get(scope, {})) for scope in range(self._branches)
+            not _WRITER_KEYS.isdisjoint(self._given.get(scope, {})) for scope in range(self._branches)
         )
 
     def _publisher(self, scope: Scope, at: Loc) -> None:
@@ -324,8 +326,11 @@ class _Conversion:
         except ClassError as error:
             self._fault(entry, str(error))
             return None
-        if found is not None and self._source_type == "kafka" and found.declaration["type"] in _COLUMN_TYPES:
-            found.declaration.setdefault("column", "value")
+        if found is not None and self._source_type in _TEXT_COLUMNS:
+            column = _TEXT_COLUMNS[self._source_type]
+            option = _COLUMN_OPTIONS.get(str(found.declaration["type"]))
+            if option is not None:
+                found.declaration.setdefault(option, [column] if option == "columns" else column)
         return found
 
     # Fork and output
@@ -400,7 +405,8 @@ class _Conversion:
         self._job.faults.append(entry.fault(problem))
 
     def _warn(self, entry: Entry, problem: str) -> None:
-        self._job.warnings.append(entry.fault(problem))
+        if (warning := entry.fault(problem)) not in self._job.warnings:
+            self._job.warnings.append(warning)
 
     def _tell_untaken(self) -> None:
         for scope, entries in self._given.items():
@@ -442,10 +448,22 @@ _STRUCTURAL = frozenset(
 )
 """Fields that the parts of a job are made of, not set one by one."""
 _WRITER_TYPE = ("writer.output.format", "writer.builder.class", "writer.destination.type")
-_SHARED = frozenset(key.name for key in KEYS if key.field.startswith("writer"))
-"""Keys of a writer that a branch takes from the job where it has none of its own."""
-_COLUMN_TYPES = frozenset({"avro_bytes", "bytes_to_text", "csv_text", "json_text", "split"})
-"""Converters of one column, which Gobblin has no name for: a message's value."""
+_WRITER_KEYS = frozenset(key.name for key in KEYS if key.field.startswith("writer"))
+_SHARED = _WRITER_KEYS | {
+    key.name for key in KEYS if (_match := _FIELD.fullmatch(key.field)) is not None and _match["slot"] != "source"
+}
+"""Options of constructs, which those of a branch take from the job where the branch has none of its own."""
+_TEXT_COLUMNS = {"kafka": "value"}
+"""The column that holds what Gobblin calls the record, by the source's type."""
+_COLUMN_OPTIONS = {
+    "avro_bytes": "column",
+    "bytes_to_text": "columns",
+    "csv_text": "column",
+    "json_text": "column",
+    "split": "column",
+}
+"""Options that name this column; Gobblin's converters have no name for it."""
+_MISSING = {"source": "source.class", "output": "data.publisher.final.dir"}
 
 
 def _split(key: str) -> tuple[str, Scope]:
@@ -495,4 +513,4 @@ def _unique(name: str, taken: Iterable[object]) -> str:
 
 def first_key(field_name: str) -> str:
     """Return the key that a field comes from, for a field that is missing; empty where there is none."""
-    return _FIRST_KEY.get(field_name, "")
+    return _MISSING.get(field_name) or _FIRST_KEY.get(field_name, "")

@@ -26,7 +26,7 @@ def test_check_json_has_file_line_and_place_of_each_fault(cli: Cli, project: Pat
     document = called.json()
     assert called.code == 2
     assert document["valid"] is False
-    assert document["files"][0] == {"file": "jobs/numbers.yaml", "job": "numbers", "faults": []}
+    assert document["files"][0] == {"file": "jobs/numbers.yaml", "job": "numbers", "faults": [], "notes": []}
     (fault,) = document["files"][1]["faults"]
     assert fault["path"] == "comit"
     assert fault["problem"] == "unknown key; did you mean 'commit'?"

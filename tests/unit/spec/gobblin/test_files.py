@@ -1,0 +1,191 @@
+"""What a job of Gobblin's takes from its file, its folders, what it includes, and templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.spec.gobblin.files import KAFKA, faults, faults_of, load, load_file, write
+
+
+def test_properties_take_what_java_takes(tmp_path: Path) -> None:
+    text = (
+        KAFKA + "# a comment\n! another\ntopic.whitelist : a.*,\\\n    b\\u00e9\n\n  job.description  caf\\u00e9 = x\n"
+    )
+    job = load(tmp_path, text).spec
+    assert job.source.options["topics"] == ["a.*", "bé"]
+    assert job.description == "café = x"
+
+
+def test_references_are_replaced_deeply_and_dollars_stay(tmp_path: Path) -> None:
+    text = KAFKA.replace("/lake", "${root}/lake") + "root=/data/${zone}\nzone=eu\ntopic.whitelist=a$,$5\n"
+    job = load(tmp_path, text).spec
+    assert job.output.path == "/data/eu/lake"
+    assert job.source.options["topics"] == ["a$", "$5"]
+
+
+def test_references_to_variables_are_read_like_those_of_yaml(tmp_path: Path) -> None:
+    text = KAFKA.replace("localhost:9092", "${env:HOST}:9092") + "task.maxretries=${env:TRIES}\n"
+    job = load(tmp_path, text, HOST="10.0.0.1", TRIES="7").spec
+    assert job.source.options["brokers"] == "10.0.0.1:9092"
+    assert job.execution.retries.count == 7
+
+
+def test_text_of_a_variable_stays_text_whatever_it_looks_like(tmp_path: Path) -> None:
+    job = load(tmp_path, KAFKA + "job.description=${env:NUMBER}\n", NUMBER="42").spec
+    assert job.description == "42"
+
+
+def test_references_that_lead_nowhere_are_told_all_at_once(tmp_path: Path) -> None:
+    text = KAFKA + "a=${b}\nb=${a}\njob.description=${job.nam} ${env:A-B} ${sys:user.home} ${env:UNSET_HERE}\n"
+    found = faults(tmp_path, text)
+    assert "7 job.description: '${job.nam}' refers to a key that is nowhere; did you mean 'job.name'?" in found
+    assert "7 job.description: '${env:A-B}' names no environment variable" in found
+    assert any("there are no system properties here" in fault for fault in found)
+    assert any("5 a: '${" in fault and "in a circle" in fault for fault in found)
+
+
+def test_variable_that_is_not_set_is_told_with_the_key(tmp_path: Path) -> None:
+    assert faults(tmp_path, KAFKA + "job.description=${env:GONE}\n") == [
+        "5 job.description (description): environment variable GONE is not set; set it, or give a default: ${GONE:-...}"
+    ]
+
+
+def test_key_that_stands_twice_is_a_fault(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, KAFKA + "job.name=other\n")
+    assert fault == "5 job.name: the key stands twice, first in line 1; Gobblin joins both with a comma: write it so"
+
+
+def test_folders_add_keys_and_the_nearest_wins(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            "shop/eu/orders.pull": KAFKA.replace("/lake", "${root}/${zone}"),
+            "shop/eu/eu.properties": "zone=eu\ntask.maxretries=3\n",
+            "shop/shop.properties": "zone=shop\nroot=/top\ntask.maxretries=4\njob.commit.policy=successful\n",
+            "all.properties": "root=/all\njob.description=of ${job.name}\n",
+            "shop/other/other.properties": "job.description=never seen\n",
+        },
+    )
+    job = load_file(path, tmp_path).spec
+    assert job.output.path == "/top/eu"
+    assert job.execution.retries.count == 3
+    assert (job.commit.policy, job.description) == ("successful", "of orders")
+
+
+def test_fault_of_an_inherited_key_names_its_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {"orders.pull": KAFKA, "all.properties": "\ngobblin.runtime.delivery.semantics=never\nwriter.codek=x\n"},
+    )
+    wrong = "expected 'exactly_once' or 'at_least_once', got 'never'"
+    assert faults_of(path, tmp_path) == [
+        f"all.properties:2 gobblin.runtime.delivery.semantics (commit.delivery): {wrong}",
+        "all.properties:3 writer.codek: is no key that is known; did you mean 'writer.codec.type'?",
+    ]
+
+
+def test_folder_with_two_common_files_is_a_fault(tmp_path: Path) -> None:
+    path = write(tmp_path, {"orders.pull": KAFKA, "a.properties": "", "b.configuration": ""})
+    assert faults_of(path, tmp_path) == [
+        "b.configuration:1 : a folder may hold one file for all its jobs, got a.properties, b.configuration; make one of them"
+    ]
+
+
+def test_included_files_are_part_of_the_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            "orders.pull": KAFKA + "include = common/kafka.inc.properties\nincludeoptional = nowhere.properties\n",
+            "common/kafka.inc.properties": "bootstrap.with.offset=earliest\n",
+        },
+    )
+    assert load_file(path, tmp_path).spec.source.options["bootstrap"] == "earliest"
+
+
+def test_include_that_is_missing_or_a_circle_is_a_fault(tmp_path: Path) -> None:
+    assert "there is no file" in faults(tmp_path, KAFKA + "include=gone.properties\n")[0]
+    path = write(tmp_path, {"circle.pull": KAFKA + "include=circle.pull\n"})
+    assert any("is included in a circle" in fault for fault in faults_of(path, tmp_path))
+
+
+def test_template_adds_what_the_job_does_not_say(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            "orders.pull": KAFKA + "gobblin.template.uris=base.template,resource:///templates/kafka.template\n",
+            "base.template": "task.maxretries = 3\njob { commit.policy = successful }\n",
+            "templates/kafka.template": 'gobblin.template.inherit = "deep.template"\ntask.maxretries = 4\n'
+            'gobblin.template.required_attributes = "kafka.brokers,job.name"\n',
+            "deep.template": "job.description = deep\nkafka.brokers = never\n",
+        },
+    )
+    job = load_file(path, tmp_path).spec
+    assert job.execution.retries.count == 4  # the later template wins
+    assert (job.commit.policy, job.description) == ("successful", "deep")
+    assert job.source.options["brokers"] == "localhost:9092"
+
+
+def test_template_that_is_missing_or_lacks_a_key_is_a_fault(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            "orders.pull": KAFKA + "gobblin.template.uri=a.template\njob.template=gone.template\n",
+            "a.template": "gobblin.template.required_attributes = topic.whitelist\n",
+        },
+    )
+    found = faults_of(path, tmp_path)
+    assert any("6 job.template: there is no template 'gone.template'" in fault for fault in found)
+    assert any("the template needs 'topic.whitelist', which is nowhere" in fault for fault in found)
+
+
+HOCON = """\
+job.name = orders
+source.class = "gobblin.source.extractor.extract.kafka.KafkaSimpleSource"
+kafka { brokers = "localhost:9092", offset.lookback = 10 }
+bootstrap.with.offset = offset_lookback
+topic.whitelist = ["a.*", b]
+root = /data
+data.publisher.final.dir = ${root}"/lake"
+job.description = ${?NOTE}
+task.maxretries = ${TRIES}
+"""
+
+
+def test_hocon_is_read_with_blocks_lists_and_references(tmp_path: Path) -> None:
+    loaded = load(tmp_path, HOCON, name="orders.conf", TRIES="5", NOTE="told")
+    job = loaded.spec
+    assert job.source.options["topics"] == ["a.*", "b"]
+    assert (job.source.options["bootstrap"], job.source.options["lookback"]) == ("lookback", 10)
+    assert (job.output.path, job.description, job.execution.retries.count) == ("/data/lake", "told", 5)
+    assert load(tmp_path, HOCON, name="orders.conf", TRIES="5").spec.description == ""
+
+
+def test_hocon_refers_to_keys_of_a_common_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            "orders.conf": HOCON.replace("root = /data\n", "").replace('${root}"/lake"', '${lake.root}"/lake"'),
+            "all.configuration": "lake { root = /common, root.ROOT_VALUE = /common }\n".replace("root = /common, ", ""),
+        },
+    )
+    assert load_file(path, tmp_path, TRIES="1").spec.output.path == "/common/lake"
+
+
+def test_hocon_faults_name_the_line(tmp_path: Path) -> None:
+    assert faults(tmp_path, HOCON + "writer.codek = 1\n", name="orders.conf", TRIES="1") == [
+        "10 writer.codek: is no key that is known; did you mean 'writer.codec.type'?"
+    ]
+    (fault,) = faults(tmp_path, "job.name = a\nb : : {\n", name="broken.conf")
+    assert "is no HOCON" in fault
+    (fault,) = faults(tmp_path, 'a = 1\ninclude url("http://127.0.0.1/x")\n', name="far.conf")
+    assert fault.startswith("2 : `include` is not followed")
+    (fault,) = faults(tmp_path, "b = 1\na = 10 s\n", name="span.conf")
+    assert fault == "2 : a value is read as relativedelta; put texts like 10 s in quotes"
+    (fault,) = faults(tmp_path, "a = 10 s\nb = ${a}x\n", name="joined.conf")
+    assert "put texts like 10 s in quotes" in fault
+
+
+def test_file_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
+    path = write(tmp_path, {"orders.pull": ""})
+    path.write_bytes(b"job.name=\xff\xfe\n")
+    assert "is not UTF-8" in faults_of(path, tmp_path)[0]

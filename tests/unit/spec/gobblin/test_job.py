@@ -1,0 +1,416 @@
+"""What Gobblin's keys become: branches, classes, policies, sources, output; and what is refused or only told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.extract import ExtractType
+from gobblin_dagster.spec.job import ConstructSpec, JobSpec, OnViolation
+from gobblin_dagster.spec.load import GobblinFiles, load_job
+from tests.unit.spec.gobblin.files import KAFKA, faults, load, write
+
+QUERY = """\
+job.name=orders
+source.class=org.apache.gobblin.source.extractor.extract.jdbc.PostgresqlSource
+source.conn.host=db.shop
+source.conn.port=5432
+source.conn.username=reader
+source.conn.password=${env:DB_PASSWORD}
+source.querybased.schema=shop
+source.entity=public.orders
+extract.namespace=shop
+extract.delta.fields=changed_at
+extract.table.type=SNAPSHOT_APPEND
+extract.primary.key.fields=id
+data.publisher.final.dir=/lake
+"""
+
+
+def warnings(folder: Path, text: str, **environ: str) -> list[str]:
+    return [f"{one.line} {one.path}: {one.problem}" for one in load(folder, text, **environ).warnings]
+
+
+# Branches
+
+BRANCHES = (
+    KAFKA
+    + """\
+fork.branches=2
+fork.branch.name.1=small
+fork.record.queue.capacity=12000
+fork.record.queue.timeout=2
+fork.record.queue.timeout.unit=SECONDS
+converter.classes=org.apache.gobblin.converter.SamplingConverter
+converter.sample.ratio=0.5
+converter.classes.1=gobblin.converter.string.ObjectToStringConverter, gobblin.converter.SamplingConverter
+qualitychecker.row.policies.0=org.apache.gobblin.policies.avro.AvroHeaderGuidPolicy
+qualitychecker.row.policy.types.0=ERR_FILE
+qualitychecker.task.policies.1=org.apache.gobblin.policies.count.RowCountPolicy
+qualitychecker.task.policy.types.1=FAILED
+writer.output.format=PARQUET
+writer.codec.type=snappy
+writer.output.format.1=CSV
+"""
+)
+
+
+def test_branch_keys_speak_of_their_branch_and_others_of_the_job(tmp_path: Path) -> None:
+    job = load(tmp_path, BRANCHES, OWN).spec
+    assert [branch.name for branch in job.fork.branches] == ["fork_0", "small"]
+    assert (job.fork.queue_capacity, job.fork.queue_timeout_s) == (3, 2.0)
+    first, second = job.fork.branches
+    assert [converter.type for converter in job.converters] == ["sample"]
+    assert [converter.type for converter in second.converters] == ["bytes_to_text", "sample"]
+    assert second.converters[0].options == {"columns": ["value"]}
+    assert [(policy.name, policy.on_violation) for policy in first.row_policies] == [
+        ("avro_header_guid", OnViolation.QUARANTINE)
+    ]
+    assert second.task_policies is not None
+    assert [(policy.type, policy.enforce) for policy in second.task_policies] == [("row_count", True)]
+    assert job.writer.model_dump() == {"type": "parquet", "compression": "snappy"}
+    assert first.writer is None
+    assert second.writer is not None
+    assert second.writer.type == "csv"
+
+
+def test_one_branch_may_be_indexed_or_not(tmp_path: Path) -> None:
+    job = load(tmp_path, KAFKA + "converter.classes.0=SamplingConverter\nconverter.sample.ratio=0.5\n").spec
+    (branch,) = job.fork.branches
+    assert branch.name == "main"
+    assert [(one.type, one.options) for one in branch.converters] == [("sample", {"ratio": 0.5})]
+
+
+def test_key_of_a_branch_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    assert faults(tmp_path, KAFKA + "fork.branches=2\nwriter.output.format.2=AVRO\n") == [
+        "6 writer.output.format.2: there is no branch 2: fork.branches is 2, the first is 0"
+    ]
+    assert "expected a number of branches" in faults(tmp_path, KAFKA + "fork.branches=many\n")[0]
+
+
+SEED = """\
+job.name=customers
+source.class=org.apache.gobblin.source.extractor.extract.kafka.KafkaSimpleSource
+kafka.brokers=localhost:9092
+fork.operator.class=org.apache.gobblin.example.fork.SensitiveDataAwareForkOperator
+
+# Pre-fork or non-fork-specific configuration properties
+converter.classes=org.apache.gobblin.converter.string.ObjectToStringConverter
+qualitychecker.task.policies=org.apache.gobblin.policies.count.RowCountPolicy,org.apache.gobblin.policies.schema.SchemaCompatibilityPolicy
+qualitychecker.task.policy.types=OPTIONAL,OPTIONAL
+data.publisher.type=org.apache.gobblin.publisher.BaseDataPublisher
+
+# Configuration properties for branch 0
+converter.classes.0=org.apache.gobblin.example.converter.PurgingConverter
+qualitychecker.task.policies.0=org.apache.gobblin.example.policies.MandatoryFieldExistencePolicy
+qualitychecker.task.policy.types.0=FAILED
+writer.fs.uri.0=hdfs://namenode:9000/
+writer.destination.type.0=HDFS
+writer.output.format.0=AVRO
+writer.staging.dir.0=/gobblin/example/task-staging/purged
+writer.output.dir.0=/gobblin/example/task-output/purged
+data.publisher.final.dir.0=/gobblin/example/job-output/purged
+
+# Configuration properties for branch 1
+writer.fs.uri.1=hdfs://namenode:9000/
+writer.destination.type.1=HDFS
+writer.output.format.1=AVRO
+writer.staging.dir.1=/gobblin/example/task-staging/normal
+writer.output.dir.1=/gobblin/example/task-output/normal
+data.publisher.final.dir.1=/gobblin/example/job-output/normal
+"""
+OWN = {
+    "org.apache.gobblin.policies.avro.AvroHeaderGuidPolicy": {"type": "not_null", "columns": ["guid"]},
+    "org.apache.gobblin.example.fork.SensitiveDataAwareForkOperator": {"type": "round_robin"},
+    "org.apache.gobblin.example.converter.PurgingConverter": {"type": "drop", "columns": ["ssn"]},
+    "org.apache.gobblin.example.policies.MandatoryFieldExistencePolicy": {
+        "type": "required_columns",
+        "columns": ["id"],
+    },
+}
+
+
+def test_example_of_the_fork_operator_is_read_as_it_stands(tmp_path: Path) -> None:
+    loaded = load(tmp_path, SEED, OWN)
+    job = loaded.spec
+    assert loaded.warnings == ()
+    assert job.fork.operator.type == "round_robin"
+    assert [(policy.type, policy.enforce) for policy in job.task_policies] == [
+        ("row_count", False),
+        ("schema_compatible", False),
+    ]
+    purged, normal = job.fork.branches
+    assert [converter.type for converter in purged.converters] == ["drop"]
+    assert purged.task_policies is not None
+    assert [(policy.type, policy.name, policy.enforce) for policy in purged.task_policies] == [
+        ("required_columns", "mandatory_field_existence", True)
+    ]
+    assert (normal.converters, normal.task_policies) == ((), None)
+    assert [branch.writer.type for branch in job.fork.branches if branch.writer] == ["avro", "avro"]
+    assert job.output.path == "hdfs://namenode:9000/gobblin/example/job-output"
+
+
+# Classes
+
+
+def test_class_that_nothing_stands_for_is_a_fault_with_the_remedy(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, KAFKA + "converter.classes=org.apache.gobblin.converter.SamplngConverter\n")
+    assert fault.startswith("5 converter.classes: no converter stands for the class")
+    assert "did you mean 'SamplingConverter'?" in fault
+    assert "in `classes` of gobblin.yaml" in fault
+    text = KAFKA + "fork.operator.class=com.shop.MyFork\n"
+    assert load(tmp_path, text, {"com.shop.MyFork": {"type": "hash", "by": ["key"]}}).spec.fork.operator.type == "hash"
+
+
+def test_class_of_ones_own_may_be_named_directly(tmp_path: Path) -> None:
+    name = "gobblin_dagster.constructs.quality.row_count:RowCountPolicy"
+    text = f"{KAFKA}qualitychecker.task.policies={name}\nqualitychecker.task.policy.types=FAIL\n"
+    (policy,) = load(tmp_path, text).spec.task_policies
+    assert (policy.type, policy.name) == (name, "row_count")
+
+
+def test_class_without_effect_is_left_out(tmp_path: Path) -> None:
+    text = KAFKA + "qualitychecker.row.policies=gobblin.policies.schema.SchemaRowCheckPolicy\n"
+    assert load(tmp_path, text + "qualitychecker.row.policy.types=OPTIONAL\n").spec.row_policies == ()
+
+
+def test_option_that_a_class_needs_is_told_at_its_key(tmp_path: Path) -> None:
+    assert faults(tmp_path, KAFKA + "converter.classes=SamplingConverter\n") == [
+        "5 converter.classes (converters[0].ratio): is required"
+    ]
+
+
+def test_policies_and_types_must_be_as_many(tmp_path: Path) -> None:
+    text = KAFKA + "qualitychecker.task.policies=RowCountPolicy,FileSizePolicy\nqualitychecker.task.policy.types=FAIL\n"
+    assert "2 task policy(s) need as many types, got 1" in faults(tmp_path, text)[0]
+    text = KAFKA + "qualitychecker.task.policies=RowCountPolicy\nqualitychecker.task.policy.types=STRICT\n"
+    assert "expected one of FAIL, FAILED, OPTIONAL, got 'STRICT'" in faults(tmp_path, text)[0]
+
+
+def test_quality_that_is_not_enforced_is_only_recorded(tmp_path: Path) -> None:
+    text = KAFKA + "qualitychecker.task.policies=RowCountPolicy\nqualitychecker.task.policy.types=FAIL\n"
+    assert load(tmp_path, text).spec.task_policies[0].enforce
+    assert not load(tmp_path, text + "data.quality.enforce.failure=false\n").spec.task_policies[0].enforce
+
+
+def test_conversion_errors_that_are_tolerated_skip_rows(tmp_path: Path) -> None:
+    text = KAFKA + "converter.classes=TextToStringConverter,ObjectToStringConverter\ntask.skip.error.records=9\n"
+    converters = load(tmp_path, text).spec.converters
+    assert [(one.name, one.on_error.value, one.max_errors) for one in converters] == [
+        ("bytes_to_text", "skip", 9),
+        ("bytes_to_text_2", "skip", 9),
+    ]
+
+
+def test_text_messages_become_columns_of_a_schema(tmp_path: Path) -> None:
+    text = KAFKA + (
+        "converter.classes=gobblin.converter.csv.CsvToJsonConverter,gobblin.converter.avro.JsonIntermediateToAvroConverter\n"
+        "converter.csv.to.json.delimiter=\\t\n"
+        'source.schema=[{"columnName":"ID","dataType":{"type":"long"}},{"columnName":"NAME","dataType":{"type":"string"}}]\n'
+    )
+    csv, columns = load(tmp_path, text).spec.converters
+    assert (csv.options["columns"], csv.options["delimiter"]) == (["ID", "NAME"], "\t")
+    assert csv.options["short"]
+    assert columns.options == {"columns": {"ID": "int64", "NAME": "string"}}
+    found = faults(tmp_path, text.replace('"columnName":"ID",', ""))
+    assert any("7 source.schema: expected a schema in JSON" in fault for fault in found)
+
+
+# Sources
+
+
+def test_database_is_read_by_url_table_and_column(tmp_path: Path) -> None:
+    job = load(tmp_path, QUERY, DB_PASSWORD="s3cr%40t").spec
+    assert job.source.type == "query"
+    options = job.source.options
+    assert options["url"] == "postgresql://reader:s3cr%40t@db.shop:5432/shop"
+    assert options["tables"] == ["public.orders"]
+    assert options["watermark"] == {"column": "changed_at"}
+    assert options["primary_key"] == ["id"]
+    assert (job.extract.namespace, job.extract.table, job.extract.type) == (
+        "shop",
+        "orders",
+        ExtractType.SNAPSHOT_APPEND,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("source.querybased.partition.interval=6", "6h"),
+        ("source.querybased.partition.interval=2\nsource.querybased.watermark.type=date", "2d"),
+        ("source.querybased.partition.interval=0\nsource.querybased.extract.type=APPEND_DAILY", "1d"),
+        ("source.querybased.partition.interval=500\nsource.querybased.watermark.type=simple", 500),
+    ],
+    ids=["hours", "days", "daily", "numbers"],
+)
+def test_interval_has_the_unit_of_its_watermark(tmp_path: Path, lines: str, expected: object) -> None:
+    job = load(tmp_path, f"{QUERY}{lines}\n", DB_PASSWORD="x").spec
+    assert job.source.options["partition_interval"] == expected
+
+
+def test_bounds_and_switches_of_a_query(tmp_path: Path) -> None:
+    text = QUERY + (
+        "source.querybased.start.value=20130101000000\nsource.querybased.end.value=20130131235959\n"
+        "source.querybased.skip.count.calc=true\nsource.max.number.of.partitions=0\n"
+        "source.querybased.low.watermark.backup.secs=3600\nsource.querybased.append.max.watermark.limit=currentdate-1\n"
+        "source.timezone=Europe/Berlin\nentity.blacklist=tmp.*\n"
+    )
+    options = load(tmp_path, text, DB_PASSWORD="x").spec.source.options
+    assert (options["start"], options["end"]) == ("2013-01-01T00:00:00", "2013-02-01T00:00:00")
+    assert (options["count_rows"], options["max_partitions"], options["overlap"]) == (False, 20, "3600s")
+    assert (options["max_watermark"], options["timezone"]) == ("CURRENTDATE-1", "Europe/Berlin")
+    assert options["exclude"] == ["tmp.*"]
+
+
+def test_start_that_moves_is_refused(tmp_path: Path) -> None:
+    text = QUERY + "source.querybased.start.value=CURRENTDAY-7\n"
+    assert "a beginning that moves with the time is not carried" in faults(tmp_path, text, DB_PASSWORD="x")[0]
+
+
+def test_one_dataset_for_all_topics_is_a_group(tmp_path: Path) -> None:
+    text = KAFKA + "gobblin.kafka.shouldEnableDatasetStateStore="
+    assert "group" not in load(tmp_path, text + "true\n").spec.source.options
+    assert load(tmp_path, text + "false\n").spec.source.options["group"] == "orders"
+    assert load(tmp_path, text + "false\ndataset.urn=shop/all\n").spec.source.options["group"] == "shop/all"
+
+
+def test_key_of_another_source_is_told_and_not_used(tmp_path: Path) -> None:
+    assert warnings(tmp_path, KAFKA + "source.entity=orders\n") == [
+        "5 source.entity: is not used: it is for source(query).tables, which this job does not have"
+    ]
+
+
+# Secrets
+
+
+def test_secret_in_the_file_is_refused_and_never_shown(tmp_path: Path) -> None:
+    text = QUERY.replace("${env:DB_PASSWORD}", "hunter22")
+    (fault,) = faults(tmp_path, text)
+    assert fault.startswith("6 source.conn.password: a secret must not stand in a job file")
+    assert "hunter22" not in fault
+    (fault,) = faults(tmp_path, QUERY.replace("${env:DB_PASSWORD}", "ENC(hunter22)"))
+    assert "values in ENC(...) are not read" in fault
+    assert "hunter22" not in fault
+
+
+def test_secret_by_way_of_another_key_is_refused_too(tmp_path: Path) -> None:
+    text = QUERY.replace("${env:DB_PASSWORD}", "${my.word}") + "my.word=hunter22\n"
+    assert all("hunter22" not in fault for fault in faults(tmp_path, text))
+
+
+def test_key_that_is_not_carried_is_told_without_its_value(tmp_path: Path) -> None:
+    found = warnings(tmp_path, KAFKA + "encrypt.key.loc=/keys/hunter22\nemail.password=hunter22\n")
+    assert found == ["5 encrypt.key.loc: is not carried: secrets come from the environment: ${env:NAME}"]
+
+
+# Names, output, writers
+
+
+def test_names_are_made_fit_and_told(tmp_path: Path) -> None:
+    text = KAFKA.replace("orders", "shop-orders", 1) + "extract.namespace=org.apache.shop\n"
+    job = load(tmp_path, text).spec
+    assert (job.job, job.extract.namespace, job.extract.table) == ("shop_orders", "org_apache_shop", "shop_orders")
+    assert "1 job.name: is called 'shop_orders' here" in warnings(tmp_path, text)
+
+
+def test_what_is_missing_is_named_by_gobblins_key(tmp_path: Path) -> None:
+    found = faults(tmp_path, "job.description=x\n")
+    assert "None job.name (job): is missing" in found
+    assert "None source.class (source): is missing" in found
+    assert any(fault.endswith("data.publisher.final.dir (output): is missing") for fault in found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("writer.output.format=PARQUET", "parquet"),
+        ("writer.output.format=json", "jsonl"),
+        ("writer.builder.class=org.apache.gobblin.writer.SimpleDataWriterBuilder", "text"),
+        ("writer.builder.class=org.apache.gobblin.writer.SimpleDataWriterBuilder\nwriter.output.format=csv", "csv"),
+        ("writer.builder.class=org.apache.gobblin.writer.ConsoleWriterBuilder\nwriter.output.format=AVRO", "console"),
+        ("writer.builder.class=GobblinOrcWriterBuilder", "orc"),
+        ("task.maxretries=1", "avro"),
+    ],
+    ids=str,
+)
+def test_writer_is_told_by_format_or_class(tmp_path: Path, lines: str, expected: str) -> None:
+    assert load(tmp_path, f"{KAFKA}{lines}\n").spec.writer.type == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (
+            "writer.builder.class=gobblin.writer.SimpleDataWriterBuilder\nwriter.output.format=parquet",
+            "the format PARQUET is not what the builder's class writes: text",
+        ),
+        ("writer.output.format=PROTOBUF", "expected one of AVRO, PARQUET"),
+        ("writer.destination.type=TERADATA", "there is no writer for the destination TERADATA"),
+        ("writer.fs.uri=hdfs://a/\nfork.branches=2\nwriter.fs.uri.1=hdfs://b/", "published to one file system, got 2"),
+        (
+            "fork.branches=2\ndata.publisher.final.dir.0=/a\ndata.publisher.final.dir.1=/b",
+            "share no folder but the root",
+        ),
+        ("writer.partitioner.class=com.shop.MyPartitioner", "expected a TimeBased... class"),
+        ("writer.partitioner.class=gobblin.writer.partitioner.TimeBasedAvroWriterPartitioner", "columns is missing"),
+        ("task.maxretries=some", "expected a whole number, got 'some'"),
+        ("source.entities=a\njob.commit.parallelize=perhaps", "expected true or false, got 'perhaps'"),
+    ],
+    ids=["contradiction", "format", "destination", "systems", "folders", "partitioner", "column", "number", "switch"],
+)
+def test_what_cannot_be_is_a_fault(tmp_path: Path, lines: str, problem: str) -> None:
+    assert any(problem in fault for fault in faults(tmp_path, f"{KAFKA}{lines}\n"))
+
+
+def test_time_partitions_become_a_level_of_folders(tmp_path: Path) -> None:
+    text = KAFKA + (
+        "writer.partitioner.class=gobblin.writer.partitioner.TimeBasedAvroWriterPartitioner\n"
+        "writer.partition.columns=change_dt\nwriter.partition.pattern=yyyy/MM/dd\nwriter.partition.prefix=daily\n"
+        "writer.partition.timezone=Europe/Zurich\n"
+    )
+    level: dict[str, Any] = {
+        "column": "change_dt",
+        "granularity": "day",
+        "name": "daily",
+        "timezone": "Europe/Zurich",
+    }
+    assert load(tmp_path, text).spec.writer.options["partition_by"] == [level]
+
+
+def test_publisher_that_replaces(tmp_path: Path) -> None:
+    text = KAFKA + "data.publisher.type=org.apache.gobblin.publisher.BaseDataPublisher\n"
+    assert load(tmp_path, text).spec.publisher is None
+    job = load(tmp_path, text + "data.publisher.replace.final.dir=true\n").spec
+    assert job.publisher is not None
+    assert job.publisher.type == "replace"
+    timed = load(tmp_path, KAFKA + "data.publisher.type=gobblin.publisher.TimestampDataPublisher\n").spec
+    assert timed.publisher is not None
+    assert timed.publisher.type == "timestamped"
+    assert "there is no publisher for the class" in faults(tmp_path, KAFKA + "data.publisher.type=com.shop.Own\n")[0]
+
+
+def test_value_that_asks_for_what_is_so_anyway_is_not_told(tmp_path: Path) -> None:
+    assert (
+        warnings(tmp_path, KAFKA + "publish.data.at.job.level=true\nstate.store.dir=/x\nmetrics.enabled=true\n") == []
+    )
+    assert warnings(tmp_path, KAFKA + "publish.data.at.job.level=false\n") == [
+        "5 publish.data.at.job.level: is not carried: a dataset is always published as one, whole or not at all"
+    ]
+
+
+# Round trip
+
+
+@pytest.mark.parametrize("text", [QUERY, BRANCHES, SEED], ids=["query", "branches", "seed"])
+def test_yaml_of_a_job_is_the_same_job(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, {"orders.pull": text})
+    files = GobblinFiles(path.parent, {name: ConstructSpec.model_validate(spec) for name, spec in OWN.items()})
+    environ = {"DB_PASSWORD": "123"}
+    converted = path.with_suffix(".yaml")
+    converted.write_text(files.read(path, {}).yaml)
+    assert "123" not in converted.read_text()
+    same: JobSpec = load_job(converted, None, environ).spec
+    assert same == load_job(path, None, environ, files).spec
