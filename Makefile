@@ -50,7 +50,7 @@ bench-kafka: install ## the source `kafka` against Spark's own reader, on a real
 
 bench-query: install ## the source `query` against Spark's JDBC reader, on a real PostgreSQL
 	@scripts/ensure-java.sh
-	@scripts/ensure-system.sh maven
+	@scripts/ensure-system.sh maven postgresql
 	@$(BIN)/python benchmarks/query_source.py $(if $(ROWS),--rows $(ROWS))
 
 bench-commit: $(VENV)/user.stamp ## compare the commit protocol with bare renames; quick look: make bench-commit FILES=1000

@@ -38,6 +38,10 @@ DETAIL = "gobblin/detail"
 """On a check: expected and got, in one line."""
 ROWS_FAILED = "gobblin/rows_failed"
 """On a check of a row-level policy: rows that broke it."""
+FAILED_DATASETS = "gobblin/failed_datasets"
+"""On the failure of a run: dataset.urns of which nothing, or not all, was committed; JSON."""
+QUARANTINED_DATASETS = "gobblin/quarantined_datasets"
+"""On the failure of a run: dataset.urns whose commit sequence waits for a person; JSON."""
 
 ALL = {
     name: value

@@ -11,6 +11,7 @@ import dagster as dg
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
+from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration._internal import log_planned
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
@@ -33,6 +34,9 @@ class Outcome:
     """Why nothing of a dataset was committed."""
     partly: Mapping[str, str] = field(default_factory=dict)
     """Why parts of a committed dataset were not."""
+    quarantined: frozenset[str] = frozenset()
+    """Those of `failed` whose commit sequence waits for a person: no run plans them before `gobblin commit recover` or
+    `abandon`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class RunReport:
         """Log materializations and checks of every committed dataset, and the checks of those that failed."""
         decided = {one.result.dataset_urn: one for one in commit.datasets}
         committed, failed, partly = {}, {}, {}
+        quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
         for dataset in result.datasets:
             urn = dataset.dataset_urn
             message = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome
@@ -64,7 +69,9 @@ class RunReport:
         for recovered in result.recovered:
             if recovered.state not in _RECOVERED:
                 failed.setdefault(recovered.dataset_urn, recovered.reason)
-        return Outcome(committed, failed, partly)
+            if recovered.state == SequenceState.QUARANTINED:
+                quarantined.add(recovered.dataset_urn)
+        return Outcome(committed, failed, partly, frozenset(quarantined))
 
     def log_failures(
         self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
@@ -86,7 +93,10 @@ class RunReport:
         problems = {**outcome.failed, **outcome.partly}
         raise dg.Failure(
             description=_describe(outcome, problems),
-            metadata={"failed": dg.JsonMetadataValue(sorted(problems))},
+            metadata={
+                md.FAILED_DATASETS: dg.JsonMetadataValue(sorted(problems)),
+                md.QUARANTINED_DATASETS: dg.JsonMetadataValue(sorted(outcome.quarantined)),
+            },
             allow_retries=False,
         )
 

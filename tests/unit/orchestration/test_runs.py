@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.partitions import to_urn
-from tests.unit.engine.jobs import published
+from gobblin_dagster.state.sql_store import SqlStateStore
+from tests.unit.engine.jobs import project, published
 from tests.unit.orchestration.world import BAD_BRANCH, World
 
 
@@ -79,6 +81,29 @@ def test_a_failing_branch_fails_its_dataset_in_every_branch(world: World) -> Non
     assert not world.run_all().success
     good = {"a", "b/1", "c%20c"}
     assert world.status("all") == world.status("masked") == (good, {"bad_branch"})
+
+
+def test_failure_of_a_run_names_the_datasets_that_wait_for_a_person(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlStateStore, "commit", _store_away)
+        assert not world.run_all().success
+    store = project(world.root, world.job).open_store()
+    (stuck,) = store.load_sequences("numbers", urns=["b/1"])
+    store.quarantine(stuck.id, "its files are gone")
+    store.close()
+    world.datasets["a"]["fail_at"] = 35
+    world.datasets["a"]["rows"] = 40
+
+    failure = world.failure(world.run_all())
+
+    assert failure[md.FAILED_DATASETS] == ["a", "b/1"]
+    assert failure[md.QUARANTINED_DATASETS] == ["b/1"]
+
+
+def _store_away(*_: Any, **__: Any) -> None:
+    raise OSError("the store is away")
 
 
 def test_a_dataset_that_cannot_be_planned_fails_alone(world: World) -> None:

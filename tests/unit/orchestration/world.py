@@ -109,3 +109,9 @@ class World:
         failure = result.get_step_failure_events()[0].step_failure_data.error
         assert failure is not None
         return failure.to_string()
+
+    def failure(self, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+        """Return the metadata of a failed run's error."""
+        said = result.get_step_failure_events()[0].step_failure_data.user_failure_data
+        assert said is not None
+        return {name: value.value for name, value in said.metadata.items()}
