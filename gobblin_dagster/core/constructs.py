@@ -18,6 +18,7 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import BranchCounts, StagedFile
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark
@@ -117,6 +118,26 @@ class Source(Protocol):
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
         """Count the source's rows in committed ranges anew, for the audit; None where the source cannot."""
+
+
+@runtime_checkable
+class StartpointResolver(Protocol):
+    """What a source also implements where it can look positions up for startpoints; called on the driver, when planning.
+
+    Source: samza-api `SystemAdmin.resolveStartpointToOffset`.
+    """
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        """Return the first position to read; None: what is first where nothing was ever committed.
+
+        A position that is given as a watermark is checked and returned.
+
+        Raises:
+            StartpointError: the dataset has no such position.
+            SourceError, TransientError: the source cannot be asked now.
+        """
 
 
 class Converter(Protocol):

@@ -91,12 +91,6 @@ class SpecFault:
     file: str = ""
     """Another file than the one that was read, from which the part was taken in; empty: that very file."""
 
-    def text(self, file: str) -> str:
-        """Return the fault as people read it; `file` is the one that was read."""
-        where = self.file or file
-        place = f"{where}:{self.line}" if self.line is not None else where
-        return f"{place}: {self.path or 'document'}: {self.problem}"
-
 
 @dataclass(eq=False, kw_only=True)
 class InvalidSpecError(SpecError):
@@ -108,7 +102,10 @@ class InvalidSpecError(SpecError):
 
     def message(self) -> str:
         lines = [f"{self.file} has {len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}:"]
-        lines += [f"  {fault.text(self.file)}" for fault in self.faults]
+        for fault in self.faults:
+            file = fault.file or self.file
+            where = f"{file}:{fault.line}" if fault.line is not None else file
+            lines.append(f"  {where}: {fault.path or 'document'}: {fault.problem}")
         return "\n".join(lines)
 
 

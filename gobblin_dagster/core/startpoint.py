@@ -14,6 +14,7 @@ from pydantic import Discriminator
 
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, TimestampWatermark, Watermark
 
 DEFAULT_EXPIRY = timedelta(days=7)
 
@@ -71,6 +72,21 @@ class Upcoming:
 
     def __str__(self) -> str:
         return self.kind
+
+
+def watermark_at(kind: type[Watermark], instant: datetime) -> Watermark | None:
+    """Return the position of an instant where watermarks of a type tell time, else None.
+
+    Example:
+        >>> print(watermark_at(DateWatermark, datetime(2013, 1, 31, 7, tzinfo=UTC)))
+        2013-01-31
+    """
+    utc = instant.astimezone(UTC)
+    if issubclass(kind, DateWatermark):
+        return kind(utc.date())
+    if issubclass(kind, HourWatermark):
+        return kind(utc.replace(minute=0, second=0, microsecond=0))
+    return kind(utc) if issubclass(kind, TimestampWatermark) else None
 
 
 Position: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
@@ -21,6 +21,7 @@ from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.publishers import make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
+from gobblin_dagster.engine.startpoints import begin_at
 from gobblin_dagster.spec.job import JobSpec
 
 
@@ -47,7 +48,7 @@ def decide_dataset(
     if plan.problem:
         return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, "source", plan.problem))
     if not states:
-        return DatasetCommit(DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low))
+        return _unread(job, plan, before, context, now)
     publishers = make_publishers(job, context, plan.dataset_urn)
     # Half a snapshot must not take the place of a whole one.
     policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
@@ -61,6 +62,8 @@ def decide_dataset(
         if found != plan.version_read:
             # Our lease was taken over while Spark worked. What we read belongs to a state that is gone.
             raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
+        if plan.begin is not None:
+            before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
         # The version found is the one that the commit will demand, so the files are those of the state it replaces.
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
@@ -162,7 +165,47 @@ def _publication(
         bytes_written=sum(file.size_bytes for file in sequence.files),
         files_removed=len(sequence.removed),
     )
-    return DatasetCommit(result, dataclasses.replace(sequence, report=to_document(result)))
+    return DatasetCommit(result, _with_startpoint(plan, dataclasses.replace(sequence, report=to_document(result))))
+
+
+def _unread(
+    job: JobSpec, plan: DatasetPlan, before: DatasetState | None, context: LaneContext, now: datetime
+) -> DatasetCommit:
+    """Return nothing, or the commit of a startpoint behind which there is nothing yet: it is honoured, so it is consumed."""
+    if plan.begin is None or plan.has_work:
+        return DatasetCommit(DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low))
+    begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
+    after = dataclasses.replace(begun, version=plan.version_read + 1, run_id=context.run_id, updated_at=now)
+    sequence = CommitSequence(
+        id=plan.commit_id,
+        job=job.job,
+        dataset_urn=plan.dataset_urn,
+        run_id=context.run_id,
+        version_read=plan.version_read,
+        steps=(),
+        files=(),
+        after=after,
+        output_root=context.output_root,
+        created_at=now,
+    )
+    result = DatasetResult(
+        dataset_urn=plan.dataset_urn,
+        outcome=DatasetOutcome.COMMITTED,
+        low=begun.watermark,
+        actual_high=after.watermark,
+        snapshot=after.snapshot,
+        sequence_id=sequence.id,
+        notes=plan.notes,
+    )
+    return DatasetCommit(result, _with_startpoint(plan, dataclasses.replace(sequence, report=to_document(result))))
+
+
+def _with_startpoint(plan: DatasetPlan, sequence: CommitSequence) -> CommitSequence:
+    """Let the commit consume the startpoint that the plan was made under, and the history name it."""
+    if plan.startpoint is None:
+        return sequence
+    report = {**sequence.report, "startpoint": to_document(plan.startpoint)}
+    return dataclasses.replace(sequence, startpoint=plan.startpoint.id, report=report)
 
 
 def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:

@@ -239,8 +239,9 @@ class JobRun:
     def extract(self, plan: JobPlan) -> CommitPlan:
         """Run the plan's work units and decide what is to be committed; publishes nothing."""
         busy: dict[str, Lease] = {}
-        if plan.has_work:
+        if plan.is_moving:
             plan, busy = self._lease(plan)
+            self._pin(plan)
         self._observer.planned(plan)
         blocked = self._blocked(plan, busy)
         states = [] if blocked else self._run_units(plan)
@@ -248,7 +249,8 @@ class JobRun:
         by_dataset: dict[str, list[TaskState]] = {}
         for state in states:
             by_dataset.setdefault(state.dataset_urn, []).append(state)
-        before = self._store.load_dataset_states(self._job.job, list(by_dataset)) if by_dataset else {}
+        moving = [dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving]
+        before = self._store.load_dataset_states(self._job.job, moving) if moving else {}
         decided = []
         for dataset in plan.datasets:
             urn = dataset.dataset_urn
@@ -341,7 +343,7 @@ class JobRun:
 
     def _lease(self, plan: JobPlan) -> tuple[JobPlan, dict[str, Lease]]:
         """Take the leases of datasets with work; plan again where another run moved one before we had its lease."""
-        grant = self._leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.has_work])
+        grant = self._leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving])
         versions = {
             urn: state.version
             for urn, state in self._store.load_dataset_states(self._job.job, list(grant.granted)).items()
@@ -352,10 +354,18 @@ class JobRun:
             plan = self.plan()
         busy = dict(grant.busy)
         datasets = tuple(
-            dataclasses.replace(dataset, work_units=()) if dataset.dataset_urn not in grant.granted else dataset
+            dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None)
+            if dataset.dataset_urn not in grant.granted
+            else dataset
             for dataset in plan.datasets
         )
         return dataclasses.replace(plan, datasets=datasets), busy
+
+    def _pin(self, plan: JobPlan) -> None:
+        """Store where startpoints were resolved to, where a later run would find another position."""
+        for dataset in plan.datasets:
+            if dataset.startpoint is not None and dataset.startpoint.pinned is not None:
+                self._store.pin_startpoint(dataset.startpoint)
 
     def _run_units(self, plan: JobPlan) -> list[TaskState]:
         tasks = {

@@ -15,8 +15,11 @@ from gobblin_dagster.core.errors import QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.engine.packing import pack_worst_fit
 from gobblin_dagster.engine.results import DatasetPlan, JobPlan, Leftover
+from gobblin_dagster.engine.startpoints import Start, find_starts, moved_states
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
+
+_NO_START = Start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,11 @@ def make_plan(
     states = store.load_dataset_states(spec.job, selection.urns)
     leftovers = _leftovers(spec.job, store, selection)
     quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
-    offers = source.plan(
-        SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
-    )
-    datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined), on_work))
+    context = SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
+    starts = find_starts(spec.job, source, context, store.load_startpoints(spec.job, selection.urns))
+    moved = moved_states(spec.job, states, starts, clock.now())
+    offers = source.plan(dataclasses.replace(context, states=moved))
+    datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
     if spec.execution.max_work_units is not None:
         datasets = limit_units(datasets, spec.execution.max_work_units)
     if (selection.select or selection.exclude) and not datasets:
@@ -127,12 +131,17 @@ def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Lefto
 
 
 def _dataset_plans(
-    offers: Iterator[DatasetOffer], states: Mapping[str, DatasetState], quarantined: Mapping[str, Leftover]
+    offers: Iterator[DatasetOffer],
+    states: Mapping[str, DatasetState],
+    quarantined: Mapping[str, Leftover],
+    starts: Mapping[str, Start],
 ) -> Iterator[DatasetPlan]:
+    unseen = dict(starts)
     for offer in offers:
         urn = offer.dataset_urn
-        state, leftover = states.get(urn), quarantined.get(urn)
-        problem = offer.problem
+        unseen.pop(urn, None)
+        state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
+        problem = offer.problem or start.problem
         if leftover is not None:
             problem = str(QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason))
         yield DatasetPlan(
@@ -142,11 +151,18 @@ def _dataset_plans(
             low=offer.low,
             expected_high=offer.expected_high,
             work_units=() if problem else tuple(offer.work_units),
-            notes=tuple(offer.notes),
+            notes=(*([start.note] if start.note else []), *offer.notes),
             problem=problem,
             quarantined=leftover is not None,
             previous_schemas=state.schemas if state else {},
+            startpoint=start.startpoint,
+            begin=start.begin,
         )
+    for urn, start in unseen.items():
+        state = states.get(urn)
+        mark, version = (state.watermark, state.version) if state else (None, 0)
+        note = f"its startpoint waits: {start.problem or 'the source does not have the dataset now'}"
+        yield DatasetPlan(urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,))
 
 
 def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:

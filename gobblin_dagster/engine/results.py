@@ -8,7 +8,8 @@ from datetime import datetime
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
-from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.serial import AnyRanges, AnyWatermark
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.task_state import PolicyOutcome, TaskFailure
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -33,6 +34,15 @@ class DatasetPlan:
     quarantined: bool = False
     """Whether `problem` is a quarantined commit sequence that waits for a person."""
     previous_schemas: Mapping[str, str] = field(default_factory=dict)
+    startpoint: Startpoint | None = None
+    """The one in force, which the commit consumes."""
+    begin: AnyRanges | None = None
+    """What counts as read under the startpoint; None where that is what was committed."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a run would commit anything: what it reads, or that it begins elsewhere."""
+        return not self.problem and (self.has_work or self.begin is not None)
 
     @property
     def has_work(self) -> bool:
@@ -90,8 +100,13 @@ class JobPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether a run would change anything: new data, or a sequence to finish."""
-        return self.has_work or bool(self.leftovers)
+        """Whether a run would change anything: new data, a startpoint to honour, or a sequence to finish."""
+        return self.is_moving or bool(self.leftovers)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a run would commit anything of its own."""
+        return any(dataset.is_moving for dataset in self.datasets)
 
     def commit_steps(self) -> tuple[str, ...]:
         """Return what will be committed per dataset, in order, for people."""

@@ -10,15 +10,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState
+from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.serial import to_document
+from gobblin_dagster.core.serial import from_document, to_document
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.watermark import (
     CommittedRanges,
     CompositeWatermark,
@@ -37,7 +38,7 @@ LEASE_TTL = timedelta(seconds=60)
 class Change:
     """A change of one dataset's watermark that a person asked for, not yet made."""
 
-    action: Literal["set", "reset"]
+    action: Literal["set", "reset", "retry"]
     before: DatasetState
     after: DatasetState
     who: str
@@ -53,7 +54,9 @@ class Change:
         """What the next run will do about it, for people."""
         if self.is_backward:
             return "rows that were published before will be read and published again; published files stay as they are"
-        if self.after.committed == self.before.committed:
+        if self.action == "retry":
+            return f"{self.before.given_up} is read by the next run, and nothing else again"
+        if self.after.settled == self.before.settled:
             return "nothing changes"
         return "rows in between are never read"
 
@@ -88,20 +91,38 @@ def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Cha
     return Change("reset", state, _successor(state, CommittedRanges(state.committed.watermark_type, {}), now), who, why)
 
 
+def plan_retry(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to read again, alone, the ranges that were given up after their work units failed.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if state.given_up is None or not state.given_up.ranges:
+        raise UsageError(
+            problem=f"No range of dataset {state.dataset_urn!r} was given up.",
+            hint="Ranges that failed and were not given up are read again by the next run.",
+        )
+    return Change("retry", state, _successor(state, state.committed, now), who, why)
+
+
 def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -> DatasetState:
+    return replace(
+        with_committed(state, committed),
+        version=state.version + 1,
+        run_id=f"person-{new_commit_id()[:12]}",
+        updated_at=now,
+    )
+
+
+def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetState:
+    """Return the state with other ranges; a new generation begins where some that were committed no longer are."""
     is_backward = any(
         not _covers(committed.ranges.get(name, ()), low, high)
         for name, parts in state.committed.ranges.items()
         for low, high in parts
     )
     return replace(
-        state,
-        version=state.version + 1,
-        committed=committed,
-        run_id=f"person-{new_commit_id()[:12]}",
-        updated_at=now,
-        failed_ranges=(),
-        generation=state.generation + is_backward,
+        state, committed=committed, failed_ranges=(), given_up=None, generation=state.generation + is_backward
     )
 
 
@@ -209,6 +230,9 @@ def _result(change: Change, sequence_id: str) -> DatasetResult:
     )
 
 
+Cause: TypeAlias = Literal["run", "startpoint", "person"]
+
+
 # -- history -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
@@ -224,9 +248,9 @@ class HistoryEntry:
     """Equal to `watermark_before` where it was not committed."""
     committed_after: str
     """All ranges, as people read them; empty where it was not committed."""
-    by: Literal["run", "person"]
+    by: Cause
     who: str
-    """The run's id, or the person."""
+    """The run's id, or the person who changed the watermark or set the startpoint."""
     why: str
     """What the person gave as a reason; of a run, the reason that the sequence ended otherwise than committed."""
     rows: int
@@ -249,7 +273,8 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
             problem = stored.reason
         is_true = sequence is not None and stored.state is SequenceState.COMMITTED
         after = sequence.after.watermark if sequence is not None and is_true else mark
-        change: Any = sequence.report.get("change") if sequence is not None else None
+        report: Any = sequence.report if sequence is not None else {}
+        by, who, why = _cause(report, stored, problem)
         entries.append(
             HistoryEntry(
                 sequence_id=stored.id,
@@ -259,12 +284,23 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
                 watermark_before=mark,
                 watermark_after=after,
                 committed_after=str(sequence.after.committed) if sequence is not None and is_true else "",
-                by="person" if change else "run",
-                who=change["who"] if change else stored.run_id,
-                why=f"{change['action']}: {change['why']}" if change else problem,
-                rows=int(sequence.report.get("rows_read", 0)) if sequence is not None else 0,
+                by=by,
+                who=who,
+                why=why,
+                rows=int(report.get("rows_read", 0)),
                 files=len(sequence.files) if sequence is not None else 0,
             )
         )
         mark = after
     return entries
+
+
+def _cause(report: Mapping[str, Any], stored: StoredSequence, problem: str) -> tuple[Cause, str, str]:
+    """Return who moved a watermark, or tried to: kind, name and reason."""
+    if change := report.get("change"):
+        return "person", change["who"], f"{change['action']}: {change['why']}"
+    if "startpoint" in report:
+        startpoint = from_document(Startpoint, report["startpoint"])
+        whys = (f"startpoint {startpoint.position}", startpoint.why, problem)
+        return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
+    return "run", stored.run_id, problem

@@ -3,6 +3,7 @@
     format.json                                     version of this layout
     sequences/<id>.jsonl                            whose sequence it is, and its body; written before the head names it
     jobs/<job>/datasets/<urn>/...                   see `file_dataset`
+    jobs/<job>/startpoints/<id>                     the dataset.urn whose head has, or had, that startpoint
     jobs/<job>/runs/<started>-<run id>/<n>.json     run history, the newest number counts
 
 One transaction is one put-if-absent of a dataset's next head. Methods for many datasets are one transaction for each.
@@ -15,7 +16,7 @@ import json
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -293,6 +294,7 @@ class FileStateStore:
 
         with _fate_of(after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
+        self._forget_marker(after.job, startpoint)
 
     def record(
         self,
@@ -312,6 +314,7 @@ class FileStateStore:
 
         with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
             dataset.change(record)
+        self._forget_marker(after.job, startpoint)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._change(sequence_id, lambda _, head: file_changes.start_abort(head, epoch, reason))
@@ -388,21 +391,36 @@ class FileStateStore:
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
+        replaced = ""
+
+        def save(head: DatasetHead, _: int) -> DatasetHead:
+            nonlocal replaced
+            replaced = head.startpoint.id if head.startpoint else ""
+            return replace(head, startpoint=startpoint)
+
         with self._errors():
-            self._dataset_of(startpoint).change(lambda head, _: replace(head, startpoint=startpoint))
+            # The marker first: heads that no marker names are not looked into.
+            marker = self._marker(startpoint.job, startpoint.id)
+            self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
+            self._dataset(startpoint.job, startpoint.dataset_urn).change(save)
+            if replaced not in ("", startpoint.id):
+                self._storage.delete(self._marker(startpoint.job, replaced))
 
     def pin_startpoint(self, startpoint: Startpoint) -> bool:
         return self._replace_startpoint(startpoint, startpoint)
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
-        heads = self._each(DatasetFiles.head, self._datasets(job, urns))
+        with self._errors():
+            marked = self._each(self._marked, [self._marker(job, marker) for marker in self._names(*_markers(job))])
+        wanted = {urn for urn in marked if urn is not None and (urns is None or urn in urns)}
+        heads = self._each(DatasetFiles.head, self._datasets(job, wanted))
         return {head.dataset_urn: head.startpoint for head in heads if head.startpoint is not None}
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        return self._replace_startpoint(startpoint, None)
-
-    def _dataset_of(self, startpoint: Startpoint) -> DatasetFiles:
-        return self._dataset(startpoint.job, startpoint.dataset_urn)
+        is_there = self._replace_startpoint(startpoint, None)
+        with self._errors():
+            self._storage.delete(self._marker(startpoint.job, startpoint.id))
+        return is_there
 
     def _replace_startpoint(self, old: Startpoint, new: Startpoint | None) -> bool:
         is_there = False
@@ -413,8 +431,23 @@ class FileStateStore:
             return replace(head, startpoint=new) if is_there else head
 
         with self._errors():
-            self._dataset_of(old).change(change)
+            self._dataset(old.job, old.dataset_urn).change(change)
         return is_there
+
+    def _marker(self, job: str, startpoint_id: str) -> str:
+        return self._path(*_markers(job), _segment(startpoint_id))
+
+    def _marked(self, marker: str) -> str | None:
+        try:
+            return self._storage.read(marker).decode()
+        except FileNotFoundError:
+            return None  # consumed since it was listed
+
+    def _forget_marker(self, job: str, startpoint_id: str) -> None:
+        """Delete the marker of a startpoint that was consumed; one that stays costs a look into its head, nothing more."""
+        if startpoint_id:
+            with suppress(OSError):
+                self._storage.delete(self._marker(job, startpoint_id))
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str) -> list[StoredSequence]:
@@ -457,6 +490,10 @@ class FileStateStore:
             newest = ((log, *log.read_newest()) for log in logs)
             records = (decode(RunRecord, content, log.path(n)) for log, n, content in newest if n)
             return list(islice(records, limit))
+
+
+def _markers(job: str) -> tuple[str, str, str]:
+    return "jobs", _segment(job), "startpoints"
 
 
 def _age(entry: SequenceEntry) -> tuple[datetime, int, str]:

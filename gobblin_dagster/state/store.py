@@ -153,7 +153,7 @@ class StateStore(Protocol):
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
-        """Store a startpoint in place of the one that its dataset has."""
+        """Store a startpoint, of an id never stored before, in place of the one that its dataset has."""
 
     def pin_startpoint(self, startpoint: Startpoint) -> bool:
         """Replace the stored startpoint of the same id by this one; False where the dataset has another one or none."""

@@ -10,8 +10,9 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
-from gobblin_dagster.core.errors import ExtractError
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.errors import ExtractError, StartpointError
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dataset", pa.string()), ("value", pa.string())])
@@ -36,6 +37,8 @@ class RowsDataset(BaseModel):
 
 class RowsSource:
     """Makes rows `(id, dataset, value)`; `value` is null for every tenth id."""
+
+    full_extract = "start_over"
 
     class Options(BaseModel):
         """What exists."""
@@ -66,6 +69,20 @@ class RowsSource:
             units = [unit for low, end in ranges for unit in _cut(urn, dataset, int(str(low)), int(str(end)))]
             low = committed.watermark or LongWatermark(0)
             yield DatasetOffer(urn, low, units[-1].expected_high if units else low, units)
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        """Look a position up: ids know no times."""
+        match position:
+            case Watermark():
+                return position
+            case Oldest():
+                return None
+            case Upcoming():
+                return LongWatermark(self._options.datasets[dataset_urn].rows)
+            case Timestamp():
+                raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="ids know no times")
 
     def extractor(self, unit: WorkUnit) -> RowsExtractor:
         """Open a work unit."""

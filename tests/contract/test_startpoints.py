@@ -76,9 +76,10 @@ def test_commit_consumes_the_startpoint_once_and_prepare_does_not(store: StateSt
     assert store.load_startpoints(JOB, [URN]) == {URN: saved}
     store.commit(seq.id, epoch, state(1), files_of(seq), startpoint=saved.id)
     assert set(store.load_startpoints(JOB)) == {"another"}
-    store.save_startpoint(saved)
+    again = wish()
+    store.save_startpoint(again)
     store.commit(seq.id, epoch, state(1), files_of(seq), startpoint=saved.id)
-    assert store.load_startpoints(JOB, [URN]) == {URN: saved}, "a commit that took place already does nothing"
+    assert store.load_startpoints(JOB, [URN]) == {URN: again}, "a commit that took place already does nothing"
 
 
 def test_record_consumes_the_startpoint(store: StateStore) -> None:

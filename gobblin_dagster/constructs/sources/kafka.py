@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -15,13 +17,15 @@ from gobblin_dagster.constructs.sources.kafka_offsets import (
     OffsetRules,
     OutOfRange,
     PartitionOffsets,
+    component,
     plan_offsets,
 )
 from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import SourceError
-from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
+from gobblin_dagster.core.errors import SourceError, StartpointError
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -101,8 +105,7 @@ class KafkaSource:
             wanted = [one for partitions in datasets.values() for one in partitions]
             offsets = self._offsets(admin, wanted) if wanted else {}
         except KafkaException as error:
-            problem = f"the brokers {self._options.brokers} cannot be asked: {error.args[0].str()}."
-            raise self._error(problem, "Look at `brokers`, `config` and whether the cluster runs.") from error
+            raise self._unreachable(error) from error
         known = {urn for urn in context.states if context.is_selected(urn)}
         for urn in sorted({*datasets, *problems, *known}):
             faults = problems.get(urn, []) + [str(o) for p in datasets.get(urn, ()) if isinstance(o := offsets[p], str)]
@@ -114,6 +117,44 @@ class KafkaSource:
                 yield self._offer(
                     urn, [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)], state
                 )
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark:
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        alone = replace(context, is_selected=lambda urn: urn == dataset_urn)
+        try:
+            admin = self._admin()
+            datasets, problems = self._topics(admin, alone)
+            wanted = datasets.get(dataset_urn, [])
+            bounds = self._offsets(admin, wanted) if wanted else {}
+            times = self._offsets_at(admin, wanted, position.instant) if isinstance(position, Timestamp) else {}
+        except KafkaException as error:
+            raise self._unreachable(error) from error
+        faults = [*problems.get(dataset_urn, ()), *(one for one in bounds.values() if isinstance(one, str))]
+        state = context.states.get(dataset_urn)
+        committed = state.committed if state is not None else CommittedRanges(CompositeWatermark, {})
+        there = {component(one, committed): one for one in bounds.values() if not isinstance(one, str)}
+        try:
+            if faults or not there:
+                raise ValueError(" ".join(faults).rstrip(".") or "the cluster has no such topic")
+            return CompositeWatermark(_offsets_of(position, there, times))
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+
+    def _offsets_at(
+        self, admin: Any, partitions: Sequence[tuple[str, int]], instant: datetime
+    ) -> dict[tuple[str, int], int]:
+        """Return the first offsets at or after an instant; -1 where a partition has none."""
+        from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
+        from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
+
+        asked = {one: TopicPartition(*one) for one in partitions}
+        spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
+        at = spec.for_timestamp(int(instant.timestamp() * 1000))
+        answer = admin.list_offsets(dict.fromkeys(asked.values(), at), request_timeout=self._options.timeout_s)
+        return {one: answer[key].result().offset for one, key in asked.items()}
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         return KafkaExtractor(unit, self._options, self._options, self._options.isolation, self._context)
@@ -188,5 +229,36 @@ class KafkaSource:
                 found[one] = f"partition {one[0]}-{one[1]}: {error.args[0].str()}."
         return found
 
+    def _unreachable(self, error: Any) -> SourceError:
+        problem = f"the brokers {self._options.brokers} cannot be asked: {error.args[0].str()}."
+        return self._error(problem, "Look at `brokers`, `config` and whether the cluster runs.")
+
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
+
+
+def _offsets_of(
+    position: Watermark | Timestamp | Oldest | Upcoming,
+    there: Mapping[str, PartitionOffsets],
+    times: Mapping[tuple[str, int], int],
+) -> dict[str, int]:
+    """Return offsets by component; raises ValueError where a partition has no such offset."""
+    match position:
+        case Oldest():
+            return {name: one.earliest for name, one in there.items()}
+        case Upcoming():
+            return {name: one.end for name, one in there.items()}
+        case Timestamp():
+            found = {name: times[one.topic, one.partition] for name, one in there.items()}
+            return {name: offset if offset >= 0 else there[name].end for name, offset in found.items()}
+        case _:
+            return {name: _checked(name, int(str(value)), there) for name, value in position.components().items()}
+
+
+def _checked(name: str, offset: int, there: Mapping[str, PartitionOffsets]) -> int:
+    if name not in there:
+        raise ValueError(f"there is no partition {name!r}, only {', '.join(sorted(there))}")
+    one = there[name]
+    if not one.earliest <= offset <= one.log_end:
+        raise ValueError(f"{name} has the offsets {one.earliest} to {one.log_end}, and {offset} is not among them")
+    return offset

@@ -119,6 +119,13 @@ def _current_name(name: str, committed: CommittedRanges) -> str:
     return name
 
 
+def component(bounds: PartitionOffsets, committed: CommittedRanges) -> str:
+    """Return the component that a partition goes on as: a new one where its log began anew since it was committed."""
+    name = _current_name(bounds.name, committed)
+    parts: Any = committed.ranges.get(name, ())
+    return _next_name(name) if parts and bounds.log_end < parts[-1][1] else name
+
+
 def _next_name(name: str) -> str:
     base, _, number = name.partition("@")
     return f"{base}@{int(number or 1) + 1}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from gobblin_dagster.constructs.extractors.query import QueryExtractor
-from gobblin_dagster.constructs.sources.query_caps import Horizon, caps, look
+from gobblin_dagster.constructs.sources.query_caps import NOTHING, Horizon, caps, look
 from gobblin_dagster.constructs.sources.query_database import Database, Table
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
 from gobblin_dagster.constructs.sources.query_plan import Cut, Range, open_ranges
@@ -16,9 +17,10 @@ from gobblin_dagster.constructs.sources.query_sql import Relation
 from gobblin_dagster.constructs.sources.query_tables import Tables
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import SourceError, UsageError
+from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
-from gobblin_dagster.core.watermark import CommittedRanges
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import CommittedRanges, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -31,6 +33,8 @@ class QuerySource:
     Source: gobblin-core `QueryBasedSource`, `QueryBasedExtractor`, `Partitioner`. Differs: ranges are half-open; open
     transactions are waited for; a failed range is read again alone.
     """
+
+    full_extract = "start_over"
 
     Options = QueryOptions
 
@@ -59,6 +63,46 @@ class QuerySource:
                 relation = tables.relation(table)
                 yield self._isolated(database, connection, relation, urn, table, context.states.get(urn), horizon)
 
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        if isinstance(position, Watermark):
+            return position
+        if isinstance(position, Oldest):
+            return None
+        database = self._database()
+        tables = Tables(self._options, database)
+        table = tables.one(dataset_urn)
+        try:
+            if table is None or table.problem:
+                raise ValueError(table.problem.rstrip(".") if table is not None else "there is no such table")
+            relation = tables.relation(table)
+            if isinstance(position, Timestamp):
+                return self._mark_at(position.instant, relation)
+            return self._mark_behind(database, tables, table, relation, context.clock.now())
+        except (ValueError, TypeError, OverflowError) as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+
+    def _mark_at(self, instant: datetime, relation: Relation) -> Watermark:
+        if not self._cursor.is_time:
+            raise ValueError(f"the watermark column {relation.cursor_column} tells no time")
+        return self._cursor.mark(self._cursor.floor(instant, self._options.zone, relation.has_zone))
+
+    def _mark_behind(
+        self, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime
+    ) -> Watermark:
+        """Return the end of what is there and settled: rows of transactions that are still open come after it."""
+        horizon = look(tables, {table.urn: table}, now)
+        with database.snapshot() as connection, database.errors(f"{table.urn}: "):
+            highest = connection.execute(relation.highest()).scalar_one()
+        if highest is None:
+            raise ValueError("there are no rows yet whose end it could be; `oldest` reads all that come")
+        after = self._cursor.step(highest) + 1
+        end, why = min([(after, ""), *caps(self._options, relation, table.urn, after, horizon)])
+        if end <= NOTHING:
+            raise ValueError(f"its end is not known now: {why}")
+        return self._cursor.mark(end)
+
     def extractor(self, unit: WorkUnit) -> Extractor:
         return QueryExtractor(unit, self._database(), self._options, self._context)
 
@@ -82,12 +126,6 @@ class QuerySource:
         return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job)
 
     def _check_extract(self, extract: Extract) -> None:
-        if extract.type is ExtractType.SNAPSHOT_ONLY:
-            raise UsageError(
-                problem=f"Job {self._context.job!r}: `extract.type: snapshot_only` needs a publisher that replaces what is "
-                "published, and there is none yet.",
-                hint="Use `append_only`, or `snapshot_append` with a column that moves with each change.",
-            )
         if self._overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
             raise UsageError(
                 problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` would "

@@ -15,7 +15,7 @@ from gobblin_dagster.constructs.sources.query_options import QueryOptions
 from gobblin_dagster.constructs.sources.query_sql import Relation
 from gobblin_dagster.constructs.sources.query_tables import Tables
 
-_NOTHING = -(1 << 63)
+NOTHING = -(1 << 63)
 """Before every position."""
 
 
@@ -64,10 +64,10 @@ def _long_caps(options: QueryOptions, urn: str, after: int, horizon: Horizon) ->
     settled = horizon.settled.get(urn)
     if settled is None:
         return
-    highest = _NOTHING if settled.highest is None else options.cursor.step(settled.highest) + 1
+    highest = NOTHING if settled.highest is None else options.cursor.step(settled.highest) + 1
     yield highest, "they came while the plan was made"
     if settled.open_writers:
-        yield _NOTHING, f"{settled.open_writers} transaction(s) that write to it are still open"
+        yield NOTHING, f"{settled.open_writers} transaction(s) that write to it are still open"
 
 
 def _time_caps(options: QueryOptions, relation: Relation, horizon: Horizon) -> Iterator[tuple[int, str]]:
