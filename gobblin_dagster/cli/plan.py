@@ -1,4 +1,4 @@
-"""`gobblin plan`: what a run would do. Reads metadata only, starts no Spark."""
+"""`gobblin plan`: what a run would do. Reads metadata only, starts Spark for nothing but the source `spark`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gobblin_dagster.cli.context import (
 from gobblin_dagster.cli.jobs import for_each_job
 from gobblin_dagster.cli.output import console, print_json
 from gobblin_dagster.cli.plan_text import print_plan
+from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import plan_view
 from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.engine.plan import Selection
@@ -49,7 +50,8 @@ def plan(
     """Show what a run would do; changes nothing."""
     project = open_here(ctx)
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
-    plans, code = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection))
+    with plan_only_spark(project) as spark:
+        plans, code = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))
     has_changes = any(plan.has_changes for plan in plans)
     if output is Output.JSON:
         print_json(has_changes=has_changes, jobs=[plan_view(plan) for plan in plans])

@@ -24,11 +24,11 @@ from gobblin_dagster.cli.jobs import for_each_job
 from gobblin_dagster.cli.output import console, print_json
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.progress import ProgressMode, progress_view
+from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark
 from gobblin_dagster.cli.views import plan_view, run_view
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
 from gobblin_dagster.engine.job import plan_job, run_job
-from gobblin_dagster.engine.launch import LazySparkLane
 from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.spec.job import JobSpec
@@ -37,8 +37,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 PARTIAL = 4
 INTERRUPTED = 130
-SPARK_LOG = ".gobblin/spark.log"
-"""Below the project folder."""
 
 
 @app.command(
@@ -75,13 +73,14 @@ def run(
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     out = console(sys.stdout) if output is Output.TEXT else console(sys.stderr, quiet=progress is ProgressMode.JSON)
     if dry_run:
-        plans, code = for_each_job(chosen, lambda job: plan_job(project, job, selection))
+        with plan_only_spark(project) as spark:
+            plans, code = for_each_job(chosen, lambda job: plan_job(project, job, selection, spark))
         for plan in plans:
             print_plan(out, plan)
         if output is Output.JSON:
             print_json(dry_run=True, jobs=[plan_view(plan) for plan in plans])
         raise typer.Exit(code)
-    lane = LazySparkLane(project.spec.spark, project.root / SPARK_LOG)
+    lane = lazy_spark(project)
     try:
         with stop_on_interrupt(out) as stop:
 

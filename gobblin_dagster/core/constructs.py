@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -42,6 +42,9 @@ class ConstructContext:
     """Empty where nothing runs."""
     load_time: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When the attempt on the work unit began: one instant for all of its rows, aware and in UTC."""
+    spark: Callable[[], Any] | None = None
+    """Starts Spark where it is not started yet and returns the session; for sources on the driver that plan or count with
+    Spark, None everywhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,22 @@ class StartpointResolver(Protocol):
         Raises:
             StartpointError: the dataset has no such position.
             SourceError, TransientError: the source cannot be asked now.
+        """
+
+
+@runtime_checkable
+class FrameSource(Protocol):
+    """What a source also implements where Spark itself reads: each work unit becomes a Spark job of its own.
+
+    `Source.extractor` is not called; every partition of the DataFrame runs through the task of the lane.
+
+    Source: none; Gobblin has no Spark source.
+    """
+
+    def frame(self, session: Any, unit: WorkUnit) -> Any:
+        """Return the rows of a work unit as a DataFrame, unread; on the driver, once per attempt and in several threads.
+
+        Raises as `Extractor.chunks`, and what Spark raises, which fails the work unit.
         """
 
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-import gobblin_dagster.core.file_set  # noqa: F401  # registers its watermark types, which a stored value may be of
+import gobblin_dagster.core.file_set  # registers its watermark types, which a stored value may be of
+import gobblin_dagster.core.table_snapshot  # noqa: F401  # as above
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark, watermark_from_json
 

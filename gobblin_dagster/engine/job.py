@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
@@ -78,11 +78,24 @@ class Lane(Protocol):
         """Release what was started."""
 
 
-def plan_job(project: Project, job: JobSpec, selection: Selection | None = None) -> JobPlan:
-    """Plan a run without running it; reads metadata only. Raises as `make_plan`."""
+@runtime_checkable
+class SessionLane(Protocol):
+    """A lane that has a Spark session, for sources that plan and read with Spark."""
+
+    def open_session(self) -> Any:
+        """Start Spark where it is not started yet and return the session; raises EnvironmentFaultError."""
+
+
+def plan_job(
+    project: Project, job: JobSpec, selection: Selection | None = None, spark: SessionLane | None = None
+) -> JobPlan:
+    """Plan a run without running it; reads metadata only. Raises as `make_plan`.
+
+    `spark` is asked for a session by sources that plan with Spark, and by no others.
+    """
     store = project.open_store()
     try:
-        return JobRun(project, job, store, lane=None, selection=selection).plan()
+        return JobRun(project, job, store, lane=None, selection=selection, spark=spark).plan()
     finally:
         store.close()
 
@@ -128,6 +141,7 @@ class JobRun:
         listener: CommitListener | None = None,
         stop: threading.Event | None = None,
         run_id: str | None = None,
+        spark: SessionLane | None = None,
     ) -> None:
         self.started_at: datetime = project.clock.now()
         self.run_id = run_id or new_run_id(self.started_at)
@@ -147,7 +161,9 @@ class JobRun:
             base_dir=str(project.root),
             output_root=project.output_root(job),
         )
-        self._source: Source = registry.create(ConstructKind.SOURCE, job.source, self._context.construct_context(job))
+        sessions = [one.open_session for one in (lane, spark) if isinstance(one, SessionLane)]
+        context = dataclasses.replace(self._context.construct_context(job), spark=sessions[0] if sessions else None)
+        self._source: Source = registry.create(ConstructKind.SOURCE, job.source, context)
         load_step_types(job)  # also for sequences that an earlier run stored
         check_permissions(self._storage, self._context.output_root, permissions_of(job))
         self._leases = LeaseKeeper(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
@@ -59,6 +59,10 @@ class LazySparkLane:
         if self._error is not None or self._spark is None:
             raise self._error or RuntimeError("Spark did not start")
         return self._spark
+
+    def open_session(self) -> Any:
+        """Start Spark and return its session, for a source that plans and reads with it; raises as `started`."""
+        return self.started().open_session()
 
     def close(self) -> None:
         """Let Spark end, without waiting for it."""

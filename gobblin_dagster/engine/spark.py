@@ -12,7 +12,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -21,11 +21,15 @@ from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine.commit.spread import run_batches_in_arrow
+from gobblin_dagster.engine.frames import FrameRun
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.pack import run_packs_in_arrow, unrun, write_packs
@@ -39,6 +43,15 @@ POLL_S = 0.2
 ARCHIVE_SETTLE_S = 10
 """Seconds that a class-data archive must not have grown before it is used."""
 
+_READING = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    # Texts without a zone must mean the same instants on every machine.
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Settings of a session that reads with Spark itself: what the lane alone does without pays off here."""
+
 
 class SparkLane:
     """The one Spark job of a run, on a session that it is given.
@@ -47,8 +60,16 @@ class SparkLane:
     is used as it is and never stopped.
     """
 
-    def __init__(self, session: SparkSession, cores: int | None = None, *, owns_session: bool = False) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        cores: int | None = None,
+        *,
+        owns_session: bool = False,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
         self.cores = cores
+        self._conf = conf or {}
         self.session = session
         """For those who read published data with Spark too."""
         self._owns_session = owns_session
@@ -65,11 +86,11 @@ class SparkLane:
             EnvironmentFaultError: Java is missing or Spark did not start; names the log.
         """
         if spec.remote:
-            return cls(_connect(spec), owns_session=True)
+            return cls(_connect(spec), owns_session=True, conf=spec.conf)
         existing = _existing_session()
         if existing is not None:
             return cls(existing, spec.local_cores)
-        return cls(_start_classic(spec, log_file), spec.local_cores, owns_session=True)
+        return cls(_start_classic(spec, log_file), spec.local_cores, owns_session=True, conf=spec.conf)
 
     def run(
         self,
@@ -83,6 +104,11 @@ class SparkLane:
         `on_result` is called for each work unit while Spark works. When `stop` is set, running work units end and no
         other begins. A work unit that Spark lost for good comes back as failed; it does not take others with it.
         """
+        tasks = [task for pack in packs for task in pack]
+        spec = lane.spec
+        if issubclass(registry.load(ConstructKind.SOURCE, spec.source.type), FrameSource):
+            source = registry.create(ConstructKind.SOURCE, spec.source, lane.construct_context(spec))
+            return FrameRun(self.open_session(), lane, source, to_arrow_schema).run(tasks, on_result, stop)
         board = TaskBoard(open_storage(lane.output_root, durable=False), lane.staging_root)
         texts = [[to_json(task) for task in pack] for pack in packs]
         inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
@@ -99,7 +125,6 @@ class SparkLane:
                 board.request_stop()
         for state in board.new_results():
             on_result(state)
-        tasks = [task for pack in packs for task in pack]
         return job.states(tasks, board)
 
     def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
@@ -112,6 +137,14 @@ class SparkLane:
             first_line = str(error).strip().partition("\n")[0][:500]
             raise TransientError(problem=f"Spark lost commit steps: {first_line}") from error
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
+
+    def open_session(self) -> SparkSession:
+        """Return the session for a source that reads with Spark; one of our own is set up for that first."""
+        if self._owns_session:
+            for key, value in _READING.items():
+                if key not in self._conf:
+                    self.session.conf.set(key, value)
+        return self.session
 
     def start_early(self) -> None:
         """Nothing to do: the session is there."""

@@ -19,8 +19,9 @@ from gobblin_dagster.core.constructs import (
     TaskLevelPolicy,
     WriterContext,
 )
-from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, PolicyResult, StagedFile, TaskFailure
+from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.judge import judge
 from gobblin_dagster.engine.lane.stage import Quarantine, Stage
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
 
@@ -109,9 +110,8 @@ class Branch:
 
     def evaluate(self, rows_read: int, rows_expected: int | None) -> list[PolicyOutcome]:
         """Judge the finished branch by its task-level policies; an enforced failure fails the branch."""
-        outcomes: list[PolicyOutcome] = []
         if self.failure is not None or self.schema is None:
-            return outcomes
+            return []
         view = BranchView(
             branch=self.name,
             counts=self.counts,
@@ -121,14 +121,8 @@ class Branch:
             previous_schema=self._previous_schema,
             files=self.files,
         )
-        for spec, policy in self._policies:
-            with self._keeping_failure():
-                holds, detail = policy.evaluate(view)
-                name = spec.name or spec.type
-                result = PolicyResult.PASSED if holds else PolicyResult.FAILED
-                outcomes.append(PolicyOutcome(name, self.name, result, spec.enforce, detail))
-                if not holds and spec.enforce and self.failure is None:
-                    self.failure = TaskFailure("data-quality", f"Policy {name!r}: {detail}", self.name)
+        outcomes, failure = judge(view, self._policies)
+        self.failure = self.failure or failure
         return outcomes
 
     def abort(self) -> None:

@@ -36,7 +36,7 @@ def run_pack(
     Units that have not begun when the board (or `is_stopped`) asks to stop come back as cancelled.
     """
     spec = lane.spec
-    _import_from(lane.base_dir)
+    import_from(lane.base_dir)
     storage = open_storage(lane.output_root, durable=spec.commit.durability == "full")
     # The board steers a running job and is worthless after it: it need not survive power loss.
     board = TaskBoard(open_storage(lane.output_root, durable=False), lane.staging_root)
@@ -93,12 +93,12 @@ def _pack_path(lane: LaneContext, number: int) -> str:
 def run_one(lane: LaneContext, task: LaneTask) -> TaskState:
     """Run one work unit in this process, off the board."""
     spec = lane.spec
-    _import_from(lane.base_dir)
+    import_from(lane.base_dir)
     storage: Storage = open_storage(lane.output_root, durable=spec.commit.durability == "full")
     return run_work_unit(lane, spec, task, storage)
 
 
-def _import_from(folder: str) -> None:
+def import_from(folder: str) -> None:
     """Let a job name classes (`module:Class`) of its own project folder."""
     if folder not in sys.path:
         sys.path.append(folder)

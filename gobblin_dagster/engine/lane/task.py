@@ -39,11 +39,23 @@ def run_work_unit(lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Sto
     return _WorkUnitRun(lane, spec, task, storage).run()
 
 
+def run_part(
+    lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage, extractor: Extractor
+) -> tuple[TaskState, dict[str, pa.Schema]]:
+    """Run as `run_work_unit` over the rows of an extractor that is there already; return the branches' schemas too."""
+    run = _WorkUnitRun(lane, spec, task, storage, extractor)
+    state = run.run()
+    return state, run.schemas
+
+
 class _WorkUnitRun:
     """The state of one attempt."""
 
-    def __init__(self, lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage) -> None:
+    def __init__(
+        self, lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage, extractor: Extractor | None = None
+    ) -> None:
         self._lane = lane
+        self._extractor = extractor
         self._spec = spec
         self._task = task
         self._unit = task.unit
@@ -77,13 +89,21 @@ class _WorkUnitRun:
         return self._state(failures, time.monotonic() - started)
 
     def _extract(self) -> None:
-        source: Source = registry.create(ConstructKind.SOURCE, self._spec.source, self._context)
-        extractor = source.extractor(self._unit)
+        extractor = self._extractor or self._open_extractor()
         try:
             self._pump(extractor)
         finally:
             self._bytes_read = extractor.bytes_read
             extractor.close()
+
+    def _open_extractor(self) -> Extractor:
+        source: Source = registry.create(ConstructKind.SOURCE, self._spec.source, self._context)
+        return source.extractor(self._unit)
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The schemas written, by branch."""
+        return {branch.name: branch.schema for branch in self._branches if branch.schema is not None}
 
     def _pump(self, extractor: Extractor) -> None:
         spec = self._spec
@@ -192,7 +212,7 @@ class _WorkUnitRun:
             files=() if failed else tuple(files),
             policies=tuple(self._outcomes),
             failures=tuple(failures),
-            schemas={branch.name: schema_text(branch.schema) for branch in self._branches if branch.schema is not None},
+            schemas={name: schema_text(schema) for name, schema in self.schemas.items()},
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
             notes=tuple(note for branch in self._branches for note in branch.notes),
             seconds=round(seconds, 3),

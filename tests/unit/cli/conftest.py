@@ -54,7 +54,7 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> list[InlineLane]:
         lanes.append(InlineLane())
         return lanes[-1]
 
-    monkeypatch.setattr("gobblin_dagster.cli.run.LazySparkLane", make)
+    monkeypatch.setattr("gobblin_dagster.cli.spark.LazySparkLane", make)
     return lanes
 
 

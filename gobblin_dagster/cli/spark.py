@@ -1,0 +1,27 @@
+"""Spark as the commands use it: not started before something needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gobblin_dagster.engine.launch import LazySparkLane
+from gobblin_dagster.engine.project import Project
+
+SPARK_LOG = ".gobblin/spark.log"
+"""Below the project folder."""
+
+
+def lazy_spark(project: Project) -> LazySparkLane:
+    """Return a lane on the project's Spark."""
+    return LazySparkLane(project.spec.spark, project.root / SPARK_LOG)
+
+
+@contextmanager
+def plan_only_spark(project: Project) -> Iterator[LazySparkLane]:
+    """Give Spark to sources that plan with it, and end it if one did."""
+    lane = lazy_spark(project)
+    try:
+        yield lane
+    finally:
+        lane.close()

@@ -1,0 +1,53 @@
+"""What Spark says when it refuses, in one line, with what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, TransientError
+
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .+")
+_CLASS = re.compile(r"^(?:: )?[\w.$]+(?:Exception|Error): ")
+_PACKAGES = {
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
+    "delta": "io.delta:delta-spark_4.1_2.13:4.2.0",
+    "avro": "org.apache.spark:spark-avro_2.13:4.1.1",
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
+}
+_ABSENT = re.compile(
+    "DATA_SOURCE_NOT_FOUND|Failed to find (the )?data source|Cannot find catalog plugin class", re.IGNORECASE
+)
+_LOST = ("Job aborted due to stage failure", "StatusCode.UNAVAILABLE", "Connection refused", "was cancelled")
+_MAX = 500
+
+
+def spark_problem(error: Exception) -> str:
+    """Return the line of an error of Spark's that says what is wrong, and a hint where a package is missing."""
+    text = str(error)
+    conditions = _CONDITION.findall(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = conditions[0] if conditions else next((line for line in lines if _is_telling(line)), type(error).__name__)
+    problem = re.sub(r" ?SQLSTATE: \w+.*$", "", _CLASS.sub("", first))[:_MAX].rstrip(" .;")
+    return f"{problem}.{_package_hint(text)}"
+
+
+def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
+    """Return an error met while reading as one of ours: transient where Spark lost tasks or its server."""
+    problem = spark_problem(error)
+    if any(sign in str(error) for sign in _LOST) and not _CONDITION.search(str(error)):
+        return TransientError(problem=f"Dataset {dataset_urn!r}: Spark lost this work unit: {problem}")
+    return ExtractError(dataset_urn=dataset_urn, file="the DataFrame of source 'spark'", problem=problem)
+
+
+def _is_telling(line: str) -> bool:
+    """Skip what py4j says before the message."""
+    return not line.startswith("An error occurred while calling")
+
+
+def _package_hint(text: str) -> str:
+    """Name the package where a format or a catalog is not there."""
+    if not _ABSENT.search(text):
+        return ""
+    name = next((name for name in _PACKAGES if re.search(rf"\b{name}\b", text, re.IGNORECASE)), None)
+    package = _PACKAGES[name] if name is not None else "group:artifact:version"
+    return f" Add its package to gobblin.yaml: `spark: {{conf: {{spark.jars.packages: {package}}}}}`."
