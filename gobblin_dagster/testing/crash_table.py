@@ -1,7 +1,8 @@
-"""The crash table: every single fault, and N random storms, on each kind of store and storage; what was harmed.
+"""The crash table: every single fault, all pairs and N random storms, by state store and storage; what was harmed.
 
     python -m gobblin_dagster.testing.crash_table --storms 2000
 
+Services are used where their addresses are given (`--postgres`, `--s3`, `--hdfs`); they are slow, so there storms are few.
 Seeds are counted from `--seed`, so a row can be run again, and a broken schedule is printed with its own seed.
 """
 
@@ -10,44 +11,93 @@ from __future__ import annotations
 import argparse
 import logging
 import multiprocessing
+import secrets
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
+from sqlalchemy import create_engine, text
+
+from gobblin_dagster.state.sql_engine import parse_url
+from gobblin_dagster.storage import open_storage
 from gobblin_dagster.testing.checkers import Harm
-from gobblin_dagster.testing.example import Example, StoreKind
+from gobblin_dagster.testing.disks import failed_syncs, power_losses, torn_writes
+from gobblin_dagster.testing.example import Example, Shape, StoreKind
+from gobblin_dagster.testing.grounds import GroundKind, make_ground
 from gobblin_dagster.testing.schedules import (
     Report,
     Schedule,
     errors,
     freezes,
+    frozen_pairs,
     instants,
+    killed_pairs,
     kills,
     late_movers,
-    power_losses,
     trace_of,
 )
-from gobblin_dagster.testing.storms import StorageKind, storms
+from gobblin_dagster.testing.storms import storms
 
-FAMILIES: dict[str, Callable[[Example], Iterator[Schedule]]] = {
+Family = Callable[[Example], Iterator[Schedule]]
+FAMILIES: dict[str, Family] = {
     "every instant": instants,
     "every kill": kills,
     "every error": errors,
+    "every torn write": torn_writes,
     "every freeze": freezes,
-    "power losses": partial(power_losses, seed=1),
     "late movers": late_movers,
+    "power losses": partial(power_losses, seed=1),
+    "failed syncs": partial(failed_syncs, seed=1),
+    "two kills, all pairs": killed_pairs,
+    "freeze and kill, all pairs": frozen_pairs,
 }
+OF_DISKS = ("power losses", "failed syncs")
+"""Only a local disk can be rolled back to what was synced."""
+PAIRS = ("two kills, all pairs", "freeze and kill, all pairs")
+OF_SERVICES = ("every kill", "every error")
+SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
 STORMS = "random storms"
+WEIGHTS: dict[tuple[StoreKind, GroundKind], int] = {
+    ("sqlite", "local"): 1,
+    ("files", "local"): 3,
+    ("sqlite", "memory"): 1,
+    ("files", "memory"): 6,
+    ("sqlite", "copies"): 1,
+    ("files", "copies"): 5,
+}
+"""Shares of the storms: more where they are fast."""
+STORMS_OF_SERVICES = 40
+"""On each kind of store and storage with a service."""
 CHUNK = 50
 """Storms that one process runs before it reports."""
 MEMORY = Path("/dev/shm")  # noqa: S108  # each run makes a private folder in it
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Addresses of services that may be used; empty where there is none."""
+
+    postgres: str = ""
+    """A database whose user may make others."""
+    s3: str = ""
+    """`s3://bucket/folder`."""
+    hdfs: str = ""
+    """`hdfs://host:port/folder`."""
+
+    def kinds(self) -> list[tuple[StoreKind, GroundKind]]:
+        """Return the kinds of store and storage that need one of them."""
+        far: list[GroundKind] = [kind for kind, url in (("s3", self.s3), ("hdfs", self.hdfs)) if url]  # type: ignore[misc]
+        near: list[GroundKind] = ["local", "memory"]
+        stores: list[StoreKind] = ["sqlite", "files"]
+        found: list[tuple[StoreKind, GroundKind]] = [(store, ground) for ground in far for store in stores]
+        return found + ([("postgres", ground) for ground in [*near, *far]] if self.postgres else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +106,24 @@ class Part:
 
     family: str
     store: StoreKind
-    storage: StorageKind = "rename"
+    ground: GroundKind = "local"
+    shape: Shape = "plain"
     seeds: range = range(0)
+    services: Services = Services()
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """What it is counted under: schedules, store, storage."""
+        return self.family + ("" if self.shape == "plain" else f", {self.shape}"), self.store, self.ground
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A line of the table."""
 
-    family: str
-    store: StoreKind
-    storage: StorageKind
+    schedules: str
+    store: str
+    ground: str
     points: int
     """Calls of an undisturbed run, at each of which a fault may strike."""
     seeds: str
@@ -74,36 +131,53 @@ class Row:
 
     def __str__(self) -> str:
         harms = " | ".join(str(self.report.count(harm)) for harm in Harm)
-        facts = [self.family, self.store, self.storage, self.points, f"{self.report.schedules:,}", harms, self.seeds]
+        facts = [self.schedules, self.store, self.ground, self.points, f"{self.report.schedules:,}", harms, self.seeds]
         return f"| {' | '.join(map(str, facts))} |"
 
 
-_COLUMNS = ("schedules", "store", "moves by", "fault points", "run", *Harm, "seeds")
+_COLUMNS = ("schedules", "store", "storage", "fault points", "run", *Harm, "seeds")
 HEADER = f"| {' | '.join(_COLUMNS)} |\n{'| --- ' * len(_COLUMNS)}|"
 
 
-def storm_parts(count: int, seed: int) -> list[Part]:
-    """Return `count` storms, shared out evenly among all kinds of store and storage."""
-    kinds = [(store, storage) for store in get_args(StoreKind) for storage in get_args(StorageKind)]
-    each = -(-count // len(kinds))
+def storm_parts(count: int, seed: int, services: Services = Services()) -> list[Part]:
+    """Return `count` storms, shared out among the kinds of store and storage, and a few on each with a service."""
+    share = -(-count // sum(WEIGHTS.values()))
+    counts = {kind: share * weight for kind, weight in WEIGHTS.items()}
+    counts |= dict.fromkeys(services.kinds(), min(count, STORMS_OF_SERVICES))
     return [
-        Part(STORMS, store, storage, range(first, min(first + CHUNK, seed + each)))
-        for store, storage in kinds
+        Part(STORMS, *kind, seeds=range(first, min(first + CHUNK, seed + each)), services=services)
+        for kind, each in counts.items()
         for first in range(seed, seed + each, CHUNK)
     ]
 
 
-def family_parts() -> list[Part]:
-    """Return every single fault on every kind of store."""
-    return [Part(family, store) for store in get_args(StoreKind) for family in FAMILIES]
+def family_parts(services: Services = Services(), *, pairs: bool = False) -> list[Part]:
+    """Return every single fault on every kind of store and storage; all pairs too, where they are asked for."""
+    parts = []
+    for store, ground in WEIGHTS:
+        names = [name for name in FAMILIES if name not in PAIRS and (ground == "local" or name not in OF_DISKS)]
+        parts += [Part(name, store, ground) for name in names]
+    for store in ("sqlite", "files"):
+        singles = ("every instant", "every kill", "every error", "every freeze")
+        parts += [Part(name, store, "local", shape) for shape in SHAPES for name in singles]
+    parts += [Part(name, "files", ground) for name in PAIRS for ground in ("memory", "copies") if pairs]
+    return parts + [Part(name, *kind, services=services) for kind in services.kinds() for name in OF_SERVICES]
 
 
-def run_parts(parts: Sequence[Part], processes: int) -> list[Row]:
-    """Run all parts and return a row for each family, store and storage."""
-    rows: dict[tuple[str, StoreKind, StorageKind], list[tuple[Part, int, Report]]] = {}
+def run_parts(parts: Sequence[Part], processes: int, done: Callable[[Part, Report], None] | None = None) -> list[Row]:
+    """Run all parts and return a row for each family, store and storage.
+
+    Args:
+        parts: what to run.
+        processes: how many at a time.
+        done: told of each part.
+    """
+    rows: dict[tuple[str, str, str], list[tuple[Part, int, Report]]] = {}
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         for part, (points, report) in zip(parts, pool.map(run_part, parts), strict=True):
-            rows.setdefault((part.family, part.store, part.storage), []).append((part, points, report))
+            rows.setdefault(part.row, []).append((part, points, report))
+            if done is not None:
+                done(part, report)
     return [
         Row(*key, found[0][1], _seeds(part for part, _, _ in found), _sum(report for _, _, report in found))
         for key, found in rows.items()
@@ -113,15 +187,40 @@ def run_parts(parts: Sequence[Part], processes: int) -> list[Row]:
 def run_part(part: Part) -> tuple[int, Report]:
     """Run one part in a folder of its own; returns the number of fault points of its example too."""
     logging.getLogger("gobblin_dagster").setLevel(logging.ERROR)  # each fault would be told as a warning
-    folder = Path(tempfile.mkdtemp(prefix="gobblin-crash-", dir=MEMORY if MEMORY.is_dir() else None))
-    try:
-        example = Example(folder / "lake", part.store, loses="wu-2" if part.family == "late movers" else "")
+    with _example(part) as example:
         points = len(trace_of(example))
-        if part.family == STORMS:
-            return points, Report.of(storms(example, part.seeds, part.storage))
-        return points, Report.of(FAMILIES[part.family](example))
+        schedules = storms(example, part.seeds) if part.family == STORMS else FAMILIES[part.family](example)
+        return points, Report.of(schedules)
+
+
+@contextmanager
+def _example(part: Part) -> Iterator[Example]:
+    folder = Path(tempfile.mkdtemp(prefix="gobblin-crash-", dir=MEMORY if MEMORY.is_dir() else None))
+    name = f"gobblin_crash_{secrets.token_hex(8)}"
+    far = {"s3": part.services.s3, "hdfs": part.services.hdfs}.get(part.ground, "")
+    ground = make_ground(part.ground, f"{far}/{name}" if far else str(folder / "lake"))
+    store_url = ""
+    try:
+        if part.store == "postgres":
+            _execute(part.services.postgres, f"CREATE DATABASE {name}")
+            store_url = parse_url(part.services.postgres).set(database=name).render_as_string(hide_password=False)
+        # Where moves are copies, what was lost is not undone but left to a person: nothing to recover.
+        loses = "wu-2" if part.family == "late movers" and ground.storage.is_move_atomic else ""
+        loses = "" if part.ground == "copies" else loses
+        yield Example(folder / "lake", part.store, loses=loses, shape=part.shape, ground=ground, store_url=store_url)
     finally:
         shutil.rmtree(folder)
+        if far:
+            open_storage(ground.root).delete_tree(ground.root)
+        if store_url:
+            _execute(part.services.postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _execute(url: str, statement: str) -> None:
+    engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
 
 
 def _seeds(parts: Iterable[Part]) -> str:
@@ -138,15 +237,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; the exit code is 1 where anything was harmed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--storms", type=int, default=2000, help="random schedules in all, default 2000")
+    parser.add_argument("--pairs", action="store_true", help="all pairs of faults too, about 29,000")
     parser.add_argument("--seed", type=int, default=0, help="the first seed, default 0")
     parser.add_argument("--processes", type=int, default=2, help="default 2")
+    parser.add_argument("--postgres", default="", help="URL of a database whose user may make others")
+    parser.add_argument("--s3", default="", help="s3://bucket/folder")
+    parser.add_argument("--hdfs", default="", help="hdfs://host:port/folder")
     asked = parser.parse_args(arguments)
+    services = Services(asked.postgres, asked.s3, asked.hdfs)
     started = time.monotonic()
-    rows = run_parts([*family_parts(), *storm_parts(asked.storms, asked.seed)], asked.processes)
+    parts = [*family_parts(services, pairs=asked.pairs), *storm_parts(asked.storms, asked.seed, services)]
+    progress = _Progress(len(parts), started)
+    rows = run_parts(parts, asked.processes, progress.done)
     total = _sum(row.report for row in rows)
     lines = [HEADER, *map(str, rows), "", f"{total} in {time.monotonic() - started:.0f} s, {asked.processes} processes"]
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if total.broken else 0
+
+
+class _Progress:
+    """Says on standard error how far the table is, so that a long one that is cut off has told something."""
+
+    def __init__(self, parts: int, started: float) -> None:
+        self._left = parts
+        self._started = started
+        self._schedules = 0
+
+    def done(self, part: Part, report: Report) -> None:
+        """Say one line."""
+        self._left -= 1
+        self._schedules += report.schedules
+        harmed = f", HARMED: {report}" if report.broken else ""
+        seconds = time.monotonic() - self._started
+        facts = f"{self._schedules:,} schedules in {seconds:.0f} s, {self._left} parts left; {', '.join(part.row)}"
+        sys.stderr.write(f"{facts}{harmed}\n")
 
 
 if __name__ == "__main__":

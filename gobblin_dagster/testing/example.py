@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Executable, delete, update
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -20,17 +24,19 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import BranchCounts, StagedFile, TaskState, WorkingState
 from gobblin_dagster.core.watermark import CompositeWatermark
-from gobblin_dagster.engine.commit.build import build_sequence
+from gobblin_dagster.engine.commit.build import NO_PERMISSIONS, build_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.policy import choose_publishable
-from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, rename_steps, renames_of
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.state.sql_engine import make_engine, parse_url
 from gobblin_dagster.state.store import StateStore
-from gobblin_dagster.storage import LocalStorage
-from gobblin_dagster.testing.faults import FaultPoints, counted_storage, counted_store
+from gobblin_dagster.state.tables import leases, metadata
+from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
+from gobblin_dagster.testing.grounds import Ground
 
 JOB = "kafka_to_lake"
 URN = "MyTopic"
@@ -39,7 +45,10 @@ START = datetime(2015, 12, 10, 1, tzinfo=UTC)
 FIRST_BATCH = {"0": 100, "1": 200}
 """Ends of the partitions when the first run plans: the watermarks of the design's example."""
 SECOND_BATCH = {"0": 110, "1": 220}
-StoreKind = Literal["sqlite", "files"]
+StoreKind: TypeAlias = Literal["sqlite", "files", "postgres"]
+Shape: TypeAlias = Literal["plain", "batches", "permissions", "at least once"]
+"""What the steps of a sequence are: a rename each, many in one, with modes after them, or done without a write-ahead."""
+PERMISSIONS = Permissions(file_mode=0o640, dir_mode=0o750)
 
 
 def record(partition: str, offset: int) -> str:
@@ -51,8 +60,12 @@ def record(partition: str, offset: int) -> str:
 def records(ends: Mapping[str, int], starts: Mapping[str, int] | None = None) -> Iterator[str]:
     """Yield the source's records from `starts` (default: the first) to `ends`, exclusive."""
     for partition, end in sorted(ends.items()):
-        for offset in range((starts or {}).get(partition, 0), end):
-            yield record(partition, offset)
+        yield from _known(partition, end)[(starts or {}).get(partition, 0) :]
+
+
+@cache
+def _known(partition: str, end: int) -> list[str]:
+    return [record(partition, offset) for offset in range(end)]
 
 
 @dataclass
@@ -70,20 +83,40 @@ class Example:
     """The scenario in a folder of its own; one clock for all its runs."""
 
     root: Path
+    """A local folder: the SQLite file, the files of the ground `local`."""
     kind: StoreKind = "sqlite"
     branches: tuple[str, ...] = ("main",)
     loses: str = ""
     """Work unit whose staged files vanish in run A once its sequence is prepared; empty for none."""
+    shape: Shape = "plain"
+    ground: Ground = field(default_factory=lambda: Ground(""))
+    """Where the files lie; `root` where it names no folder."""
+    store_url: str = ""
+    """The database, for `postgres`: this example may empty it."""
+    halts: bool = False
+    """Whether a killed run is halted in this process, see `testing.faults`; on some grounds all are."""
     clock: SetClock = field(default_factory=SetClock)
-    _sqlite: StateStore | None = None
+    _opened: StateStore | None = None
+
+    def __post_init__(self) -> None:
+        if not self.ground.root:
+            self.ground = replace(self.ground, root=str(self.root))
+        self.halts = self.halts or self.kind == "postgres" or not self.ground.outlives_processes
 
     @property
     def output_root(self) -> str:
         """Where published data lies."""
-        return str(self.root / "job-output")
+        return f"{self.ground.root}/job-output"
+
+    @property
+    def storage(self) -> Storage:
+        """The storage as it is, for whoever looks at the files."""
+        return self.ground.storage
 
     def reset(self) -> None:
         """Start from an empty, opened store; a saved copy makes it cheap."""
+        if self.ground.root != str(self.root):
+            self.storage.delete_tree(self.ground.root)
         shutil.rmtree(self.root, ignore_errors=True)
         self.clock.instant = START
         template = self.root.with_name(f"{self.root.name}-{self.kind}-new")
@@ -93,25 +126,45 @@ class Example:
             shutil.copytree(self.root, template)
         else:
             shutil.copytree(template, self.root)
+        if self.ground.root != str(self.root):
+            self.open_store().close()
+        if self.kind == "postgres":
+            self._execute(*map(delete, reversed(metadata.sorted_tables)))
 
     def open_store(self, storage: Storage | None = None, points: FaultPoints | None = None) -> StateStore:
         """Open the state store; `storage` and `points` reach inside the transactions of the plain-file store."""
-        inner = self._open_sqlite() if self.kind == "sqlite" else self._open_files(storage or LocalStorage(), points)
+        inner = self._open_files(storage or self.storage, points) if self.kind == "files" else self._open_sql()
         return counted_store(inner, points) if points else inner
 
     def forget_connections(self) -> None:
         """Open new connections from now on; for a forked child, which must not touch those of its parent."""
-        self._sqlite = None
+        self._opened = None
 
-    def _open_sqlite(self) -> StateStore:
+    def _open_sql(self) -> StateStore:
         # The closed store is used again: it holds no connection, and its compiled statements save most of the time.
-        if self._sqlite is None:
-            self._sqlite = open_store("sqlite:///state.db", self.root, self.clock)
-        return self._sqlite
+        if self._opened is None:
+            self._opened = open_store(self.store_url or "sqlite:///state.db", self.root, self.clock)
+        return self._opened
 
     def _open_files(self, storage: Storage, points: FaultPoints | None) -> StateStore:
         counted = counted_storage(storage, points, "log") if points else storage
-        return FileStateStore(str(self.root / "state"), counted, self.clock)
+        return FileStateStore(f"{self.ground.root}/state", counted, self.clock)
+
+    def _execute(self, *statements: Executable) -> None:
+        engine = make_engine(parse_url(self.store_url))
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.execute(statement)
+        engine.dispose()
+
+    def _come_to(self, instant: datetime) -> None:
+        """Move the clock on; a database that has its own sees leases that were taken so much earlier."""
+        passed = instant - self.clock.instant
+        if passed <= timedelta():
+            return
+        self.clock.instant = instant
+        if self.kind == "postgres":
+            self._execute(update(leases).values(until=leases.c.until - passed))
 
     def run(
         self,
@@ -133,9 +186,9 @@ class Example:
             storage: the storage below them.
             rebooted: give the run an owner of an earlier boot, provably dead to everybody later.
         """
-        self.clock.instant = max(self.clock.instant, START + timedelta(hours=hour))
-        store = self.open_store(storage, points)
-        files: Storage = storage or LocalStorage()
+        self._come_to(START + timedelta(hours=hour))
+        files = storage or self.storage
+        store = self.open_store(files, points)
         try:
             owner = LeaseOwner.current(runner)
             if rebooted:
@@ -143,15 +196,16 @@ class Example:
             grant = store.acquire_leases(JOB, [URN], owner, TTL)
             if URN not in grant.granted:
                 return False
-            counted = counted_storage(files, points) if points else files
+            counted = self.ground.over(counted_storage(files, points) if points else files)
             self._work(runner, ends, store, counted, grant.granted[URN].epoch)
             store.release_leases(JOB, [grant.granted[URN]])
             return True
         finally:
-            store.close()
+            with suppress(Halted):
+                store.close()
 
     def _work(self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, epoch: int) -> None:
-        losing = _Loser(self.loses) if self.loses and runner == "A" else None
+        losing = _Loser(self.loses, self.storage) if self.loses and runner == "A" else None
         committer = Committer(store, storage, parallelism=1, listener=losing)
         for stored in store.load_sequences(JOB, urns=[URN]):
             committer.recover(stored, epoch)
@@ -163,6 +217,7 @@ class Example:
         if not units:
             return
         sequence = build_sequence(
+            permissions=PERMISSIONS if self.shape == "permissions" else NO_PERMISSIONS,
             commit_id=commit_id,
             job=JOB,
             run_id=runner,
@@ -174,6 +229,11 @@ class Example:
             now=self.clock.now(),
             report={},
         )
+        if self.shape == "batches":
+            sequence = replace(sequence, steps=rename_steps(renames_of(sequence.steps), batch=2))
+        if self.shape == "at least once":
+            committer.publish_unlogged(sequence, epoch)
+            return
         committer.prepare(sequence, epoch)
         committer.publish(sequence, epoch, verify_sources=False)
 
@@ -233,10 +293,11 @@ class Example:
 class _Loser(SilentListener):
     """Deletes staged files behind the committer's back, as a wiped scratch disk does."""
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: str, storage: Storage) -> None:
         self._unit = unit
+        self._storage = storage
 
     def prepared(self, sequence: CommitSequence) -> None:
         for step in sequence.steps:
             if isinstance(step, RenameFileStep) and self._unit in step.source:
-                Path(step.source).unlink()
+                self._storage.delete(step.source)

@@ -1,7 +1,9 @@
 """Fault points: every call to a storage or a state store is counted, and one fault may strike at the k-th.
 
 Wrap what a scenario uses with `counted_storage` and `counted_store`; run it once with no fault to learn the trace, then
-once per k and action. A crash is `os._exit` in a forked child, so that no `finally` and no buffer softens it.
+once per k and action. A crash is `os._exit` in a forked child, so that no `finally` and no buffer softens it. A halt is the
+same without a process: from that call on nothing of the run reaches storage or store any more, whatever it still tries. It
+is many times faster, and the only way where storage or client live in this process.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import posixpath
 import threading
 import traceback
 from collections.abc import Callable
@@ -18,6 +21,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 from gobblin_dagster.core.errors import CommitStateUnknownError, TransientError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.storage.local import TEMP_PREFIX
 
 CRASHED = 137
 """Exit status of a child that a fault killed, as a shell reports SIGKILL."""
@@ -35,6 +39,10 @@ class Fault:
     action: Action
 
 
+class Halted(BaseException):
+    """The run is over as if its process had ended; no handler of errors stops it, and no cleaning up gets through."""
+
+
 class FaultPoints:
     """Counts calls, keeps their names, and lets faults strike; thread-safe.
 
@@ -49,16 +57,23 @@ class FaultPoints:
         self._actions = {fault.at: fault.action for fault in faults}
         self._watch = watch
         self._lock = threading.Lock()
+        self._is_halted = False
 
     def pass_through(self, name: str, call: Call) -> Any:
-        """Count a call and do it, unless a fault strikes it."""
+        """Count a call and do it, unless a fault strikes it; raises Halted where one has ended the run."""
         with self._lock:
+            if self._is_halted:
+                raise Halted
             self.trace.append(name)
             number = len(self.trace)
         if self._watch is not None:
             self._watch(number, name)
         action = self._actions.get(number)
-        return call() if action is None else action(name, call)
+        try:
+            return call() if action is None else action(name, call)
+        except Halted:
+            self._is_halted = True
+            raise
 
 
 class _Counted:
@@ -66,21 +81,22 @@ class _Counted:
 
     def __init__(self, inner: Any, kind: str, points: FaultPoints) -> None:
         self._inner = inner
-        self._kind = kind
-        self._points = points
+        # As attributes, because protocols that are checked at run time look for nothing else.
+        for name in dir(inner):
+            if not name.startswith("_") and callable(method := getattr(inner, name)):
+                setattr(self, name, _counted(method, f"{kind}.{name}", points))
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._inner, name)
-        if not callable(value):
-            return value
+        return getattr(self._inner, name)
 
-        @functools.wraps(value)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            result = self._points.pass_through(f"{self._kind}.{name}", functools.partial(value, *args, **kwargs))
-            # A file being written is itself an object with fault points.
-            return _Counted(result, "sink", self._points) if name == "open_new" else result
 
-        return counted
+def _counted(method: Callable[..., Any], name: str, points: FaultPoints) -> Callable[..., Any]:
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        result = points.pass_through(name, functools.partial(method, *args, **kwargs))
+        # A file being written is itself an object with fault points.
+        return _Counted(result, "sink", points) if name.endswith(".open_new") else result
+
+    return counted
 
 
 def counted_storage(inner: Storage, points: FaultPoints, kind: str = "storage") -> Storage:
@@ -105,6 +121,17 @@ def crash_after(name: str, call: Call) -> NoReturn:
     os._exit(CRASHED)
 
 
+def halt_before(name: str, call: Call) -> NoReturn:
+    """End the run; the call is not made."""
+    raise Halted
+
+
+def halt_after(name: str, call: Call) -> NoReturn:
+    """Make the call, then end the run before its result is seen."""
+    call()
+    raise Halted
+
+
 def fail_with(code: int) -> Action:
     """Return an action that fails in place of the call: OSError of that code, or TransientError of a store."""
 
@@ -124,6 +151,25 @@ def lose_answer(name: str, call: Call) -> NoReturn:
     if name.startswith("store."):
         raise TransientError(problem=f"{name}: the answer was lost.")
     raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), name)
+
+
+def tear(share: float, then: Action) -> Action:
+    """Return an action that writes the first `share` (0-1) of the bytes of a write or put, and then ends it as `then` says."""
+
+    def torn(name: str, call: Call) -> Any:
+        if name.endswith((".write", ".put_if_absent")):
+            written = cast("Any", call)
+            sink, data = written.func.__self__, written.args[-1]
+            part = data[: min(int(len(data) * share), len(data) - 1)]
+            if name.endswith(".put_if_absent"):
+                # A whole file appears at once or not at all: what can be torn is the one it is made of.
+                folder = posixpath.dirname(written.args[0])
+                sink = sink.open_new(posixpath.join(folder, f"{TEMP_PREFIX}torn-{len(part)}"))
+            sink.write(part)
+            sink.finish()
+        return then(name, call)
+
+    return torn
 
 
 def freeze_while(others: Callable[[], object]) -> Action:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import errno
 import functools
+import itertools
 import random
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.steps import RenameFileStep
-from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.checkers import Harm, Seen, Violation, check_instant, check_recovered, tree_digest
 from gobblin_dagster.testing.example import FIRST_BATCH, JOB, SECOND_BATCH, Example
 from gobblin_dagster.testing.faults import (
@@ -28,16 +26,20 @@ from gobblin_dagster.testing.faults import (
     Action,
     Fault,
     FaultPoints,
+    Halted,
     crash_after,
     crash_before,
     fail_with,
     freeze_while,
+    halt_after,
+    halt_before,
     lose_answer,
     run_in_child,
 )
-from gobblin_dagster.testing.power import PowerLossStorage, losses, save_image
 
 KILLS: dict[str, Action] = {"crash before": crash_before, "crash after": crash_after}
+HALTS: dict[str, Action] = {"crash before": halt_before, "crash after": halt_after}
+"""The same where a run is no process of its own."""
 ERRORS: dict[str, Action] = {
     "EIO": fail_with(errno.EIO),
     "ENOSPC": fail_with(errno.ENOSPC),
@@ -83,7 +85,7 @@ def trace_of(example: Example) -> list[str]:
     """Return the names of all fault points of an undisturbed run A."""
     example.reset()
     points = FaultPoints()
-    _run_a(example, points)
+    run_a(example, points)
     return points.trace
 
 
@@ -107,9 +109,9 @@ def instants(example: Example) -> Iterator[Schedule]:
 def kills(example: Example) -> Iterator[Schedule]:
     """Kill run A before and after each call."""
     for number, name in enumerate(trace_of(example), 1):
-        for what, action in KILLS.items():
+        for what in KILLS:
             example.reset()
-            _kill(example, "A", number, action)
+            kill(example, "A", number, what)
             yield recovered(example, f"{what} {number} {name}")
 
 
@@ -118,7 +120,7 @@ def errors(example: Example) -> Iterator[Schedule]:
     for number, name in enumerate(trace_of(example), 1):
         for what, action in ERRORS.items():
             example.reset()
-            _run_a(example, FaultPoints(Fault(number, action)))
+            run_a(example, FaultPoints(Fault(number, action)))
             yield recovered(example, f"{what} {number} {name}")
 
 
@@ -127,20 +129,19 @@ def freezes(example: Example) -> Iterator[Schedule]:
     for number, name in enumerate(trace_of(example), 1):
         example.reset()
         freeze = freeze_while(functools.partial(example.run, "B", SECOND_BATCH, hour=LATER))
-        _run_a(example, FaultPoints(Fault(number, freeze)))
+        run_a(example, FaultPoints(Fault(number, freeze)))
         yield recovered(example, f"freeze {number} {name}", runner="C", hour=MUCH_LATER)
 
 
-def frozen_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Schedule]:
-    """Freeze run A somewhere, let run B come to a call of its own and die there, let A go on, recover with C."""
-    rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
-    length = len(trace_of(example))
-    for _ in range(samples):
-        first, second = rng.randint(1, length), rng.randint(1, length)
-        what, action = rng.choice(list(KILLS.items()))
+def frozen_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:
+    """Freeze run A somewhere, let run B come to a call of its own and die there, let A go on, recover with C.
+
+    All pairs of calls, or so many random ones where `samples` is given.
+    """
+    for first, second, (what,) in _pairs(example, seed, samples, kills=1):
         example.reset()
-        other = functools.partial(_kill, example, "B", second, action, hour=LATER)
-        _run_a(example, FaultPoints(Fault(first, freeze_while(other))))
+        other = functools.partial(kill, example, "B", second, what, hour=LATER, is_nested=True)
+        run_a(example, FaultPoints(Fault(first, freeze_while(other))))
         yield recovered(example, f"freeze {first} while B: {what} {second}", runner="C", hour=MUCH_LATER)
 
 
@@ -152,9 +153,9 @@ def late_movers(example: Example) -> Iterator[Schedule]:
     while number < count:
         number += 1
         example.reset()
-        _kill(example, "A", first, crash_before)
+        kill(example, "A", first, "crash before")
         moves = _moves_of(example)
-        watch = functools.partial(_move_at, number, moves)
+        watch = functools.partial(_move_at, example, number, moves)
         points = FaultPoints(watch=watch)
         with suppress(GobblinDagsterError, OSError):
             example.run("B", SECOND_BATCH, hour=LATER, points=points)
@@ -162,42 +163,23 @@ def late_movers(example: Example) -> Iterator[Schedule]:
         yield recovered(example, f"late moves at {number} {points.trace[number - 1]}", runner="C", hour=MUCH_LATER)
 
 
-def power_losses(example: Example, *, seed: int, limit: int = 256) -> Iterator[Schedule]:
-    """Cut the power before each call of run A, with every set of unsynced changes undone (or `limit` random sets)."""
-    images = example.root.with_name(f"{example.root.name}-images")
-    shutil.rmtree(images, ignore_errors=True)
-    example.reset()
-    storage = PowerLossStorage()
-    rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
-    names: list[str] = []
-
-    def watch(number: int, name: str) -> None:
-        for lost in losses(storage.unsynced, rng, limit):
-            save_image(example.root, images / str(len(names)), lost)
-            undone = ", ".join(f"{change.kind} {Path(change.path).name[-8:]}" for change in lost)
-            names.append(f"power {number} {name} without [{undone}]")
-
-    with suppress(GobblinDagsterError):
-        example.run("A", FIRST_BATCH, points=FaultPoints(watch=watch), storage=storage, rebooted=True)
-    watch(0, "end")
-    for index, name in enumerate(names):
-        shutil.rmtree(example.root)
-        (images / str(index)).rename(example.root)
-        yield recovered(example, name)
-    shutil.rmtree(images)
-
-
-def killed_pairs(example: Example, *, seed: int, samples: int) -> Iterator[Schedule]:
-    """Kill run A somewhere, and the run that recovers after it somewhere too."""
-    rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
-    length = len(trace_of(example))
-    for _ in range(samples):
-        first, second = rng.randint(1, length), rng.randint(1, length)
-        (one, kill_one), (two, kill_two) = rng.choices(list(KILLS.items()), k=2)
+def killed_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:
+    """Kill run A somewhere, and the run that recovers after it somewhere too; all pairs, or so many random ones."""
+    for first, second, (one, two) in _pairs(example, seed, samples, kills=2):
         example.reset()
-        _kill(example, "A", first, kill_one)
-        _kill(example, "A2", second, kill_two)
-        yield recovered(example, f"{one} {first}, then {two} {second}")
+        kill(example, "A", first, one)
+        # A process that is gone need not be waited for.
+        kill(example, "A2", second, two, hour=LATER if example.halts else 0)
+        yield recovered(example, f"{one} {first}, then {two} {second}", hour=MUCH_LATER)
+
+
+def _pairs(example: Example, seed: int, samples: int, kills: int) -> Iterable[tuple[int, int, tuple[str, ...]]]:
+    """Return (call of the first run, call of the second, kinds of kills)."""
+    points = range(1, len(trace_of(example)) + 1)
+    if not samples:
+        return itertools.product(points, points, itertools.product(KILLS, repeat=kills))
+    rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
+    return [(rng.choice(points), rng.choice(points), tuple(rng.choices(list(KILLS), k=kills))) for _ in range(samples)]
 
 
 def _moves_of(example: Example) -> list[tuple[str, str]]:
@@ -211,28 +193,41 @@ def _moves_of(example: Example) -> list[tuple[str, str]]:
     return [(step.source, step.target) for step in steps if isinstance(step, RenameFileStep)]
 
 
-def _move_at(at: int, moves: list[tuple[str, str]], number: int, name: str) -> None:
+def _move_at(example: Example, at: int, moves: list[tuple[str, str]], number: int, name: str) -> None:
     for source, target in moves if number == at else ():
         with suppress(OSError):
-            LocalStorage().move(source, target)
+            example.ground.over(example.storage).move(source, target)
 
 
-def _run_a(example: Example, points: FaultPoints) -> None:
+def run_a(example: Example, points: FaultPoints, storage: Storage | None = None) -> None:
     """Run A in this process, whatever becomes of it."""
-    with suppress(GobblinDagsterError, OSError):
-        example.run("A", FIRST_BATCH, points=points)
+    with suppress(GobblinDagsterError, OSError, Halted):
+        example.run("A", FIRST_BATCH, points=points, storage=storage, rebooted=storage is not None)
 
 
-def _kill(example: Example, runner: str, number: int, action: Action, hour: int = 0) -> None:
-    """Run in a child that dies at a call; a run with fewer calls ends well or with an error of its own."""
+def kill(example: Example, runner: str, number: int, what: str, hour: int = 0, *, is_nested: bool = False) -> None:
+    """Let a run die at a call; one with fewer calls ends well or with an error of its own.
+
+    Args:
+        example: says whether runs are processes.
+        runner: its name.
+        number: of the call.
+        what: a key of `KILLS`.
+        hour: when it begins.
+        is_nested: whether another run is in the middle of its work in this process.
+    """
+    action = (HALTS if example.halts else KILLS)[what]
     points = FaultPoints(Fault(number, action))
 
     def work() -> None:
-        if hour:  # another run is in the middle of its work in this process
+        if is_nested and not example.halts:
             example.forget_connections()
-        with suppress(GobblinDagsterError):
+        with suppress(GobblinDagsterError, OSError, Halted):
             example.run(runner, FIRST_BATCH, hour=hour, points=points)
 
+    if example.halts:
+        work()
+        return
     status = run_in_child(work)
     if status not in {0, CRASHED}:
         raise AssertionError(f"run {runner} ended with exit status {status}; its traceback is on standard error")

@@ -1,4 +1,4 @@
-"""E1: the exactly-once design's example, on the real committer and both kinds of store, under every single fault."""
+"""E1-E4: the exactly-once design's example, on the real committer, under every single fault and pairs of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.testing.example import Example, StoreKind
+from gobblin_dagster.testing.disks import failed_syncs, power_losses, torn_writes
+from gobblin_dagster.testing.example import Example, Shape, StoreKind
+from gobblin_dagster.testing.grounds import Ground, GroundKind, late_listing, make_ground
 from gobblin_dagster.testing.schedules import (
     Report,
     Schedule,
@@ -19,7 +21,6 @@ from gobblin_dagster.testing.schedules import (
     killed_pairs,
     kills,
     late_movers,
-    power_losses,
     trace_of,
 )
 
@@ -29,13 +30,19 @@ SINGLE_FAULTS: dict[str, Family] = {
     "kills": kills,
     "errors": errors,
     "freezes": freezes,
+    "torn_writes": torn_writes,
+}
+DISKS: dict[str, Family] = {
     "power": partial(power_losses, seed=SEED),
+    "failed_syncs": partial(failed_syncs, seed=SEED),
 }
 PAIRS: dict[str, Family] = {
     "killed_pairs": partial(killed_pairs, seed=SEED, samples=15),
     "frozen_pairs": partial(frozen_pairs, seed=SEED, samples=15),
 }
 KINDS: tuple[StoreKind, ...] = ("sqlite", "files")
+GROUNDS: tuple[GroundKind, ...] = ("memory", "copies")
+SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
 
 
 def _assert_safe(example: Example, family: Family, at_least: int) -> None:
@@ -50,16 +57,43 @@ def test_readers_at_every_instant_see_whole_commits(scratch: Path, kind: StoreKi
     _assert_safe(Example(scratch / "lake", kind), instants, 60)
 
 
-@pytest.mark.parametrize("family", SINGLE_FAULTS)
+@pytest.mark.parametrize("family", [*SINGLE_FAULTS, *DISKS])
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_fault_harms_nobody(scratch: Path, kind: StoreKind, family: str) -> None:
-    _assert_safe(Example(scratch / "lake", kind), SINGLE_FAULTS[family], 30)
+    _assert_safe(Example(scratch / "lake", kind), (SINGLE_FAULTS | DISKS)[family], 24)
 
 
 @pytest.mark.parametrize("family", SINGLE_FAULTS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_single_fault_on_other_storages_harms_nobody(
+    scratch: Path, kind: StoreKind, ground: GroundKind, family: str
+) -> None:
+    _assert_safe(Example(scratch / "lake", kind, ground=make_ground(ground, "")), SINGLE_FAULTS[family], 24)
+
+
+@pytest.mark.parametrize("family", SINGLE_FAULTS)
+def test_single_fault_where_listings_are_late_harms_nobody(scratch: Path, family: str) -> None:
+    """The state is in a database: plain files need listings that are true, which all supported storages have."""
+    copies = make_ground("copies", "")
+    ground = Ground(copies.root, copies.kind, copies.storage, lambda storage: late_listing(copies.over(storage)))
+    _assert_safe(Example(scratch / "lake", "sqlite", ground=ground), SINGLE_FAULTS[family], 24)
+
+
+@pytest.mark.parametrize("family", ["instants", *SINGLE_FAULTS, *DISKS])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.slow), "files"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_single_fault_harms_nobody_whatever_the_steps_are(
+    scratch: Path, shape: Shape, kind: StoreKind, family: str
+) -> None:
+    families = {"instants": instants, **SINGLE_FAULTS, **DISKS}
+    _assert_safe(Example(scratch / "lake", kind, shape=shape), families[family], 20)
+
+
+@pytest.mark.parametrize("family", [*SINGLE_FAULTS, *DISKS])
 @pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.slow), "files"])
 def test_single_fault_while_a_commit_is_undone_harms_nobody(scratch: Path, kind: StoreKind, family: str) -> None:
-    _assert_safe(Example(scratch / "lake", kind, loses="wu-2"), SINGLE_FAULTS[family], 40)
+    _assert_safe(Example(scratch / "lake", kind, loses="wu-2"), (SINGLE_FAULTS | DISKS)[family], 18)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +103,11 @@ def test_run_that_wakes_late_cannot_bring_back_what_was_undone(scratch: Path, un
     _assert_safe(Example(scratch / "lake", "files", loses=unit), late_movers, 40)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_copy_that_arrives_late_changes_nothing(scratch: Path, kind: StoreKind) -> None:
+    _assert_safe(Example(scratch / "lake", kind, ground=make_ground("copies", "")), late_movers, 40)
+
+
 @pytest.mark.parametrize("family", PAIRS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_fault_during_recovery_harms_nobody(scratch: Path, kind: StoreKind, family: str) -> None:
@@ -76,10 +115,22 @@ def test_fault_during_recovery_harms_nobody(scratch: Path, kind: StoreKind, fami
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [*SINGLE_FAULTS, *PAIRS])
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("family", [killed_pairs, frozen_pairs])
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_faults_in_two_runs_harm_nobody(
+    scratch: Path, ground: GroundKind, family: Callable[..., Iterator[Schedule]]
+) -> None:
+    example = Example(scratch / "lake", "files", ground=make_ground(ground, ""))
+    _assert_safe(example, partial(family, seed=SEED, samples=1500), 1500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [*SINGLE_FAULTS, *DISKS, *PAIRS])
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_branches_are_published_together(scratch: Path, kind: StoreKind, family: str) -> None:
-    _assert_safe(Example(scratch / "lake", kind, branches=("main", "copy")), (SINGLE_FAULTS | PAIRS)[family], 15)
+    families = SINGLE_FAULTS | DISKS | PAIRS
+    _assert_safe(Example(scratch / "lake", kind, branches=("main", "copy")), families[family], 15)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -30,8 +30,9 @@ from gobblin_dagster.storage.local import LocalSink
 from gobblin_dagster.testing import example as example_module
 from gobblin_dagster.testing import power
 from gobblin_dagster.testing.checkers import Harm, check_instant
+from gobblin_dagster.testing.disks import power_losses
 from gobblin_dagster.testing.example import FIRST_BATCH, URN, Example
-from gobblin_dagster.testing.schedules import Schedule, errors, freezes, instants, kills, late_movers, power_losses
+from gobblin_dagster.testing.schedules import Schedule, errors, freezes, instants, kills, late_movers
 
 Family = Callable[[Example], Iterator[Schedule]]
 Patch = pytest.MonkeyPatch

@@ -27,6 +27,7 @@ from gobblin_dagster.state.file_store import FileStateStore
 from gobblin_dagster.state.sql_store import SqlStateStore
 from gobblin_dagster.storage.local import LocalStorage
 from gobblin_dagster.testing.checkers import Harm, Violation
+from gobblin_dagster.testing.disks import power_losses
 from gobblin_dagster.testing.example import FIRST_BATCH, URN, Example, StoreKind
 from gobblin_dagster.testing.faults import Fault, FaultPoints, crash_before, run_in_child
 from gobblin_dagster.testing.power import PowerLossStorage
@@ -37,7 +38,6 @@ from gobblin_dagster.testing.schedules import (
     instants,
     kills,
     late_movers,
-    power_losses,
     recovered,
     trace_of,
 )
@@ -179,7 +179,7 @@ def _first_failed_redo_is_the_last(patch: Patch) -> None:
 # -- what is built -----------------------------------------------------------------------------------------------------
 def _last_file_has_no_step(patch: Patch) -> None:
     right = build._renames
-    patch.setattr(build, "_renames", lambda staged, targets: right(staged[:-1], targets[:-1]))
+    patch.setattr(build, "_renames", lambda moves: right(moves[:-1]))
 
 
 def _snapshot_is_not_counted(patch: Patch) -> None:
