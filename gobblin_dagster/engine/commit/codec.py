@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from gobblin_dagster.core.commit import (
     CommitGroup,
     CommitSequence,
+    CommitStep,
     PublishedFile,
     SequenceState,
     StoredSequence,
@@ -19,9 +21,11 @@ from gobblin_dagster.core.commit import (
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError, WatermarkTypeError
 from gobblin_dagster.core.serial import from_document, to_document
-from gobblin_dagster.engine.commit.steps import step_from_json, step_to_json
+from gobblin_dagster.engine.commit.steps import renames_of, step_from_json, step_to_json
 
-FORMAT = "CommitSequence/1"
+FORMAT = "CommitSequence/2"
+_READABLE = (FORMAT, "CommitSequence/1")
+"""Formats of stored sequences; those of 1 repeat every file, which the renames name too."""
 
 
 def encode_sequence(sequence: CommitSequence) -> StoredSequence:
@@ -37,7 +41,7 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
             "format": FORMAT,
             "identity": _identity(sequence),
             "steps": [step_to_json(step) for step in sequence.steps],
-            "files": [_file_to_json(file) for file in sequence.files],
+            **_files_to_json(sequence),
             "after": to_document(sequence.after),
             "output_root": sequence.output_root,
             "staging_dirs": list(sequence.staging_dirs),
@@ -78,13 +82,15 @@ def decode_sequence(stored: StoredSequence) -> CommitSequence:
 
 
 def _decode(stored: StoredSequence, body: dict[str, Any]) -> CommitSequence:
-    if body.get("format") != FORMAT:
+    if body.get("format") not in _READABLE:
         raise CorruptRecordError(what="", problem=f"expected format {FORMAT!r}, got {body.get('format')!r}")
+    steps = tuple(step_from_json(raw) for raw in body["steps"])
+    after = from_document(DatasetState, body["after"])
     sequence = CommitSequence(
         **body["identity"],
-        steps=tuple(step_from_json(raw) for raw in body["steps"]),
-        files=tuple(PublishedFile(**raw) for raw in body["files"]),
-        after=from_document(DatasetState, body["after"]),
+        steps=steps,
+        files=_files_from_json(body, steps, after.snapshot),
+        after=after,
         output_root=body["output_root"],
         staging_dirs=tuple(body["staging_dirs"]),
         created_at=_instant(stored.created_at),
@@ -109,15 +115,26 @@ def _identity(value: CommitSequence | StoredSequence) -> dict[str, Any]:
     }
 
 
-def _file_to_json(file: PublishedFile) -> dict[str, Any]:
-    return {
-        "branch": file.branch,
-        "path": file.path,
-        "size_bytes": file.size_bytes,
-        "sha256": file.sha256,
-        "rows": file.rows,
-        "snapshot": file.snapshot,
-    }
+def _files_to_json(sequence: CommitSequence) -> dict[str, Any]:
+    """Return the published files: only what the renames do not say, where these move just those files, in their order."""
+    files, snapshot = sequence.files, sequence.after.snapshot
+    moved = [(rename.target, rename.size_bytes, rename.sha256) for rename in renames_of(sequence.steps)]
+    if moved != [(file.path, file.size_bytes, file.sha256) for file in files] or any(
+        file.snapshot != snapshot for file in files
+    ):
+        return {"files": [asdict(file) for file in files]}
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(file.branch for file in files))}
+    return {"moved": {"branches": list(numbers), "rows": [(numbers[file.branch], file.rows) for file in files]}}
+
+
+def _files_from_json(body: dict[str, Any], steps: Sequence[CommitStep], snapshot: int) -> tuple[PublishedFile, ...]:
+    if "files" in body:
+        return tuple(PublishedFile(**raw) for raw in body["files"])
+    branches, rows = body["moved"]["branches"], body["moved"]["rows"]
+    return tuple(
+        PublishedFile(branches[number], rename.target, rename.size_bytes, rename.sha256, count, snapshot)
+        for rename, (number, count) in zip(renames_of(steps), rows, strict=True)
+    )
 
 
 def _instant(value: datetime) -> datetime:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from gobblin_dagster.core.commit import SequenceState, StoredSequence, body_digest
+from gobblin_dagster.core.commit import SequenceState, StoredSequence, body_digest, canonical_json
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from tests.unit.engine.commit.test_steps import MarkStep
@@ -18,6 +19,29 @@ def test_sequence_survives_the_store() -> None:
     stored = encode_sequence(sequence)
     assert (stored.state, stored.digest) == (SequenceState.PREPARED, body_digest(stored.body))
     assert decode_sequence(stored) == sequence
+
+
+def test_files_are_not_repeated_where_the_renames_name_them() -> None:
+    sequence = World().sequence()
+    assert encode_sequence(sequence).body.count(sequence.files[0].path) == 1
+
+
+def test_files_that_no_rename_names_survive_the_store() -> None:
+    sequence = World().sequence()
+    elsewhere = replace(sequence.files[0], path="/lake/elsewhere")
+    for files in ((elsewhere, *sequence.files[1:]), ()):
+        other = replace(sequence, files=files)
+        assert decode_sequence(encode_sequence(other)) == other
+
+
+def test_sequence_of_the_first_format_is_read() -> None:
+    """One may be stored before an upgrade and finished after it."""
+    sequence = World().sequence()
+    stored = encode_sequence(sequence)
+    body = json.loads(stored.body)
+    del body["moved"]
+    body |= {"format": "CommitSequence/1", "files": [asdict(file) for file in sequence.files]}
+    assert decode_sequence(_with_body(stored, lambda _: canonical_json(body))) == sequence
 
 
 def test_sequence_without_time_is_refused() -> None:
@@ -38,8 +62,8 @@ def _with_body(stored: StoredSequence, change: Callable[[str], str]) -> StoredSe
         pytest.param(lambda s: replace(s, id="c2"), "belongs to another sequence", id="under another row"),
         pytest.param(lambda s: replace(s, created_at=s.created_at.replace(tzinfo=None)), "no time zone", id="no zone"),
         pytest.param(lambda s: _with_body(s, lambda b: "{"), "JSONDecodeError", id="no JSON"),
-        pytest.param(lambda s: _with_body(s, lambda b: b.replace("Sequence/1", "Sequence/2")), "format", id="newer"),
-        pytest.param(lambda s: _with_body(s, lambda b: b.replace('"files"', '"fills"')), "files", id="no files"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace("Sequence/2", "Sequence/3")), "format", id="newer"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace('"moved"', '"moves"')), "moved", id="no files"),
         pytest.param(lambda s: _with_body(s, lambda b: b.replace('"long"', '"wide"')), "wide", id="unknown watermark"),
         pytest.param(lambda s: _with_body(s, lambda b: b.replace("rename_file", "fly")), "fly", id="unknown step"),
     ],
