@@ -9,6 +9,9 @@ from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.engine.results import DatasetPlan, JobPlan
 
+UNEVEN = 1.5
+"""Weight of the heaviest pack, as a multiple of the mean, from which on a plan says what makes it so."""
+_SCOPES = {"dataset": "for each dataset on its own", "job": "for all datasets together"}
 _COLUMNS = {
     "dataset": "left",
     "low": "left",
@@ -36,10 +39,27 @@ def print_plan(console: Console, plan: JobPlan) -> None:
         if len(active) > 1:
             rows.append(_total(active))
         print_table(console, _COLUMNS, rows)
-        console.print("Commit, for each dataset on its own:", style="dim")
-        for number, step in enumerate(plan.commit_steps(), 1):
+        _print_packs(console, plan)
+        console.print(f"Commit, {_SCOPES[plan.scope]}:", style="dim")
+        for number, step in enumerate(plan.commit_steps, 1):
             console.print(f"  {number}. {step}", style="dim")
     _print_remarks(console, plan)
+
+
+def _print_packs(console: Console, plan: JobPlan) -> None:
+    """Say how even the packs are; where they are not, what keeps them from it."""
+    skew = plan.skew or 1.0
+    if len(plan.packs) < 2:
+        return
+    text = f"{count(len(plan.packs), 'Spark task')}, the heaviest {skew:.1f} times the mean"
+    if skew >= UNEVEN:
+        units = {unit.id: unit for dataset in plan.datasets for unit in dataset.work_units}
+        heaviest = max((units[unit_id] for unit_id in plan.packs[0]), key=lambda unit: unit.weight)
+        share = heaviest.weight / sum(plan.pack_weights)
+        text += (
+            f": one work unit of {dataset_name(heaviest.dataset_urn)} is {share:.0%} of all; smaller work units help"
+        )
+    console.print(f"{text}.", style="yellow" if skew >= UNEVEN else "dim")
 
 
 def _print_leftovers(console: Console, plan: JobPlan) -> None:

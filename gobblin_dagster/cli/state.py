@@ -27,7 +27,7 @@ from gobblin_dagster.cli.output import (
     print_table,
     rows_of,
 )
-from gobblin_dagster.cli.state_change import diff, export_states, history, import_states, reset, set_watermark
+from gobblin_dagster.cli.state_change import diff, export_states, history, import_states, reset, retry, set_watermark
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, load_states, one_state
 from gobblin_dagster.cli.views import state_view
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -88,6 +88,7 @@ def show(
         "job": state.job,
         "watermark": str(state.watermark or "-"),
         "committed": str(state.committed) or "-",
+        "given up": str(state.given_up or "") or "nothing",
         "failed ranges": ", ".join(state.failed_ranges) or "none",
         "version": f"{state.version}, published {instant(state.updated_at)} by run {state.run_id}",
         "rows read": f"{state.totals.rows_read:,}",
@@ -113,6 +114,7 @@ def _row(state: DatasetState) -> tuple[str, ...]:
 _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "set": (set_watermark, "gobblin state set AA-EWR 2013-01-15 --reason 'bad files, read again' --dry-run"),
     "reset": (reset, "gobblin state reset AA-EWR --reason 'the table was made anew' --yes"),
+    "retry": (retry, "gobblin state retry AA-EWR --reason 'the files are mended' --dry-run"),
     "history": (history, "gobblin state history AA-EWR --output json"),
     "export": (export_states, "gobblin state export > state.jsonl"),
     "import": (import_states, "gobblin state import state.jsonl --dry-run"),

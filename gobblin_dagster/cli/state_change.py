@@ -73,14 +73,30 @@ def reset(
     _change(project, change, yes=yes, dry_run=dry_run, output=output)
 
 
+def retry(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    reason: ReasonOption,
+    job: JobOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Read again, alone, the ranges that were given up after they failed (`execution.retry_failed`)."""
+    project = open_here(ctx)
+    state = one_state(project, dataset, job)
+    change = state_admin.plan_retry(state, who=who(), why=reason, now=project.clock.now())
+    _change(project, change, yes=yes, dry_run=dry_run, output=output)
+
+
 def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
     before, after = change.before, change.after
     root = project.output_root(project.job(before.job))
     facts = {
         "dataset": dataset_name(before.dataset_urn),
         "job": before.job,
-        "from": str(before.committed) or "-",
-        "to": str(after.committed) or "-",
+        "from": str(before.settled) or "-",
+        "to": str(after.settled) or "-",
         "consequence": change.consequence,
         "by": f"{change.who}: {change.why}",
     }

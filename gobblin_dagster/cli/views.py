@@ -19,7 +19,12 @@ def plan_view(plan: JobPlan) -> dict[str, Any]:
         "run_id": plan.run_id,
         "has_changes": plan.has_changes,
         "branches": list(plan.branches),
-        "commit_steps": list(plan.commit_steps()),
+        "commit_steps": list(plan.commit_steps),
+        "packs": [
+            {"work_units": len(pack), "weight": weight}
+            for pack, weight in zip(plan.packs, plan.pack_weights, strict=True)
+        ],
+        "skew": None if plan.skew is None else round(plan.skew, 2),
         "datasets": [_dataset_plan(dataset) for dataset in plan.datasets],
         "leftovers": [
             {"sequence": left.sequence_id, "dataset": left.dataset_urn, "state": left.state, "reason": left.reason}
@@ -37,6 +42,7 @@ def _dataset_plan(dataset: DatasetPlan) -> dict[str, Any]:
         "files": dataset.files if dataset.has_work else 0,
         "rows": dataset.rows if dataset.has_work else 0,
         "bytes": dataset.size_bytes if dataset.has_work else 0,
+        "cost_ms": dataset.cost_ms if dataset.has_work else 0,
         "notes": list(dataset.notes),
         "problem": dataset.problem,
     }
@@ -124,6 +130,7 @@ def state_view(state: DatasetState) -> dict[str, Any]:
         "updated_at": state.updated_at,
         "committed": state.committed.to_json(),
         "failed_ranges": list(state.failed_ranges),
+        "given_up": state.given_up.to_json() if state.given_up is not None else None,
         "rows_read": totals.rows_read,
         "rows_quarantined": totals.rows_quarantined,
         "rows_by_branch": dict(totals.branch_rows),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from gobblin_dagster.core.serial import AnyRanges
-from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark import CommittedRanges, Position, Watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,45 @@ class Totals:
         )
 
 
+PACE_WEIGHT = 0.3
+"""Share of the newest commit in a `Pace`: half of it is what the last two commits said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a work unit of a dataset held and took lately: means over its units, moving from commit to commit.
+
+    Source: gobblin-kafka `KafkaSource`'s `previousAvgRecordMillis`, kept per topic.
+    """
+
+    rows: float = 0.0
+    bytes_read: float = 0.0
+    ms: float = 0.0
+    """Milliseconds from opening to staging; 0 where nothing was committed yet."""
+
+    def then(self, newest: Pace) -> Pace:
+        """Return the pace after one more commit."""
+        weight = PACE_WEIGHT if self.ms else 1.0
+        pairs = ((self.rows, newest.rows), (self.bytes_read, newest.bytes_read), (self.ms, newest.ms))
+        return Pace(*(round(known + weight * (latest - known), 1) for known, latest in pairs))
+
+
 @dataclass(frozen=True, slots=True)
 class Rollback:
     """Snapshot `snapshot` was made by going back to what snapshot `to` held; those in between left no file in it."""
 
     snapshot: int
     to: int
+
+
+def _joined(parts: Iterable[tuple[Any, Any]]) -> tuple[tuple[Position, Position], ...]:
+    joined: list[tuple[Any, Any]] = []
+    for low, high in sorted(parts):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return tuple(joined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +114,25 @@ class DatasetState:
     oldest_snapshot: int = 1
     """Older ones have lost files to `gobblin clean` and cannot be read or rolled back to any more."""
 
+    given_up: AnyRanges | None = None
+    """Ranges of failed work units that are not read again (`execution.retry_failed`), until somebody says so."""
+    pace: Pace = field(default_factory=Pace)
+    """Size and cost of its work units lately, for packing."""
+
+    @property
+    def settled(self) -> CommittedRanges:
+        """What is not read any more: the committed ranges and those that were given up."""
+        if self.given_up is None or not self.given_up.ranges:
+            return self.committed
+        ranges = {**self.given_up.ranges, **self.committed.ranges}
+        for name in {*self.given_up.ranges} & {*self.committed.ranges}:
+            ranges[name] = _joined([*self.committed.ranges[name], *self.given_up.ranges[name]])
+        return CommittedRanges(self.committed.watermark_type, ranges)
+
     @property
     def watermark(self) -> Watermark | None:
         """The next position to read."""
-        return self.committed.watermark
+        return self.settled.watermark
 
     def chain(self, snapshot: int | None = None) -> tuple[tuple[int, int], ...]:
         """Return the snapshots whose added files a snapshot holds, as ranges `(after, upto]` of numbers, newest first.

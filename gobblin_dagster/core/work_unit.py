@@ -37,15 +37,23 @@ class WorkUnit:
     files: int | None = None
     """Input files; None where the source has none."""
 
+    cost_ms: int | None = None
+    """Milliseconds that it will take, judged by what its dataset took lately; the plan sets it for all units or for none."""
+
     @property
     def interval(self) -> WatermarkInterval:
         """The range `[low, expected_high)`."""
         return WatermarkInterval(self.low, self.expected_high)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read: no position, and no rows without one."""
+        return self.low == self.expected_high and (self.rows == 0 or (self.rows is None and not self.read))
+
+    @property
     def weight(self) -> int:
-        """Relative cost for packing, at least 1."""
-        return max(self.size_bytes or self.rows or 0, 1)
+        """Relative cost for packing, at least 1: milliseconds, bytes or rows, the first that is known."""
+        return max(self.cost_ms or self.size_bytes or self.rows or 0, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.task_state import TaskFailure, TaskState
 from gobblin_dagster.engine.commit.build import build_sequence
-from gobblin_dagster.engine.commit.policy import Decision, choose_publishable
+from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
 from gobblin_dagster.engine.commit.publication import Publishers, needs_all_units, reads_current
 from gobblin_dagster.engine.commit.steps import Permissions, plan_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
@@ -52,7 +52,8 @@ def decide_dataset(
     publishers = make_publishers(job, context, plan.dataset_urn)
     # Half a snapshot must not take the place of a whole one.
     policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
-    decision = choose_publishable(policy, states)
+    is_again = is_retried(job.execution.retry_failed, job.commit.policy)
+    decision = dataclasses.replace(choose_publishable(policy, states), gives_up=not is_again)
     summed = _sum(plan, states, decision)
     if not decision.publish:
         outcome = DatasetOutcome.FAILED if decision.failed else DatasetOutcome.CANCELLED
@@ -155,9 +156,11 @@ def _publication(
         publishers=publishers,
     )
     sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
+    gone = decision.failed if decision.gives_up else ()
     result = dataclasses.replace(
         summed,
         outcome=DatasetOutcome.COMMITTED,
+        notes=(*summed.notes, *(f"gave up [{s.actual_high}, {s.expected_high}): it is not read again." for s in gone)),
         actual_high=sequence.after.watermark,
         snapshot=sequence.after.snapshot,
         sequence_id=sequence.id,

@@ -240,7 +240,7 @@ class JobRun:
 
     def plan(self) -> JobPlan:
         """Plan the run; changes nothing. Raises as `make_plan`."""
-        cores = (self._lane.cores if self._lane else None) or CLUSTER_CORES
+        cores = (self._lane.cores if self._lane else self._project.spec.spark.local_cores) or CLUSTER_CORES
         return make_plan(
             self._job,
             self._source,
@@ -428,6 +428,7 @@ class JobRun:
             self._store.save_run(
                 RunRecord(result.run_id, result.job, result.started_at, result.status, result.ended_at, moved)
             )
+            self._store.prune_runs(result.job, self._project.spec.history_runs)
 
 
 class _Announcer(SilentListener):

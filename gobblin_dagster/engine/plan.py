@@ -13,10 +13,13 @@ from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
-from gobblin_dagster.engine.packing import pack_worst_fit
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.engine.estimate import with_costs
+from gobblin_dagster.engine.outline import branch_names, commit_outline
+from gobblin_dagster.engine.packing import pack_units
 from gobblin_dagster.engine.results import DatasetPlan, JobPlan, Leftover
 from gobblin_dagster.engine.startpoints import Start, find_starts, moved_states
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _NO_START = Start()
@@ -55,10 +58,12 @@ def make_plan(
     clock: Clock,
     packs: int,
     on_work: Callable[[], None] | None = None,
+    startpoints: Mapping[str, Startpoint] | None = None,
 ) -> JobPlan:
     """Plan one run of a job.
 
-    `on_work` is called once, as soon as the first work unit is found and while planning goes on.
+    `on_work` is called once, as soon as the first work unit is found and while planning goes on. `startpoints` count
+    instead of those that are stored.
 
     Raises:
         SourceError: the source as a whole cannot be listed; faults of one dataset are in its `problem`.
@@ -68,12 +73,17 @@ def make_plan(
     leftovers = _leftovers(spec.job, store, selection)
     quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
     context = SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
-    starts = find_starts(spec.job, source, context, store.load_startpoints(spec.job, selection.urns))
-    moved = moved_states(spec.job, states, starts, clock.now())
+    if starts_over(spec, source):
+        starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
+    else:
+        wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
+    starts = find_starts(spec.job, source, context, wishes)
+    moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
     datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
     if spec.execution.max_work_units is not None:
         datasets = limit_units(datasets, spec.execution.max_work_units)
+    datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
             problem=f"No dataset of job {spec.job!r} is selected by "
@@ -85,10 +95,23 @@ def make_plan(
         job=spec.job,
         run_id=run_id,
         datasets=datasets,
-        packs=tuple(tuple(u.id for u in pack.work_units) for pack in pack_worst_fit(units, packs)),
+        packs=tuple(
+            tuple(unit.id for unit in pack.work_units)
+            for pack in pack_units(units, spec.execution.packs or packs, spec.execution.packing)
+        ),
         leftovers=leftovers,
         branches=branch_names(spec),
+        scope=spec.commit.scope,
+        commit_steps=commit_outline(spec),
     )
+
+
+def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
+    """Return the states as sources see them: what was given up is no gap."""
+    return {
+        urn: state if state.given_up is None else dataclasses.replace(state, committed=state.settled, given_up=None)
+        for urn, state in states.items()
+    }
 
 
 def limit_units(datasets: Sequence[DatasetPlan], most: int) -> tuple[DatasetPlan, ...]:
@@ -113,12 +136,6 @@ def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
     note = f"{left_out} of {len(dataset.work_units)} work units are left for a later run (`execution.max_work_units`)."
     high = units[-1].expected_high if units else dataset.low
     return dataclasses.replace(dataset, work_units=units, expected_high=high, notes=(*dataset.notes, note))
-
-
-def branch_names(spec: JobSpec) -> tuple[str, ...]:
-    """Return the branches that a dataset is published to, the quarantine last where a policy uses it."""
-    names = tuple(branch.name for branch in spec.fork.branches)
-    return (*names, QUARANTINE_BRANCH) if spec.has_quarantine else names
 
 
 def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Leftover, ...]:

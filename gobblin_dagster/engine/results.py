@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
@@ -64,6 +65,11 @@ class DatasetPlan:
         """Expected bytes; None where the source does not know."""
         return _total(unit.size_bytes for unit in self.work_units)
 
+    @property
+    def cost_ms(self) -> int | None:
+        """Expected milliseconds of all work units; None where no dataset of the plan has a history."""
+        return _total(unit.cost_ms for unit in self.work_units)
+
 
 def _total(parts: object) -> int | None:
     values = list(parts)  # type: ignore[call-overload]  # a generator of int | None
@@ -92,11 +98,27 @@ class JobPlan:
     leftovers: tuple[Leftover, ...] = ()
     branches: tuple[str, ...] = ()
     """Branches that each dataset is published to, the quarantine included where a policy uses it."""
+    scope: Literal["dataset", "job"] = "dataset"
+    """Whether each dataset is published on its own, or all of the run together."""
+    commit_steps: tuple[str, ...] = ()
+    """What will be committed per dataset, in order, for people."""
 
     @property
     def has_work(self) -> bool:
         """Whether a run would read anything."""
         return any(dataset.has_work for dataset in self.datasets)
+
+    @property
+    def pack_weights(self) -> tuple[int, ...]:
+        """Expected cost of each pack, as `WorkUnit.weight` counts it: milliseconds where datasets have a history."""
+        weights = {unit.id: unit.weight for dataset in self.datasets for unit in dataset.work_units}
+        return tuple(sum(weights[unit_id] for unit_id in pack) for pack in self.packs)
+
+    @property
+    def skew(self) -> float | None:
+        """Weight of the heaviest pack as a multiple of the mean; 1.0 is even. None without packs."""
+        weights = self.pack_weights
+        return max(weights) * len(weights) / sum(weights) if weights else None
 
     @property
     def has_changes(self) -> bool:
@@ -107,15 +129,6 @@ class JobPlan:
     def is_moving(self) -> bool:
         """Whether a run would commit anything of its own."""
         return any(dataset.is_moving for dataset in self.datasets)
-
-    def commit_steps(self) -> tuple[str, ...]:
-        """Return what will be committed per dataset, in order, for people."""
-        publish = ", ".join(self.branches)
-        return (
-            f"store the commit sequence (write-ahead), then rename staged files into place: {publish}",
-            "one transaction: move the watermark, add the snapshot, end the sequence",
-            "write the manifest, delete the staging folder",
-        )
 
 
 @dataclass(frozen=True, slots=True)

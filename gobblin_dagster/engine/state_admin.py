@@ -38,7 +38,7 @@ LEASE_TTL = timedelta(seconds=60)
 class Change:
     """A change of one dataset's watermark that a person asked for, not yet made."""
 
-    action: Literal["set", "reset"]
+    action: Literal["set", "reset", "retry"]
     before: DatasetState
     after: DatasetState
     who: str
@@ -54,7 +54,9 @@ class Change:
         """What the next run will do about it, for people."""
         if self.is_backward:
             return "rows that were published before will be read and published again; published files stay as they are"
-        if self.after.committed == self.before.committed:
+        if self.action == "retry":
+            return f"{self.before.given_up} is read by the next run, and nothing else again"
+        if self.after.settled == self.before.settled:
             return "nothing changes"
         return "rows in between are never read"
 
@@ -89,6 +91,20 @@ def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Cha
     return Change("reset", state, _successor(state, CommittedRanges(state.committed.watermark_type, {}), now), who, why)
 
 
+def plan_retry(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to read again, alone, the ranges that were given up after their work units failed.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if state.given_up is None or not state.given_up.ranges:
+        raise UsageError(
+            problem=f"No range of dataset {state.dataset_urn!r} was given up.",
+            hint="Ranges that failed and were not given up are read again by the next run.",
+        )
+    return Change("retry", state, _successor(state, state.committed, now), who, why)
+
+
 def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -> DatasetState:
     return replace(
         with_committed(state, committed),
@@ -105,7 +121,9 @@ def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetSt
         for name, parts in state.committed.ranges.items()
         for low, high in parts
     )
-    return replace(state, committed=committed, failed_ranges=(), generation=state.generation + is_backward)
+    return replace(
+        state, committed=committed, failed_ranges=(), given_up=None, generation=state.generation + is_backward
+    )
 
 
 def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -> bool:

@@ -288,6 +288,20 @@ class ExecutionSpec(SpecModel):
     max_work_units: int | None = Field(default=None, ge=1)
     """Most work units of one run, shared out evenly among datasets; what is left is planned by a later run.
     Source: `date.partitioned.source.max.workunits.per.job`."""
+    packs: int | None = Field(default=None, ge=1, le=100_000)
+    """Most packs of a run; default: `tasks_per_core` for each core. Source: `mr.job.max.mappers`."""
+    packing: Literal["single_level", "bi_level"] = "single_level"
+    """`single_level`: work units are spread one by one, for the best balance. `bi_level`: units of one dataset are joined
+    first. Source: `kafka.workunit.packer.type`."""
+    retry_failed: Literal["always", "never", "onfull", "onpartial"] = "always"
+    """Whether ranges of failed work units are read again by later runs where other units of the dataset were published:
+    `always`, `never`, `onfull` and `onpartial` (only under that commit policy). Under policy `full` nothing is published
+    beside a failed unit, so all of it is read again. Source: `workunit.retry.policy`."""
+    limit: LimitSpec = Field(default_factory=LimitSpec)
+    """Bounds on what each work unit reads; default: none."""
+    merge_bytes: int = Field(default=64 << 20, ge=0)
+    """Work units of one dataset in one pack are written to common files up to about this many bytes of input; 0: each has
+    files of its own."""
     retries: RetrySpec = Field(default_factory=RetrySpec)
     """Retries of work units that failed for a passing reason (a lost connection); each begins anew."""
 

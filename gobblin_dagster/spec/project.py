@@ -46,4 +46,6 @@ class ProjectSpec(SpecModel):
     `{com.shop.MaskingConverter: {type: mask, columns: [email]}}`."""
     lease_ttl_s: int = Field(default=60, ge=5, le=3600)
     """Seconds that a dataset stays reserved for a run that no longer renews its lease."""
+    history_runs: int = Field(default=1000, ge=1)
+    """Newest runs of each job whose record is kept; what moved watermarks is kept for ever."""
     spark: SparkSpec = Field(default_factory=SparkSpec)

@@ -481,6 +481,12 @@ class FileStateStore:
         with self._errors():
             log.write(encode(record))
 
+    def prune_runs(self, job: str, keep: int) -> None:
+        folder = self._path("jobs", _segment(job), "runs")
+        with self._errors():
+            for name in sorted(self._storage.list_names(folder), reverse=True)[keep:]:
+                self._storage.delete_tree(posixpath.join(folder, name))
+
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
         with self._errors():
             folders = [self._path("jobs", _segment(name), "runs") for name in (self._jobs() if job is None else [job])]

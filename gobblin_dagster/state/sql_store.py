@@ -248,6 +248,12 @@ class SqlStateStore:
             connection.execute(delete(runs).where(*(runs.c[name] == value for name, value in key.items())))
             connection.execute(insert(runs).values(values))
 
+    def prune_runs(self, job: str, keep: int) -> None:
+        newest = select(runs.c.run_id).where(runs.c.job == job)
+        newest = newest.order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(keep)
+        with self._write() as connection:
+            connection.execute(delete(runs).where(runs.c.job == job, runs.c.run_id.not_in(newest)))
+
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
         query = select(runs.c.body).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
         if job is not None:

@@ -175,5 +175,8 @@ class StateStore(Protocol):
     def save_run(self, record: RunRecord) -> None:
         """Insert or replace a run's record."""
 
+    def prune_runs(self, job: str, keep: int) -> None:
+        """Forget all but the newest `keep` runs of a job; what moved watermarks (its commit sequences) stays."""
+
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
         """Return runs, newest first."""

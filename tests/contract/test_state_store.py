@@ -750,6 +750,15 @@ def test_runs_are_kept_newest_first(store: StateStore) -> None:
     assert store.load_runs("absent") == []
 
 
+def test_all_but_the_newest_runs_of_a_job_are_forgotten(store: StateStore) -> None:
+    for number in range(5):
+        store.save_run(run_record(f"run-{number}", START + timedelta(minutes=number)))
+    store.save_run(RunRecord("run-other", "other", START, RunStatus.RUNNING))
+    store.prune_runs(JOB, keep=2)
+    assert [run.run_id for run in store.load_runs()] == ["run-4", "run-3", "run-other"]
+    store.prune_runs("absent", keep=2)
+
+
 def test_a_run_saved_again_replaces_its_record(store: StateStore) -> None:
     running = run_record("run-1", START)
     ended = replace(running, status=RunStatus.PARTIAL, ended_at=START + timedelta(seconds=5), datasets={})

@@ -10,7 +10,7 @@ from typing import Any
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.constructs import PublishView
-from gobblin_dagster.core.dataset_state import DatasetState, Totals
+from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.task_state import StagedFile, TaskState
@@ -150,7 +150,7 @@ def _checked(file: StagedFile, commit_id: str) -> str:
     return file.target
 
 
-_CARRIED = ("generation", "rollbacks", "oldest_snapshot")
+_CARRIED = ("generation", "rollbacks", "oldest_snapshot", "given_up")
 """What a publication leaves as it is in its dataset's state."""
 
 
@@ -173,7 +173,7 @@ def _after(
     committed = committed.add_all(published, dataset_urn)
     for unit in decision.publish:
         schemas.update(unit.schemas)
-    return DatasetState(
+    after = DatasetState(
         job=job,
         dataset_urn=dataset_urn,
         version=(before.version if before else 0) + 1,
@@ -185,7 +185,28 @@ def _after(
         schemas=schemas,
         failed_ranges=tuple(f"[{unit.low}, {unit.expected_high})" for unit in decision.failed),
         **({name: getattr(before, name) for name in _CARRIED} if before else {}),
+        pace=_pace_after(before.pace if before else Pace(), decision.publish),
     )
+    return _giving_up(after, decision.failed) if decision.gives_up and decision.failed else after
+
+
+def _giving_up(after: DatasetState, failed: Sequence[TaskState]) -> DatasetState:
+    """Return the state with the ranges of failed work units marked as not to be read again."""
+    given_up = after.given_up or CommittedRanges(after.committed.watermark_type, {})
+    intervals = [WatermarkInterval(unit.actual_high, unit.expected_high) for unit in failed]
+    return replace(after, given_up=given_up.add_all(intervals, after.dataset_urn))
+
+
+def _pace_after(before: Pace, units: Sequence[TaskState]) -> Pace:
+    if not units:
+        return before
+    mean = Pace(
+        rows=sum(unit.rows_read for unit in units) / len(units),
+        bytes_read=sum(unit.bytes_read for unit in units) / len(units),
+        # A unit that took no measurable time still took some.
+        ms=max(0.1, 1000 * sum(unit.seconds for unit in units) / len(units)),
+    )
+    return before.then(mean)
 
 
 def _with_publication(after: DatasetState, before: DatasetState | None, done: BranchPublications) -> DatasetState:

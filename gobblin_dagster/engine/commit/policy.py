@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 
 CommitPolicyName: TypeAlias = Literal["full", "successful"]
+RetryFailed: TypeAlias = Literal["always", "never", "onfull", "onpartial"]
 _NO_FAULT_OF_ITS_OWN = frozenset({WorkingState.CANCELLED, WorkingState.SKIPPED})
 
 
@@ -18,6 +19,8 @@ class Decision:
 
     publish: tuple[TaskState, ...]
     failed: tuple[TaskState, ...]
+    gives_up: bool = False
+    """Whether the ranges of the failed ones are not read again."""
 
 
 def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) -> Decision:
@@ -43,3 +46,12 @@ def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) ->
     if policy == "full" and len(succeeded) < len(states):
         return Decision(publish=(), failed=failed)
     return Decision(publish=succeeded, failed=failed)
+
+
+def is_retried(rule: RetryFailed, policy: str) -> bool:
+    """Tell whether the next run reads the ranges of failed work units again, beside what was published of their dataset.
+
+    Source: gobblin-core `AbstractSource.getPreviousWorkUnitsForRetry`, `WorkUnitRetryPolicy`. Differs: a failed range is a
+    gap that is planned or not; the original also lowers the watermark and so reads the range twice.
+    """
+    return rule == "always" or rule == {"full": "onfull", "partial": "onpartial"}.get(policy)

@@ -8,6 +8,8 @@ from gobblin_dagster.testing.lane import InlineLane
 
 from .conftest import Cli, write_job
 
+OWN_STEP = "tests.unit.engine.commit.steps.test_own:TraceStep"
+
 
 def test_plan_shows_datasets_with_low_and_high_and_the_commit(cli: Cli, project: Path) -> None:
     called = cli("plan")
@@ -48,7 +50,17 @@ def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
     document = cli("plan", "--output", "json").json()
     assert set(document) == {"schema_version", "has_changes", "jobs"}
     (job,) = document["jobs"]
-    assert set(job) == {"job", "run_id", "has_changes", "branches", "commit_steps", "datasets", "leftovers"}
+    assert set(job) == {
+        "job",
+        "run_id",
+        "has_changes",
+        "branches",
+        "commit_steps",
+        "packs",
+        "skew",
+        "datasets",
+        "leftovers",
+    }
     assert job["datasets"][0] == {
         "dataset": "a",
         "low": "0",
@@ -57,6 +69,7 @@ def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
         "files": job["datasets"][0]["files"],
         "rows": job["datasets"][0]["rows"],
         "bytes": job["datasets"][0]["bytes"],
+        "cost_ms": None,
         "notes": [],
         "problem": "",
     }
@@ -94,3 +107,34 @@ def test_plan_dataset_names_are_never_taken_for_markup(cli: Cli, project: Path) 
     assert "[red]x[/red]" in called.out
     assert ":smile:" in called.out
     assert "日本 / ü" in called.out
+
+
+def test_plan_tells_how_even_the_tasks_are(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 40, "unit_rows": 10}, "b": {"rows": 40, "unit_rows": 10}})
+    assert "4 Spark tasks, the heaviest 1.0 times the mean.\n" in cli("plan").out
+    document = cli("plan", "-o", "json").json()["jobs"][0]
+    assert (document["packs"], document["skew"]) == ([{"work_units": 2, "weight": 20}] * 4, 1.0)
+
+
+def test_plan_names_the_work_unit_that_keeps_tasks_from_being_even(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 90}, "b": {"rows": 10, "unit_rows": 1}})
+    assert (
+        "the heaviest 3.6 times the mean: one work unit of a is 90% of all; smaller work units help." in cli("plan").out
+    )
+    assert cli("plan", "-o", "json").json()["jobs"][0]["skew"] == 3.6
+
+
+def test_plan_lists_what_the_commit_does_for_this_job(cli: Cli, project: Path) -> None:
+    write_job(
+        project,
+        {"a": {"rows": 1}},
+        commit={"scope": "job", "steps": [{"type": OWN_STEP, "label": "x"}]},
+        output={"path": "lake", "file_mode": "0640", "dir_mode": "0750"},
+        publisher={"type": "replace"},
+    )
+    out = cli("plan").out
+    assert "Commit, for all datasets together:" in out
+    assert "set permissions: files 0640, folders 0750" in out
+    assert "what publishers do besides: replace (" in out
+    assert f"steps of your own: {OWN_STEP}" in out
+    assert "once all datasets are so far, one transaction" in out

@@ -12,7 +12,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.testing.lane import InlineLane
 
-from .conftest import Cli
+from .conftest import Cli, write_job
 
 WHY = ("--reason", "snow")
 
@@ -139,3 +139,19 @@ def test_file_that_is_no_export_is_refused(cli: Cli, ran: Path, tmp_path: Path) 
     called = cli("state", "diff", tmp_path / "other.jsonl")
     assert called.code == 1
     assert "line 1 is no JSON" in called.err
+
+
+def test_range_that_was_given_up_is_shown_and_read_when_somebody_says_so(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    rules = {"commit": {"policy": "successful"}, "execution": {"retry_failed": "never"}}
+    write_job(project, {"a": {"rows": 30, "unit_rows": 10, "fail_at": 15}}, **rules)
+    assert "gave up [10, 20)" in cli("run").out
+    assert "given up       [10, 20)" in cli("state", "show", "a").out
+    write_job(project, {"a": {"rows": 30, "unit_rows": 10}}, **rules)
+    assert "Nothing to do" in cli("plan").out
+    assert cli("state", "retry", "a", *WHY, "--dry-run").code == 0
+    document = cli("state", "retry", "a", *WHY, "--yes", "-o", "json").json()
+    assert (document["before"]["watermark"], document["after"]["watermark"]) == ("30", "10")
+    assert cli("run", "-o", "json").json()["jobs"][0]["datasets"][0]["rows_read"] == 10
+    assert cli("state", "retry", "a", *WHY, "--yes").code == 2

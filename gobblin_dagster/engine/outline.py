@@ -1,0 +1,40 @@
+"""What a publication will do, step by step, in words: made from the job alone, before anything is read."""
+
+from __future__ import annotations
+
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+
+
+def branch_names(spec: JobSpec) -> tuple[str, ...]:
+    """Return the branches that a dataset is published to, the quarantine last where a policy uses it."""
+    names = tuple(branch.name for branch in spec.fork.branches)
+    return (*names, QUARANTINE_BRANCH) if spec.has_quarantine else names
+
+
+def commit_outline(spec: JobSpec) -> tuple[str, ...]:
+    """Return the steps of a commit in their order."""
+    rename = f"rename staged files into place: {', '.join(branch_names(spec))}"
+    is_logged = spec.commit.delivery == "exactly_once"
+    lines = [f"store the commit sequence (write-ahead), then {rename}" if is_logged else rename]
+    if permissions := _permissions(spec):
+        lines.append(f"set permissions: {permissions}")
+    if publishers := _publishers(spec):
+        lines.append(f"what publishers do besides: {publishers}")
+    if spec.commit.steps:
+        lines.append(f"steps of your own: {', '.join(step.type for step in spec.commit.steps)}")
+    once = "once all datasets are so far, " if spec.commit.scope == "job" else ""
+    lines.append(f"{once}one transaction: move the watermark, add the snapshot, end the sequence")
+    lines.append("write the manifest, delete the staging folder")
+    return tuple(lines)
+
+
+def _permissions(spec: JobSpec) -> str:
+    output = spec.output
+    named = {"files": output.file_mode, "folders": output.dir_mode, "group": output.group}
+    return ", ".join(f"{what} {value}" for what, value in named.items() if value)
+
+
+def _publishers(spec: JobSpec) -> str:
+    """Name the publishers that do more than append."""
+    types = {branch.name: spec.publisher_of(branch).type for branch in spec.fork.branches}
+    return ", ".join(f"{type_name} ({name})" for name, type_name in types.items() if type_name != "append")

@@ -1,0 +1,64 @@
+"""Datasets that a run leaves out, for whatever reason and however long, and what is remembered of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.plan import Selection
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.lane import InlineLane
+
+from .jobs import by_urn, job_spec, project, published, run
+
+RUNS = 20
+
+
+def job(rows: int, *urns: str) -> JobSpec:
+    return job_spec({urn: {"rows": rows} for urn in urns})
+
+
+def state(root: Path, urn: str) -> DatasetState:
+    store = project(root, job(0, urn)).open_store()
+    try:
+        return store.load_dataset_states("numbers")[urn]
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("how", ["absent", "excluded", "not selected", "failing"])
+def test_dataset_left_out_for_20_runs_keeps_its_watermark(tmp_path: Path, how: str) -> None:
+    # The original: "if a data set is skipped in a job run for whatever reason, its watermark will be unavailable".
+    run(tmp_path, job(10, "a", "b"))
+    before = state(tmp_path, "a")
+    selection = {"excluded": Selection(exclude=("a",)), "not selected": Selection(select=("b",))}.get(how)
+    for number in range(RUNS):
+        rows = 11 + number
+        spec = job(rows, "b") if how == "absent" else job(rows, "a", "b")
+        if how == "failing":
+            spec = job_spec({"a": {"rows": rows, "fail_at": 10}, "b": {"rows": rows}})
+        assert by_urn(run(tmp_path, spec, selection))["b"].rows_read == 1
+    assert state(tmp_path, "a") == before
+    last = job(10 + RUNS, "a", "b")
+    result = by_urn(run(tmp_path, last))
+    assert (result["a"].rows_read, result["b"].outcome) == (RUNS, "idle")
+    assert published(tmp_path, last, "a") == list(range(10 + RUNS))
+
+
+def test_only_the_newest_runs_are_remembered_and_all_that_moved_a_watermark(tmp_path: Path) -> None:
+    for rows in range(1, 7):
+        spec = job(rows, "a")
+        few = Project(tmp_path, ProjectSpec(project="tests", history_runs=3), (spec,))
+        run_job(few, spec, lane=InlineLane())
+    store = project(tmp_path, job(0, "a")).open_store()
+    runs = store.load_runs("numbers")
+    assert [run.datasets["a"].high for run in runs] == ["6", "5", "4"]
+    from gobblin_dagster.engine import state_admin
+
+    assert [str(entry.watermark_after) for entry in state_admin.history(store, "numbers", "a")] == list("123456")
+    store.close()
