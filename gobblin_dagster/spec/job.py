@@ -297,11 +297,6 @@ class ExecutionSpec(SpecModel):
     """Whether ranges of failed work units are read again by later runs where other units of the dataset were published:
     `always`, `never`, `onfull` and `onpartial` (only under that commit policy). Under policy `full` nothing is published
     beside a failed unit, so all of it is read again. Source: `workunit.retry.policy`."""
-    limit: LimitSpec = Field(default_factory=LimitSpec)
-    """Bounds on what each work unit reads; default: none."""
-    merge_bytes: int = Field(default=64 << 20, ge=0)
-    """Work units of one dataset in one pack are written to common files up to about this many bytes of input; 0: each has
-    files of its own."""
     retries: RetrySpec = Field(default_factory=RetrySpec)
     """Retries of work units that failed for a passing reason (a lost connection); each begins anew."""
 
