@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 
 
 def new_run_id(now: datetime) -> str:
@@ -14,3 +14,16 @@ def new_run_id(now: datetime) -> str:
 def new_commit_id() -> str:
     """Return 128 random bits as 32 hex digits; part of every published file name, so no name is ever reused."""
     return secrets.token_hex(16)
+
+
+def run_began_at(run_id: str) -> datetime | None:
+    """Return the second in which a run began, as its id tells; None for what is no id of a run.
+
+    Example:
+        >>> run_began_at("20261121T080000-00ff00ff00ff00ff"), run_began_at("person-1234")
+        (datetime.datetime(2026, 11, 21, 8, 0, tzinfo=datetime.timezone.utc), None)
+    """
+    try:
+        return datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None

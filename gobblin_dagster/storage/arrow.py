@@ -37,7 +37,7 @@ def arrow_files(paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
         case HdfsStorage(authority=authority):
             return _hdfs(authority), inside
         case S3Storage(bucket=bucket):
-            return _s3(), [bucket + path for path in inside]
+            return arrow_s3(), [bucket + path for path in inside]
         case _:
             raise UsageError(problem=f"pyarrow cannot read {paths[0]!r}.")
 
@@ -50,7 +50,8 @@ def _hdfs(authority: str) -> pafs.FileSystem:
     return pafs.PyFileSystem(pafs.FSSpecHandler(HdfsFileSystem(authority or None)))
 
 
-def _s3() -> pafs.FileSystem:
+def arrow_s3() -> pafs.FileSystem:
+    """Return S3 as pyarrow reads it; raises EnvironmentFaultError where boto3 is not installed."""
     # Arrow finds credentials as boto3 does, but neither endpoint nor region in all the places where boto3 looks.
     where = s3_client(os.getpid()).meta
     is_amazon = ".amazonaws.com" in where.endpoint_url

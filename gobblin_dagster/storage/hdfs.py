@@ -51,7 +51,8 @@ def _os_error(error: Exception, path: str, target: str | None) -> OSError:
 
 
 @contextmanager
-def _errors(path: str, target: str | None = None) -> Iterator[None]:
+def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
+    """Turn what hdfs-native raises into what the operating system would raise for a local file."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -76,7 +77,7 @@ class HdfsSink:
     """A new file; other clients see what was synced so far, under its staging name."""
 
     def __init__(self, client: Client, name: str, path: str, durable: bool) -> None:
-        with _errors(path):
+        with hdfs_errors(path):
             self._file: FileWriter = client.create(name)
             self._block_bytes = client.get_file_info(name).blocksize or 0
         self._client = client
@@ -89,7 +90,7 @@ class HdfsSink:
     def write(self, data: bytes | memoryview) -> int:
         view = memoryview(data).cast("B")
         self._hash.update(view)
-        with _errors(self._path):
+        with hdfs_errors(self._path):
             for piece in self._pieces(view):
                 self._file.write(piece)
                 self._size_bytes += piece.nbytes
@@ -107,17 +108,17 @@ class HdfsSink:
 
     def finish(self) -> FileDigest:
         # A folder that was deleted meanwhile took the file along; it stays deleted, as a local file would.
-        with suppress(FileNotFoundError), _errors(self._path):
+        with suppress(FileNotFoundError), hdfs_errors(self._path):
             if self._durable and self._size_bytes % self._block_bytes:
                 self._file.hsync()
             self._file.close()
         return FileDigest(self._size_bytes, self._hash.hexdigest())
 
     def abort(self) -> None:
-        with suppress(OSError), _errors(self._path):
+        with suppress(OSError), hdfs_errors(self._path):
             self._client.delete(self._name)
         # After the delete, so that nothing half written is ever a closed file; ends the renewal of its lease.
-        with suppress(OSError), _errors(self._path):
+        with suppress(OSError), hdfs_errors(self._path):
             self._file.close()
 
 
@@ -157,7 +158,7 @@ class HdfsStorage:
 
     def _status(self, path: str) -> FileStatus | None:
         try:
-            with _errors(path):
+            with hdfs_errors(path):
                 return self.connect().get_file_info(self._name(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -171,18 +172,18 @@ class HdfsStorage:
 
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()
-        with _errors(path):
+        with hdfs_errors(path):
             file = self.connect().read(self._name(path))
             for piece in file.read_range_stream(0, len(file)):
                 digest.update(piece)
         return digest.hexdigest()
 
     def read(self, path: str) -> bytes:
-        with _errors(path):
+        with hdfs_errors(path):
             return self.connect().read(self._name(path)).read()
 
     def move(self, source: str, target: str) -> None:
-        with _errors(source, target):
+        with hdfs_errors(source, target):
             self.connect().rename(self._name(source), self._name(target))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -206,7 +207,7 @@ class HdfsStorage:
 
     def make_dirs(self, path: str) -> None:
         try:
-            with _errors(path):
+            with hdfs_errors(path):
                 self.connect().mkdirs(self._name(path), create_parent=True)
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
@@ -228,7 +229,7 @@ class HdfsStorage:
     def _list(self, path: str) -> list[FileStatus]:
         name = self._name(path)
         try:
-            with _errors(path):
+            with hdfs_errors(path):
                 found = list(self.connect().list_status(name))
         except FileNotFoundError:
             return []
@@ -242,7 +243,7 @@ class HdfsStorage:
         return status is not None and mode in (None, status.permission) and group in (None, status.group)
 
     def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
-        with _errors(path):
+        with hdfs_errors(path):
             if group is not None:
                 self.connect().set_owner(self._name(path), group=group)
             if mode is not None:
@@ -254,7 +255,7 @@ class HdfsStorage:
             return
         if status.isdir:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        with _errors(path):
+        with hdfs_errors(path):
             self.connect().delete(self._name(path))
 
     def delete_tree(self, path: str) -> None:
@@ -263,5 +264,5 @@ class HdfsStorage:
             return
         if not status.isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        with _errors(path):
+        with hdfs_errors(path):
             self.connect().delete(self._name(path), recursive=True)

@@ -1,58 +1,109 @@
-"""Laws of planning dated files: what is planned tiles exactly what was never committed, whatever arrives and fails."""
+"""Laws of planning files, for each way to know what is new: every file is read once, whatever arrives and fails."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.sources.dated import Limits, plan_dated_files
+from gobblin_dagster.constructs.sources.arrivals import OPEN, Arrivals, FilesPlan, Gate, Limits
+from gobblin_dagster.constructs.sources.dated import DatedArrivals
 from gobblin_dagster.constructs.sources.listing import FoundFile
+from gobblin_dagster.constructs.sources.named import NamedArrivals
+from gobblin_dagster.constructs.sources.pattern import PathPattern
+from gobblin_dagster.constructs.sources.remembered import Memory, ReadChanged, RememberedArrivals, known_files
+from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark
+from gobblin_dagster.core.serial import from_json, to_json
+from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 FIRST = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
+PATTERN = PathPattern.parse("{date:%Y-%m-%d}/*")
 
 arrivals = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2), st.integers(0, 50)), max_size=12)
 """Files of one run: (day, part, size)."""
-runs = st.lists(st.tuples(arrivals, st.lists(st.booleans(), min_size=30, max_size=30)), min_size=1, max_size=6)
+Runs = list[tuple[list[tuple[int, int, int]], list[bool]]]
+runs: st.SearchStrategy[Runs] = st.lists(
+    st.tuples(arrivals, st.lists(st.booleans(), min_size=1, max_size=6)), min_size=1, max_size=6
+)
 """What arrives before each run, and which of its work units succeed."""
-limits = st.builds(Limits, st.integers(1, 6), st.integers(1, 120))
+limits = st.builds(Limits, st.integers(1, 6), st.integers(1, 120), st.none() | st.integers(1, 9))
 
 
+def same(path: str) -> str:
+    return path
+
+
+def dated(limits: Limits) -> Arrivals:
+    return DatedArrivals(PATTERN, limits, same)
+
+
+def named(limits: Limits) -> Arrivals:
+    return NamedArrivals(limits, same, same)
+
+
+def remembered(limits: Limits, changed: ReadChanged = ReadChanged.REPORT) -> Arrivals:
+    return RememberedArrivals(Memory(same, same, changed), limits)
+
+
+def windowed(limits: Limits, lookback: int = 3, changed: ReadChanged = ReadChanged.REPORT) -> Arrivals:
+    return WindowedArrivals(PATTERN, lookback, Memory(same, same, changed), limits)
+
+
+ways = st.sampled_from([dated, named, remembered, windowed])
+
+
+@dataclass
 class Dataset:
     """A folder of files and what was committed of it."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.files: dict[str, FoundFile] = {}
-        self.committed = CommittedRanges(TimestampWatermark, {})
-        self.read: list[str] = []
+    way: Arrivals
+    files: dict[str, FoundFile] = field(default_factory=dict)
+    state: DatasetState | None = None
+    read: Counter[str] = field(default_factory=Counter)
+    clock_us: int = 0
 
-    def arrive(self, files: list[tuple[int, int, int]]) -> None:
-        """Add files; one that lies there already stays as it is."""
+    def arrive(self, files: Sequence[tuple[int, int, int]], *, rewrite: bool = False) -> None:
+        """Add files; one that lies there already stays as it is, or is written anew."""
         for number, part, size in files:
-            path = f"{number:02}-{part}"
-            self.files.setdefault(path, FoundFile(FIRST + number * DAY, path, size, 0.0))
+            path = f"{FIRST + number * DAY:%Y-%m-%d}/{part}"
+            self.clock_us += 1
+            found = FoundFile(FIRST + number * DAY, path, size, self.clock_us / 1e6, self.clock_us)
+            if rewrite or path not in self.files:
+                self.files[path] = found
 
-    def plan(self) -> list[WorkUnit]:
-        state = DatasetState("job", "AA", 1, self.committed, 1, "run", FIRST) if self.committed.ranges else None
-        found = sorted(self.files.values())
-        plan = plan_dated_files("AA", found, state, self.limits, lambda start: start + DAY, lambda path: path)
-        return plan.work_units
+    def plan(self, gate: Gate = OPEN) -> FilesPlan:
+        plan = self.way.plan("AA", sorted(self.files.values()), self.state, gate)
+        assert all(unit.interval is not None for unit in plan.work_units)
+        return plan
 
-    def commit(self, unit: WorkUnit) -> None:
-        """Publish a work unit; raises RangeOverlapError where a position would be committed twice."""
-        self.committed = self.committed.add(unit.interval)
-        self.read += paths(unit)
+    def run(self, succeeds: Sequence[bool] = (), gate: Gate = OPEN) -> FilesPlan:
+        """Plan, and publish the work units that succeed, all where nothing is said, as the engine does.
 
-    def open_files(self) -> set[str]:
-        """Return the files whose dates were never committed."""
-        return {file.path for file in self.files.values() if not self.committed.contains(file.start)}
+        Raises RangeOverlapError where something would be committed twice.
+        """
+        plan = self.plan(gate)
+        done = [unit for number, unit in enumerate(plan.work_units) if not succeeds or succeeds[number % len(succeeds)]]
+        if done:
+            before = self.state.committed if self.state else CommittedRanges(type(done[0].low), {})
+            assert plan.low is not None
+            committed = before.anchored(plan.low).add_all(unit.interval for unit in done)
+            now = FIRST + timedelta(microseconds=self.clock_us)
+            self.state = DatasetState("job", "AA", 1, committed, 1, "run", now)
+            assert from_json(DatasetState, to_json(self.state)) == self.state
+            self.read.update(path for unit in done for path in paths(unit))
+        return plan
+
+    def was_read(self, path: str) -> bool | None:
+        """Tell whether the file is committed."""
+        return self.state is not None and self.way.was_read(self.state.committed)(self.files[path])
 
 
 def paths(unit: WorkUnit) -> list[str]:
@@ -60,71 +111,146 @@ def paths(unit: WorkUnit) -> list[str]:
     return [file["path"] for file in files]
 
 
-@given(runs, limits)
-def test_plan_holds_each_file_that_is_not_committed_once_and_inside_its_interval(
-    runs: list[tuple[list[tuple[int, int, int]], list[bool]]], limits: Limits
-) -> None:
-    dataset = Dataset(limits)
+# -- laws of all ways --------------------------------------------------------------------------------------------------
+@given(ways, runs, limits)
+def test_plan_holds_files_that_are_not_committed_and_each_once(way: Any, runs: Runs, limits: Limits) -> None:
+    dataset = Dataset(way(limits))
     for files, succeeds in runs:
         dataset.arrive(files)
-        units = dataset.plan()
-        planned = [path for unit in units for path in paths(unit)]
+        not_read = {path for path in dataset.files if not dataset.was_read(path)}
+        plan = dataset.run(succeeds)
+        planned = [path for unit in plan.work_units for path in paths(unit)]
         assert len(planned) == len(set(planned))
-        assert set(planned) == dataset.open_files()
-        for unit in units:
-            inside = CommittedRanges(TimestampWatermark, {}).add(unit.interval)
-            assert all(inside.contains(dataset.files[path].start) for path in paths(unit))
-        for unit, succeeded in zip(units, succeeds, strict=False):
-            if succeeded:
-                dataset.commit(unit)
-    assert len(dataset.read) == len(set(dataset.read))
+        assert set(planned) <= not_read
+        assert len(planned) + plan.left == len(not_read)
+    assert set(dataset.read.values()) <= {1}
 
 
-@given(runs, limits)
-def test_planned_intervals_tile_what_is_not_committed(
-    runs: list[tuple[list[tuple[int, int, int]], list[bool]]], limits: Limits
-) -> None:
-    dataset = Dataset(limits)
+@given(ways, runs, limits)
+def test_what_was_read_is_what_is_known_as_read(way: Any, runs: Runs, limits: Limits) -> None:
+    dataset = Dataset(way(limits))
     for files, succeeds in runs:
         dataset.arrive(files)
-        units = dataset.plan()
-        assert [unit.low for unit in units] == sorted((unit.low for unit in units), key=str)
-        everything = dataset.committed
-        for unit in units:
-            everything = everything.add(unit.interval)
-        # With all of the plan committed, holes are left only where they were before and no file lies.
+        listed = set(dataset.files)
+        dataset.run(succeeds)
+        assert {path for path in listed if dataset.was_read(path)} >= set(dataset.read)
+
+
+@given(ways, runs, limits)
+def test_plan_after_reading_everything_is_empty(way: Any, runs: Runs, limits: Limits) -> None:
+    dataset = Dataset(way(limits))
+    for files, succeeds in runs:
+        dataset.arrive(files)
+        dataset.run(succeeds)
+    for _ in range(len(dataset.files) + 1):
+        dataset.run()
+    plan = dataset.plan()
+    assert (plan.work_units, plan.left, plan.waiting) == ([], 0, 0)
+    assert all(dataset.was_read(path) for path in dataset.files)
+
+
+@given(ways, runs, limits)
+def test_work_units_and_runs_keep_to_their_limits_but_for_single_positions(
+    way: Any, runs: Runs, limits: Limits
+) -> None:
+    dataset = Dataset(way(limits))
+    for files, succeeds in runs:
+        dataset.arrive(files)
+        plan = dataset.run(succeeds)
+        for unit in plan.work_units:
+            fits = len(paths(unit)) <= limits.files and (unit.size_bytes or 0) <= limits.size_bytes
+            assert fits or len({dataset.files[path].start for path in paths(unit)}) == 1
+        if limits.run_files is not None and len(plan.work_units) > 1:
+            assert plan.files <= limits.run_files
+
+
+@given(ways, runs, limits, st.integers(0, 20))
+def test_files_that_are_too_young_wait_and_are_read_later(way: Any, runs: Runs, limits: Limits, age: int) -> None:
+    by_date = way in (dated, windowed)
+    dataset = Dataset(way(limits))
+    for files, succeeds in runs:
+        dataset.arrive(files)
+        ripe_at = FIRST + age * DAY if by_date else datetime.fromtimestamp(dataset.clock_us / 2e6, UTC)
+        gate = Gate(ripe_at=ripe_at, by_date=by_date)
+        plan = dataset.run(succeeds, gate)
+        assert all(gate.is_ripe(dataset.files[path]) for unit in plan.work_units for path in paths(unit))
+    for _ in range(len(dataset.files) + 1):
+        dataset.run()
+    assert set(dataset.read.values()) <= {1}
+    assert all(dataset.was_read(path) for path in dataset.files)
+
+
+# -- laws of single ways -----------------------------------------------------------------------------------------------
+@given(runs, limits)
+def test_planned_dates_tile_what_is_not_committed(runs: Runs, limits: Limits) -> None:
+    dataset = Dataset(dated(limits))
+    for files, succeeds in runs:
+        dataset.arrive(files)
+        plan = dataset.plan()
+        assert [unit.low for unit in plan.work_units] == sorted((unit.low for unit in plan.work_units), key=str)
+        before = dataset.state.committed if dataset.state else CommittedRanges(dataset.way.watermark_type, {})
+        everything = before.add_all(unit.interval for unit in plan.work_units)
+        # With all of the plan committed, holes are left only where they were before and no file lies, or by the limits.
         holes: Any = everything.gaps()
-        assert set(holes) <= set(dataset.committed.gaps())
-        assert not any(low <= file.start < high for low, high in holes for file in dataset.files.values())
-        for unit, succeeded in zip(units, succeeds, strict=False):
-            if succeeded:
-                dataset.commit(unit)
+        assert set(holes) <= set(before.gaps()) or plan.left
+        assert plan.left or not any(low <= f.start < high for low, high in holes for f in dataset.files.values())
+        dataset.run(succeeds)
 
 
-@given(runs, limits)
-def test_plan_after_committing_everything_is_empty(
-    runs: list[tuple[list[tuple[int, int, int]], list[bool]]], limits: Limits
-) -> None:
-    dataset = Dataset(limits)
+@given(runs, limits, st.sampled_from([remembered, windowed]))
+def test_rewritten_files_are_read_again_once_where_that_is_asked_for(runs: Runs, limits: Limits, way: Any) -> None:
+    dataset = Dataset(way(limits, changed=ReadChanged.AGAIN))
+    versions: Counter[str] = Counter()
     for files, succeeds in runs:
-        dataset.arrive(files)
-        for unit, succeeded in zip(dataset.plan(), succeeds, strict=False):
-            if succeeded:
-                dataset.commit(unit)
-    for unit in dataset.plan():
-        dataset.commit(unit)
-    assert dataset.plan() == []
-    assert dataset.open_files() == set()
+        dataset.arrive(files, rewrite=True)
+        dataset.run(succeeds)
+    for _ in range(2 * len(dataset.files) + 1):
+        dataset.run()
+    versions.update(
+        f"{FIRST + number * DAY:%Y-%m-%d}/{part}"
+        for files, _ in runs
+        for number, part, _ in {(*f[:2], 0) for f in files}
+    )
+    assert all(dataset.read[path] <= versions[path] for path in dataset.files)
+    assert dataset.plan().work_units == []
 
 
-@given(runs, limits)
-def test_work_units_keep_to_their_limits_but_for_single_dates(
-    runs: list[tuple[list[tuple[int, int, int]], list[bool]]], limits: Limits
+@given(runs, limits, st.sampled_from([remembered, windowed]))
+def test_rewritten_and_vanished_files_are_named_and_never_read_twice(runs: Runs, limits: Limits, way: Any) -> None:
+    dataset = Dataset(way(limits))
+    for files, succeeds in runs:
+        dataset.arrive(files, rewrite=True)
+        dataset.run(succeeds)
+    assert set(dataset.read.values()) <= {1}
+    for _ in range(len(dataset.files) + 1):
+        dataset.run()
+    known = known_files(dataset.state.committed) if dataset.state else {}
+    dataset.arrive([(20, 2, 7)], rewrite=True)
+    changed = [path for path, version in known.items() if version.modified_us != dataset.files[path].modified_us]
+    notes = " ".join(dataset.plan().notes)
+    assert (f"{len(changed)} file(s) changed" in notes) == bool(changed)
+    for path in list(known)[:2]:
+        del dataset.files[path]
+    gone = min(len(known), 2)
+    assert (f"{gone} file(s) that were read are gone" in " ".join(dataset.plan().notes)) == bool(gone)
+
+
+@given(runs, limits, st.integers(1, 6))
+def test_late_files_are_read_inside_the_window_and_memory_is_kept_for_it_alone(
+    runs: Runs, limits: Limits, lookback: int
 ) -> None:
-    dataset = Dataset(limits)
+    dataset = Dataset(windowed(limits, lookback))
     for files, _ in runs:
+        newest = max((file.start for file in dataset.files.values()), default=FIRST)
+        before = dict(dataset.files)
         dataset.arrive(files)
-    for unit in dataset.plan():
-        dates = {dataset.files[path].start for path in paths(unit)}
-        fits = len(paths(unit)) <= limits.files and (unit.size_bytes or 0) <= limits.size_bytes
-        assert fits or len(dates) == 1
+        for _ in range(len(dataset.files) + 1):
+            dataset.run()
+        late = {
+            path for path, file in dataset.files.items() if path not in before and file.start >= newest - lookback * DAY
+        }
+        assert late <= set(dataset.read)
+    if dataset.state is not None:
+        newest = max(file.start for file in dataset.files.values())
+        remembered_dates = {path[:10] for path in dataset.state.committed.ranges if path}
+        assert all(day >= f"{newest - lookback * DAY:%Y-%m-%d}" for day in remembered_dates)

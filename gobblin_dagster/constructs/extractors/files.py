@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,15 +15,16 @@ from gobblin_dagster.constructs.extractors.format import FileFormat, FileReader,
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.storage.remote import is_passing
 
 
 class FilesExtractor:
-    """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "date"}, ...]}`.
+    """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...]}`.
 
     All chunks have the schema of the first file; another file that lacks one of its columns, or has one more, fails the
     work unit rather than lose values.
 
-    Source: gobblin-core `FileBasedExtractor`. Differs: a file that changed since the plan is refused.
+    Source: gobblin-core `FileBasedExtractor`. Differs: a file that changed since the plan, or while it is read, is refused.
     """
 
     def __init__(self, unit: WorkUnit, file_format: FileFormat, context: ConstructContext) -> None:
@@ -41,11 +43,12 @@ class FilesExtractor:
             label, rows, bytes_before = file["path"], 0, self.bytes_read
             batches = self._reader.batches()
             while True:
-                with translated_errors(self._urn, label):
+                with translated_errors(self._urn, label, rows):
                     batch = next(batches, None)
                     self.bytes_read = bytes_before + self._reader.bytes_read
-                if batch is None:
-                    break
+                    if batch is None:
+                        self._require_planned(file)
+                        break
                 yield Chunk(batch, label, pa.array(np.arange(rows + 1, rows + 1 + batch.num_rows, dtype=np.int64)))
                 rows += batch.num_rows
             self._reader.close()
@@ -54,22 +57,31 @@ class FilesExtractor:
         self._reader.close()
 
     def _open(self, planned: Any, schema: pa.Schema | None) -> FileReader:
+        with translated_errors(self._urn, planned["path"]):
+            return self._format.open(self._require_planned(planned), schema)
+
+    def _require_planned(self, planned: Any) -> InputFile:
+        """Return a file; raises FormatError where it is not the one that was planned: what is committed is its version."""
         label, size = planned["path"], planned["size"]
         path = label if "://" in label else os.path.join(self._base_dir, label)  # noqa: PTH118  # keeps the path as text
         file = InputFile(path)
-        with translated_errors(self._urn, label):
-            found = file.size()
-            if found != size:
-                raise FormatError(
-                    f"changed since it was planned: planned {size} bytes, found {found}. "
-                    "Run again once nobody writes to it any more."
-                )
-            return self._format.open(file, schema)
+        found = file.look()
+        if found.size_bytes != size or found.modified_us != planned.get("modified", found.modified_us):
+            how = (
+                f"planned {size} bytes, found {found.size_bytes}" if found.size_bytes != size else "it was written anew"
+            )
+            raise FormatError(f"changed since it was planned: {how}. Run again once nobody writes to it any more.")
+        return file
 
 
 @contextmanager
-def translated_errors(dataset_urn: str, label: str) -> Iterator[None]:
+def translated_errors(dataset_urn: str, label: str, rows: int = 0) -> Iterator[None]:
     """Raise what goes wrong with one file as ExtractError with dataset and file, or as TransientError.
+
+    Args:
+        dataset_urn: whose file it is.
+        label: the path that people know it by.
+        rows: rows that were read of it before.
 
     Raises:
         ExtractError: the file is gone, unreadable or not of its format.
@@ -82,11 +94,17 @@ def translated_errors(dataset_urn: str, label: str) -> Iterator[None]:
     except FileNotFoundError as error:
         problem = "is gone since it was planned. Run again to plan without it."
         raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error
-    except (ConnectionError, TimeoutError) as error:
-        raise TransientError(problem=f"Dataset {dataset_urn!r}, file {label}: {error}.") from error
-    except (OSError, pa.ArrowException, UnicodeError) as error:
-        problem = f"cannot be read: {first_line(error)}"
+    except (OSError, pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError) as error:
+        if is_passing(error):
+            raise TransientError(problem=f"Dataset {dataset_urn!r}, file {label}: {first_line(error)}.") from error
+        behind = f" behind row {rows}" if rows else ""
+        problem = f"cannot be read{behind}: {first_line(error)}"
         raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error
+    except Exception as error:
+        # Clients of far systems have errors of their own; anything but a fault of the connection is a bug and passes.
+        if is_passing(error):
+            raise TransientError(problem=f"Dataset {dataset_urn!r}, file {label}: {first_line(error)}.") from error
+        raise
 
 
 def first_line(error: BaseException) -> str:

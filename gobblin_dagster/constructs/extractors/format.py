@@ -1,17 +1,19 @@
 """FileFormat: how one file of the `files` source becomes record batches; the extractor puts files one behind the other.
 
 A format knows nothing of work units, watermarks or datasets: it opens a file, says its schema and yields batches. Text
-files that end in `.gz`, `.bz2` or `.zst` are unpacked on the way.
+files that end in `.gz`, `.bz2`, `.zst` or `.xz` are unpacked on the way.
 """
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+
+from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
 _COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
@@ -21,37 +23,34 @@ class InputFile:
     """A file to read."""
 
     path: str
-    """Absolute, or a URL that fsspec knows."""
+    """Absolute, or a URL."""
+
+    def look(self) -> FileFacts:
+        """Return its size and time of change; raises OSError."""
+        return look_at(self.path)
 
     def size(self) -> int:
         """Return its size in bytes; raises OSError."""
-        if "://" not in self.path:
-            return Path(self.path).stat().st_size
-        import fsspec  # noqa: PLC0415  # only for URLs: local reading must start fast
+        return self.look().size_bytes
 
-        files, path = fsspec.core.url_to_fs(self.path)
-        return int(files.size(path))
-
-    def open_raw(self) -> pa.NativeFile:
-        """Open the bytes as they lie there; raises OSError."""
+    def open_raw(self, *, is_stream: bool = False) -> pa.NativeFile:
+        """Open the bytes as they lie there, to be read in order (`is_stream`) or here and there; raises OSError."""
         if "://" not in self.path:
             return pa.OSFile(self.path)
-        import fsspec  # noqa: PLC0415  # only for URLs: local reading must start fast
-
-        return pa.PythonFile(fsspec.open(self.path, "rb").open(), mode="r")
+        return remote_files(self.path).open(self.path, is_stream=is_stream)
 
     def open_text(self) -> OpenText:
         """Open the text in the file, unpacked by the file's ending; raises OSError."""
-        return OpenText(self.open_raw(), _COMPRESSIONS.get(self.path.rpartition(".")[2].lower()))
+        return OpenText(self.open_raw(is_stream=True), self.path.rpartition(".")[2].lower())
 
 
 class OpenText:
     """An open text file."""
 
-    def __init__(self, raw: pa.NativeFile, compression: str | None) -> None:
+    def __init__(self, raw: pa.NativeFile, ending: str) -> None:
         self._raw = raw
         # Held together: a dropped unpacking stream would close the file beneath it.
-        self.stream = pa.CompressedInputStream(raw, compression) if compression else raw
+        self.stream = _unpacked(raw, ending)
 
     @property
     def bytes_read(self) -> int:
@@ -62,6 +61,12 @@ class OpenText:
         """Release the file."""
         self.stream.close()
         self._raw.close()
+
+
+def _unpacked(raw: pa.NativeFile, ending: str) -> pa.NativeFile:
+    if ending == "xz":
+        return pa.PythonFile(lzma.LZMAFile(raw), mode="r")
+    return pa.CompressedInputStream(raw, _COMPRESSIONS[ending]) if ending in _COMPRESSIONS else raw
 
 
 class FormatError(Exception):

@@ -1,90 +1,49 @@
-"""FilesSource: dated files, a dataset per folder or name, read in order of the dates in their paths."""
+"""FilesSource: files of a path pattern, a dataset per folder or name; what is new of them is told by date, time or name."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from datetime import time as time_of_day
 from pathlib import Path
-from typing import Annotated, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from gobblin_dagster.constructs.extractors.files import FilesExtractor, translated_errors
 from gobblin_dagster.constructs.extractors.format import FileFormat, InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.dated import Limits, plan_dated_files
+from gobblin_dagster.constructs.sources.arrivals import Arrivals, Gate, Limits
+from gobblin_dagster.constructs.sources.dated import DatedArrivals
+from gobblin_dagster.constructs.sources.files_options import FilesOptions, NewFiles
 from gobblin_dagster.constructs.sources.listing import Examples, Listing, LocalFolders, RemoteFolders, Walk, printable
+from gobblin_dagster.constructs.sources.named import NamedArrivals
 from gobblin_dagster.constructs.sources.pattern import PathPattern
+from gobblin_dagster.constructs.sources.ranges import state_problem
+from gobblin_dagster.constructs.sources.remembered import Memory, RememberedArrivals
+from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import InvalidUrnError, SourceError
+from gobblin_dagster.core.errors import InvalidUrnError, SourceError, TransientError
 from gobblin_dagster.core.urn import DatasetUrn
-from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark
+from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
-from gobblin_dagster.spec.job import ConstructSpec
+from gobblin_dagster.storage.remote import is_passing
 
-
-class FilesOptions(BaseModel):
-    """Options of the source `files`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    path: str = Field(min_length=1)
-    """Pattern of file paths, relative to the project, absolute, or a URL: `data/{dataset}/{date:%Y-%m-%d}.csv`.
-    `{dataset}` is the dataset.urn (`{dataset:**}`: one folder or more), `{date:<strptime format>}` the day, hour or minute
-    that orders the files, `*` any text inside one name (not a leading dot). Without `{dataset}` all files are one dataset,
-    named `<namespace>.<table>`."""
-    format: Annotated[ConstructSpec, ConstructKind.FORMAT]
-    """How files are read: `{type: csv}`, `{type: jsonl}` or `{type: parquet}`, with options."""
-    start: date | None = None
-    """Files dated before it are left alone; default: none are."""
-    timezone: str = "UTC"
-    """Time zone of the dates in paths, e.g. `Europe/Berlin`."""
-    files_per_work_unit: int = Field(default=64, ge=1)
-    """Most files that one work unit takes; files of one date stay together even so."""
-    bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
-    """Most bytes that one work unit takes; files of one date stay together even so."""
-    _pattern: PathPattern = PrivateAttr()
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_timezone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"there is no time zone {name!r}; expected a name like Europe/Berlin") from None
-        return name
-
-    @field_validator("path")
-    @classmethod
-    def _compiles(cls, path: str) -> str:
-        PathPattern.parse(path)
-        return path.removeprefix("file://")
-
-    @model_validator(mode="after")
-    def _compiled(self) -> Self:
-        self._pattern = PathPattern.parse(self.path, self.timezone)
-        return self
-
-    @property
-    def pattern(self) -> PathPattern:
-        """The path, compiled."""
-        return self._pattern
+__all__ = ["FilesOptions", "FilesSource"]
 
 
 class FilesSource:
-    """Finds dated files and plans those whose dates were not committed.
+    """Finds files and plans those that were not read.
 
-    The position of a file is the instant at which its date begins, the watermark a timestamp. Files of a date that was
-    committed are never read again: each dated file is complete when it first appears (write it under another name, then
-    rename it). Late files are named in the plan's notes.
+    By date, the watermark is a timestamp: files of a date that was committed are never read again. By time of change, it is
+    the set of files that were read. By name, it is the last name. Each file is to be whole when it first appears (write it
+    under another name, then rename it), or old enough (`lead_time`). Files that come late, change or vanish are named in
+    the plan's notes.
 
-    Source: gobblin-core `FileBasedSource`, `PartitionedFileSourceBase`. Differs: the dataset is part of the path; gaps
-    are read again alone; no list of all files ever seen is kept.
+    Source: gobblin-core `FileBasedSource`, `PartitionedFileSourceBase`. Differs: the dataset is part of the path; what
+    failed is read again alone.
     """
+
+    full_extract = "start_over"
 
     Options = FilesOptions
 
@@ -92,15 +51,16 @@ class FilesSource:
         self._options = options
         self._context = context
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
-        self._limits = Limits(options.files_per_work_unit, options.bytes_per_work_unit)
+        self._arrivals = self._made_arrivals()
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         listing = self._listing(context)
         known = {urn for urn in context.states if context.is_selected(urn)}
         urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
         shared = _skip_notes(listing, None, self._options.pattern.date_format, self._label)
+        gate = self._gate(context.clock.now())
         for urn in sorted(str(urn) for urn in urns):
-            yield self._offer(urn, listing, context.states.get(urn), shared)
+            yield self._offer(urn, listing, context.states.get(urn), gate, shared)
             shared = []
 
     def extractor(self, unit: WorkUnit) -> Extractor:
@@ -112,12 +72,39 @@ class FilesSource:
             files = self._walk(bound, lambda _: True, dataset_urn).files.get(dataset_urn, [])
         except FileNotFoundError:
             return 0
-        rows = 0
-        for file in files:
-            if file.start >= self._start() and ranges.contains(file.start):
+        was_read, rows = self._arrivals.was_read(ranges), 0
+        wanted = Gate(self._start()).is_wanted
+        for file in filter(wanted, files):
+            verdict = was_read(file)
+            if verdict is None:
+                return None
+            if verdict:
                 with translated_errors(dataset_urn, self._label(file.path)):
                     rows += self._format.count_rows(InputFile(file.path))
         return rows
+
+    def _made_arrivals(self) -> Arrivals:
+        """Return the way to know what is new that the options ask for."""
+        options = self._options
+        limits = Limits(options.files_per_work_unit, options.bytes_per_work_unit, options.max_files_per_run)
+        memory = Memory(self._name, self._label, options.read_changed)
+        match options.order:
+            case NewFiles.MODIFIED:
+                return RememberedArrivals(memory, limits)
+            case NewFiles.NAME:
+                return NamedArrivals(limits, self._label, self._name)
+            case NewFiles.DATE if options.lookback:
+                return WindowedArrivals(options.pattern, options.lookback, memory, limits)
+            case NewFiles.DATE:
+                return DatedArrivals(options.pattern, limits, self._label)
+
+    def _gate(self, now: datetime) -> Gate:
+        lead_time = self._options.lead_time
+        return Gate(
+            start=self._start(),
+            ripe_at=now - lead_time if lead_time is not None else None,
+            by_date=self._options.order is NewFiles.DATE,
+        )
 
     def _listing(self, context: SourceContext) -> Listing:
         extract = context.extract
@@ -126,7 +113,10 @@ class FilesSource:
         except FileNotFoundError:
             raise self._no_match(Examples()) from None
         except OSError as error:
-            raise self._error(f"cannot list {self._root()}: {error.strerror or error}.") from error
+            problem = f"cannot list {self._root()}: {error.strerror or error}."
+            if is_passing(error):
+                raise TransientError(problem=f"Source of job {self._context.job!r}: {problem}") from error
+            raise self._error(problem) from error
         if None in listing.problems:
             raise self._error(listing.problems[None] + ".")
         if not (listing.files or listing.undated or listing.problems or listing.has_unselected):
@@ -138,32 +128,41 @@ class FilesSource:
         folders = RemoteFolders(root) if "://" in root else LocalFolders()
         return Walk(pattern, root, folders, is_selected, default_urn).run()
 
-    def _offer(self, urn: str, listing: Listing, state: DatasetState | None, shared: list[str]) -> DatasetOffer:
-        problem = listing.problems.get(urn, "") or _urn_problem(urn) or _state_problem(state)
+    def _offer(
+        self, urn: str, listing: Listing, state: DatasetState | None, gate: Gate, shared: list[str]
+    ) -> DatasetOffer:
+        problem = listing.problems.get(urn, "") or _urn_problem(urn)
+        problem = problem or state_problem(state, self._arrivals.watermark_type, "files")
         if problem:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
-        wanted = [file for file in files if file.start >= self._start()] if self._options.start else files
-        plan = plan_dated_files(urn, wanted, state, self._limits, self._options.pattern.end_of, self._label)
+        plan = self._arrivals.plan(urn, files, state, gate)
         notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
+        if plan.waiting:
+            notes.append(f"{plan.waiting} file(s) are younger than `lead_time` and wait for a later run.")
+        if plan.left:
+            notes.append(f"{plan.left} file(s) are left for a later run (`max_files_per_run`).")
         if not files and state is not None:
             notes.append(f"none of its files is there any more; it is committed up to {state.watermark}.")
-        if not plan.work_units:
-            mark = state.watermark if state is not None else None
-            return DatasetOffer(urn, mark, mark, notes=notes)
-        units = plan.work_units
-        return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
+        mark = state.watermark if state is not None else None
+        if plan.problem or not plan.work_units:
+            return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
+        return DatasetOffer(urn, plan.low, plan.expected_high, plan.work_units, notes=notes)
 
-    def _start(self) -> datetime:
+    def _start(self) -> datetime | None:
         """Return the instant before which files are left alone."""
         if self._options.start is None:
-            return datetime.min.replace(tzinfo=UTC)
+            return None
         zone = self._options.pattern.timezone
         return datetime.combine(self._options.start, time_of_day(), zone).astimezone(UTC)
 
     def _root(self, pattern: PathPattern | None = None) -> str:
         root = (pattern or self._options.pattern).root()
         return root if "://" in root else os.path.normpath(Path(self._context.base_dir, root))
+
+    def _name(self, path: str) -> str:
+        """Return the name of a file below the root of the pattern: it stays where the root is moved or renamed."""
+        return path.removeprefix(f"{self._root().rstrip('/')}/")
 
     def _label(self, path: str) -> str:
         """Return the path that people know a file by: relative to the project where it lies inside."""
@@ -213,12 +212,3 @@ def _urn_problem(urn: str) -> str:
     except InvalidUrnError as error:
         return str(error)
     return ""
-
-
-def _state_problem(state: DatasetState | None) -> str:
-    if state is None or state.committed.watermark_type is TimestampWatermark:
-        return ""
-    return (
-        f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the source `files` needs "
-        "'timestamp'; give the job another name, or its former source."
-    )

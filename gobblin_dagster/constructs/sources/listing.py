@@ -7,7 +7,6 @@ match are looked at closer.
 from __future__ import annotations
 
 import os
-import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from gobblin_dagster.constructs.sources.pattern import PathPattern
+from gobblin_dagster.storage.remote import RemoteEntry, local_facts, remote_files
 
 MAX_EXAMPLES = 5
 
@@ -23,12 +23,14 @@ class FoundFile(NamedTuple):
     """A file that matches, with the date in its path."""
 
     start: datetime
-    """The instant at which its date begins."""
+    """The instant at which its date begins; NO_DATE where the pattern has none."""
     path: str
     """Absolute, or a URL."""
     size_bytes: int
     changed_at: float
     """Seconds since the epoch of its last change, or of its coming here, whichever is later."""
+    modified_us: int = 0
+    """Microseconds since the epoch of its last change, wherever that was."""
 
 
 def printable(text: str) -> str:
@@ -95,8 +97,8 @@ class Folders(Protocol):
     def scan(self, path: str) -> Iterable[Entry]:
         """Return the names in a folder; raises OSError."""
 
-    def facts(self, entry: Any) -> tuple[int, float] | None:
-        """Return size and time of change; None for what is no regular file; raises OSError."""
+    def facts(self, entry: Any) -> tuple[int, float, int] | None:
+        """Return size, time of coming and of change; None for what is no regular file; raises OSError."""
 
 
 class LocalFolders:
@@ -106,45 +108,26 @@ class LocalFolders:
         with os.scandir(path) as entries:
             return list(entries)
 
-    def facts(self, entry: Any) -> tuple[int, float] | None:
+    def facts(self, entry: Any) -> tuple[int, float, int] | None:
         found = entry.stat()
+        facts = local_facts(found)
         # A file moved or copied here keeps its old mtime; its ctime tells that it is new at this place.
-        return (found.st_size, max(found.st_mtime, found.st_ctime)) if stat.S_ISREG(found.st_mode) else None
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteEntry:
-    """One name in a folder of an fsspec file system."""
-
-    name: str
-    path: str
-    info: dict[str, Any]
-
-    def is_dir(self) -> bool:
-        return bool(self.info["type"] == "directory")
-
-    def is_symlink(self) -> bool:
-        return False
+        return (facts.size_bytes, max(found.st_mtime, found.st_ctime), facts.modified_us) if facts else None
 
 
 class RemoteFolders:
-    """Folders of any file system that fsspec knows by URL."""
+    """Folders of a far file system, by URL."""
 
     def __init__(self, url: str) -> None:
-        import fsspec  # noqa: PLC0415  # only for URLs: local listing must start fast
-
-        self._files, _ = fsspec.core.url_to_fs(url)
+        self._files = remote_files(url)
 
     def scan(self, path: str) -> Iterable[Entry]:
-        self._files.invalidate_cache(path)
-        for info in self._files.ls(path, detail=True):
-            name = info["name"].rstrip("/").rpartition("/")[2]
-            yield RemoteEntry(name, f"{path}/{name}", info)
+        return self._files.scan(path)
 
-    def facts(self, entry: Any) -> tuple[int, float] | None:
-        known = (entry.info.get(key) for key in ("mtime", "LastModified", "last_modified", "created"))
-        changed = next((value for value in known if value is not None), 0.0)
-        return int(entry.info["size"] or 0), changed.timestamp() if isinstance(changed, datetime) else float(changed)
+    def facts(self, entry: RemoteEntry) -> tuple[int, float, int] | None:
+        if entry.facts is None:
+            return None
+        return entry.facts.size_bytes, entry.facts.modified_us / 1_000_000, entry.facts.modified_us
 
 
 class _State(NamedTuple):

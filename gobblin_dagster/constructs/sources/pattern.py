@@ -9,12 +9,31 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}|(\*+)|([{}])")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
 _KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, *"
+NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
+"""Where the date of a file begins whose path has none."""
+
+
+class Granularity(StrEnum):
+    """The length of a date in a path.
+
+    Source: `date.partitioned.source.partition.granularity`, `DatePartitionType` of gobblin-core.
+    """
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+    YEAR = "year"
+
+
+_FIXED = {Granularity.MINUTE: timedelta(minutes=1), Granularity.HOUR: timedelta(hours=1)}
 
 
 class Token(NamedTuple):
@@ -48,8 +67,8 @@ class PathPattern:
     levels: tuple[tuple[Token, ...], ...]
     """All levels, those of `root` too."""
     date_format: str
-    """The strptime format, with `/` where the date spans levels."""
-    granularity: timedelta
+    """The strptime format, with `/` where the date spans levels; empty where paths hold no date."""
+    granularity: Granularity
     timezone: ZoneInfo
 
     @classmethod
@@ -57,11 +76,8 @@ class PathPattern:
         """Compile a pattern; raises ValueError saying what is wrong with it."""
         tokens = list(_tokens(text))
         dates = [token.value for token in tokens if token.kind == "date"]
-        if len(dates) != 1:
-            raise ValueError(
-                f"expected exactly one {{date:...}} in {text!r}, got {len(dates)}; files are ordered by the date in "
-                "their path, e.g. data/{dataset}/{date:%Y-%m-%d}.csv"
-            )
+        if len(dates) > 1:
+            raise ValueError(f"expected at most one {{date:...}} in {text!r}, got {len(dates)}")
         if sum(token.kind in ("dataset", "tree") for token in tokens) > 1:
             raise ValueError(f"expected at most one {{dataset}} in {text!r}")
         levels = tuple(_levels(tokens))
@@ -69,12 +85,18 @@ class PathPattern:
             raise ValueError("{dataset:**} must stand alone between two '/'")
         if not levels[-1] or levels[-1][0].kind == "tree":
             raise ValueError(f"the last part of {text!r} must be a pattern of file names")
-        return cls(text, levels, dates[0], _granularity(dates[0]), ZoneInfo(timezone))
+        date_format = dates[0] if dates else ""
+        return cls(text, levels, date_format, _granularity(date_format), ZoneInfo(timezone))
 
     @property
     def has_dataset(self) -> bool:
         """Whether the urn is part of the path."""
         return any(token.kind in ("dataset", "tree") for level in self.levels for token in level)
+
+    @property
+    def has_date(self) -> bool:
+        """Whether paths hold a date."""
+        return bool(self.date_format)
 
     def bind(self, dataset_urn: str) -> PathPattern:
         """Return the pattern of one dataset's files, its urn put in as plain text."""
@@ -101,14 +123,35 @@ class PathPattern:
 
     def start_of(self, date_text: str) -> datetime:
         """Return the instant at which a date begins; raises ValueError where the text is no such date."""
-        return datetime.strptime(date_text, self.date_format).replace(tzinfo=self.timezone).astimezone(UTC)
+        if not self.has_date:
+            return NO_DATE
+        start = datetime.strptime(date_text, self.date_format).replace(tzinfo=self.timezone)
+        try:
+            self.shift(start, 1)
+            return start.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError(f"{date_text!r} is too far away") from error
 
     def end_of(self, start: datetime) -> datetime:
         """Return the instant at which the date that begins at `start` is over."""
-        if self.granularity < timedelta(days=1):
-            return start + self.granularity
+        return self.shift(start, 1)
+
+    def shift(self, start: datetime, periods: int) -> datetime:
+        """Return where the date begins that lies so many dates after (or before) the one that begins at `start`.
+
+        Raises:
+            OverflowError: no calendar reaches that far.
+        """
+        if length := _FIXED.get(self.granularity):
+            return start + periods * length
         # A local day has 23 or 25 hours where clocks change: add to the wall clock, not to the instant.
-        return (start.astimezone(self.timezone) + self.granularity).astimezone(UTC)
+        local = start.astimezone(self.timezone)
+        if self.granularity is Granularity.DAY:
+            return (local + timedelta(days=periods)).astimezone(UTC)
+        months = local.year * 12 + local.month - 1 + periods * (12 if self.granularity is Granularity.YEAR else 1)
+        if not 12 <= months < 120_000:
+            raise OverflowError(f"year {months // 12} is out of range")
+        return local.replace(year=months // 12, month=months % 12 + 1).astimezone(UTC)
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -178,8 +221,10 @@ def _date_regex(date_format: str) -> str:
     )
 
 
-def _granularity(date_format: str) -> timedelta:
+def _granularity(date_format: str) -> Granularity:
     """Return the length of the smallest directive; raises ValueError where the format does not make a date."""
+    if not date_format:
+        return Granularity.DAY
     found = re.findall(r"%(.?)", date_format)
     unknown = sorted({f"%{name}" for name in found if name not in _DIRECTIVES})
     if unknown:
@@ -187,10 +232,14 @@ def _granularity(date_format: str) -> timedelta:
     if len(found) != len(set(found)):
         raise ValueError(f"{{date:{date_format}}} names a directive twice")
     names = set(found)
-    if not (names & {"Y", "y"} and (names >= {"m", "d"} or "j" in names)):
-        raise ValueError(f"{{date:{date_format}}} must give year, month and day, e.g. %Y-%m-%d")
-    if "M" in names:
-        if "H" not in names:
-            raise ValueError(f"{{date:{date_format}}} has minutes (%M) without hours (%H)")
-        return timedelta(minutes=1)
-    return timedelta(hours=1) if "H" in names else timedelta(days=1)
+    if not names & {"Y", "y"} or ("d" in names and "m" not in names):
+        raise ValueError(f"{{date:{date_format}}} must give year, month and day, e.g. %Y-%m-%d, or year and month")
+    if "M" in names and "H" not in names:
+        raise ValueError(f"{{date:{date_format}}} has minutes (%M) without hours (%H)")
+    if not names & {"d", "j"}:
+        if "H" in names:
+            raise ValueError(f"{{date:{date_format}}} has hours (%H) without days (%d or %j)")
+        return Granularity.MONTH if "m" in names else Granularity.YEAR
+    if "H" not in names:
+        return Granularity.DAY
+    return Granularity.MINUTE if "M" in names else Granularity.HOUR
