@@ -73,10 +73,7 @@ def make_plan(
     leftovers = _leftovers(spec.job, store, selection)
     quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
     context = SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
-    if starts_over(spec, source):
-        starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
-    else:
-        wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
+    wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
     starts = find_starts(spec.job, source, context, wishes)
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
