@@ -1,37 +1,62 @@
 """FileWriter: what all writers of files share - partition folders, bounded open files, roll-over, staging, clean-up.
 
-A file's rows are gathered up to a row group, then encoded at once. Rows gathered for all open files together are bounded,
-too: the fullest file is flushed first. What is buffered never depends on the size of the input.
+A file's rows are gathered up to a row group, then encoded at once. Rows gathered for all folders together are bounded, too:
+the fullest are flushed first. A file is opened at its first flush, so that rows of many folders are sorted in memory before
+any file is begun: folders beyond the bound of open files cost a file each time the memory is full, not with each batch. What
+is buffered never depends on the size of the input.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
-from gobblin_dagster.constructs.writers.partitions import Partitioner, TimePartition
+from gobblin_dagster.constructs.writers.partitions import Partitioner
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import SpecModel
+
+_COLUMN_BYTES = 600
+"""Memory of each column of a gathered part beside its values, measured: many folders with few rows each must count, too."""
+
+
+def _known_fields(template: str) -> str:
+    rest = re.sub(r"\{(unique|job|branch|rows)\}", "", template)
+    if "{unique}" not in template or not re.fullmatch(r"[\w.=-]*", rest, re.ASCII) or template[0] in "._":
+        raise ValueError(
+            f"expected letters, digits, `.`, `_`, `=`, `-`, and {{unique}}, {{job}}, {{branch}}, {{rows}}, with {{unique}} among "
+            f"them, not beginning with `.` or `_`, got {template[:80]!r}"
+        )
+    return template
+
+
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_known_fields)]
 
 
 class FileOptions(SpecModel):
     """Options that all writers of files share."""
 
-    partition_by: tuple[str | TimePartition, ...] = ()
-    """Folder levels in Hive style, outermost first: column names, or `{column, granularity, name, timezone}`."""
+    partition_by: tuple[Partition, ...] = ()
+    """Folder levels in Hive style, outermost first: column names, `{column, granularity, name, timezone}`, `{sql, name}` or
+    `{partitioner, options, name}`."""
     keep_partition_columns: bool = False
     """Whether columns named in `partition_by` also stay in the files; readers take them from the folders."""
     max_open_files: int = Field(default=64, ge=1, le=4096)
-    """Files of one branch open at a time; beyond, the least recently used is closed and a new one begun when needed."""
+    """Files of one branch open at a time; beyond, the least recently used is closed and a new one begun when needed. Rows of
+    further folders wait in `buffer_bytes`, so that few files are begun anew."""
+    file_name: FileName = "{unique}"
+    """Name of files before their extension: letters, digits, `.`, `_`, `=`, `-`, and `{unique}` (needed: no two files of a
+    job share it), `{job}`, `{branch}`, `{rows}` (rows of the file). Source: `writer.file.name`."""
     max_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
     """Bytes after which a file is closed and the next begun; exceeded by at most one row group and 64 KiB."""
     max_file_rows: int | None = Field(default=None, ge=1)
@@ -55,13 +80,14 @@ class Encoder(Protocol):
 
 
 class _OpenFile:
-    """A partition's current file: rows gathered, and the output once there is one."""
+    """A folder's current file: rows gathered, and the output once there is one."""
 
     def __init__(self) -> None:
         self.gathered: list[pa.RecordBatch] = []
         self.gathered_rows = 0
         self.gathered_bytes = 0
         self.rows = 0
+        self.unique = ""
         self.output: StagedOutput | None = None
         self.encoder: Encoder | None = None
 
@@ -100,11 +126,14 @@ class FileWriter(ABC):
         self._where = writer_context
         try:
             self._partitioner = Partitioner(
-                options.partition_by, writer_context.schema, keep_columns=options.keep_partition_columns
+                options.partition_by, writer_context.schema, options.keep_partition_columns, context
             )
         except ValueError as error:
             raise convert_error(f"{error}.", self._construct, context) from error
+        self._files: dict[str, _OpenFile] = {}
+        """By folder, with rows gathered or written."""
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        """Those with an output, the least recently used first."""
         self._gathered_bytes = 0
         self._staged: list[StagedFile] = []
         self._count = 0
@@ -118,13 +147,13 @@ class FileWriter(ABC):
             return
         for folder, part in self._partitioner.split(batch):
             self._gather(folder, part)
-        while self._gathered_bytes > self._options.buffer_bytes:
-            folder = max(self._open, key=lambda name: self._open[name].gathered_bytes)
-            self._flush(folder, self._open[folder])
+        if self._gathered_bytes > self._options.buffer_bytes:
+            self._make_room()
 
     def finish(self) -> Sequence[StagedFile]:
-        for folder in list(self._open):
-            self._close(folder)
+        for folder in [*self._open, *self._files]:
+            if folder in self._files:
+                self._close(folder)
         return tuple(sorted(self._staged, key=lambda file: file.target))
 
     def abort(self) -> None:
@@ -136,6 +165,7 @@ class FileWriter(ABC):
                 with suppress(Exception):
                     file.encoder.close()
         self._open.clear()
+        self._files.clear()
         for staged in self._staged:
             # Staging is cleared as a whole later; what cannot be deleted now is deleted then.
             with suppress(OSError):
@@ -143,13 +173,12 @@ class FileWriter(ABC):
         self._staged.clear()
 
     def _gather(self, folder: str, part: pa.RecordBatch) -> None:
-        file = self._open.get(folder)
+        file = self._files.get(folder)
         if file is None:
-            while len(self._open) >= self._options.max_open_files:
-                self._close(next(iter(self._open)))
-            file = self._open[folder] = _OpenFile()
-        self._open.move_to_end(folder)
-        size = part.nbytes
+            file = self._files[folder] = _OpenFile()
+        elif file.output is not None:
+            self._open.move_to_end(folder)
+        size = part.nbytes + _COLUMN_BYTES * part.num_columns
         file.gathered.append(part)
         file.gathered_rows += part.num_rows
         file.gathered_bytes += size
@@ -165,14 +194,30 @@ class FileWriter(ABC):
             if is_full or (file.output is not None and file.output.size_bytes >= self._options.max_file_bytes):
                 self._close(folder)
 
+    def _make_room(self) -> None:
+        """Flush the fullest folders until the rows gathered fit; with many folders, until half of the memory is free."""
+        target = self._options.buffer_bytes
+        if len(self._files) > self._options.max_open_files:
+            target //= 2
+        for folder in sorted(self._files, key=lambda name: -self._files[name].gathered_bytes):
+            if self._gathered_bytes <= target:
+                break
+            # Opening a file may have closed this one.
+            if folder in self._files:
+                self._flush(folder, self._files[folder])
+
     def _flush(self, folder: str, file: _OpenFile) -> None:
         """Encode the gathered rows; opens the file where it is the first time."""
+        if file.output is None:
+            while len(self._open) >= self._options.max_open_files:
+                self._close(next(iter(self._open)))
+            file.unique = f"{self._where.file_stem}-{self._count:04d}"
+            self._count += 1
+            name = f"{file.unique}.{self._extension}"
+            file.output = StagedOutput(self._where, f"{self._where.target_dir}/{folder}{name}", self._codec)
+            self._open[folder] = file
         self._gathered_bytes -= file.gathered_bytes
         table = file.take(self._partitioner.schema)
-        if file.output is None:
-            name = f"{self._where.file_stem}-{self._count:04d}.{self._extension}"
-            self._count += 1
-            file.output = StagedOutput(self._where, f"{self._where.target_dir}/{folder}{name}", self._codec)
         try:
             with file.output.guarded("write"):
                 if file.encoder is None:
@@ -183,7 +228,7 @@ class FileWriter(ABC):
             raise convert_error(problem, self._construct, self._context) from error
 
     def _close(self, folder: str) -> None:
-        file = self._open[folder]
+        file = self._files.pop(folder)
         if file.gathered_rows:
             self._flush(folder, file)
         if file.output is not None and file.encoder is not None:
@@ -194,10 +239,16 @@ class FileWriter(ABC):
                 StagedFile(
                     branch=self._where.branch,
                     path=file.output.path,
-                    target=file.output.target,
+                    target=f"{self._where.target_dir}/{folder}{self._name(file)}",
                     size_bytes=digest.size_bytes,
                     sha256=digest.sha256,
                     rows=file.rows,
                 )
             )
-        del self._open[folder]
+        self._open.pop(folder, None)
+
+    def _name(self, file: _OpenFile) -> str:
+        name = self._options.file_name.format(
+            unique=file.unique, job=self._context.job, branch=self._where.branch, rows=file.rows
+        )
+        return f"{name}.{self._extension}"

@@ -67,6 +67,35 @@ class RefusingSink:
         self._sink.abort()
 
 
+class _CountedSink:
+    def __init__(self, sink: Sink, storage: CountingStorage) -> None:
+        self._sink, self._storage = sink, storage
+
+    def write(self, data: bytes | memoryview) -> int:
+        return self._sink.write(data)
+
+    def finish(self) -> FileDigest:
+        self._storage.open_now -= 1
+        return self._sink.finish()
+
+    def abort(self) -> None:
+        self._storage.open_now -= 1
+        self._sink.abort()
+
+
+class CountingStorage(MemoryStorage):
+    """A storage that counts its open files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_now = self.most_open = 0
+
+    def open_new(self, path: str) -> Any:
+        self.open_now += 1
+        self.most_open = max(self.most_open, self.open_now)
+        return _CountedSink(super().open_new(path), self)
+
+
 class RefusingStorage(MemoryStorage):
     """A storage whose files hold few bytes, or that lets nobody create or delete any."""
 

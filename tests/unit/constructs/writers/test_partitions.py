@@ -5,33 +5,37 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
-from gobblin_dagster.constructs.writers.partitions import Partitioner, TimePartition
+from gobblin_dagster.constructs.writers.partitions import Partitioner
 from gobblin_dagster.core.constructs import WriterContext
-from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.errors import ConvertError, UsageError
 from gobblin_dagster.storage.local import LocalStorage
 from tests.unit.constructs.samples import CONTEXT, batch
 from tests.unit.constructs.writers.staging import make, where
 
-_LEVELS: TypeAdapter[tuple[str | TimePartition, ...]] = TypeAdapter(tuple[str | TimePartition, ...])
+_LEVELS: TypeAdapter[tuple[Partition, ...]] = TypeAdapter(tuple[Partition, ...])
 
 
 def _split(levels: list[Any], rows: pa.RecordBatch) -> dict[str, list[Any]]:
     rows = rows.append_column("row", pa.array(range(rows.num_rows)))
-    parts = list(Partitioner(_LEVELS.validate_python(levels), rows.schema, keep_columns=False).split(rows))
+    parts = list(
+        Partitioner(_LEVELS.validate_python(levels), rows.schema, keep_columns=False, context=CONTEXT).split(rows)
+    )
     assert len({folder for folder, _ in parts}) == len(parts)
     return {folder: part.column("row").to_pylist() for folder, part in parts}
 
 
 def test_no_levels_leave_the_batch_alone() -> None:
     rows = batch({"a": [1, 2]})
-    assert list(Partitioner((), rows.schema, keep_columns=False).split(rows)) == [("", rows)]
+    assert list(Partitioner((), rows.schema, keep_columns=False, context=CONTEXT).split(rows)) == [("", rows)]
 
 
 def test_levels_nest_in_the_order_given() -> None:
@@ -116,7 +120,7 @@ def test_times_without_a_zone_are_taken_as_they_stand(column: pa.Array) -> None:
 def test_column_of_a_granularity_stays_in_the_file() -> None:
     rows = batch({"seen": [NOON], "k": ["x"]})
     levels = _LEVELS.validate_python(["k", {"column": "seen"}])
-    assert Partitioner(levels, rows.schema, keep_columns=False).schema.names == ["seen"]
+    assert Partitioner(levels, rows.schema, keep_columns=False, context=CONTEXT).schema.names == ["seen"]
 
 
 @pytest.mark.parametrize(
@@ -157,3 +161,139 @@ def test_hive_readers_get_the_values_back(tmp_path: Path) -> None:
     partitioning = ds.partitioning(pa.schema([("k", pa.string())]), flavor="hive")
     table = ds.dataset(tmp_path / "t", partitioning=partitioning).to_table().sort_by("n")
     assert table["k"].to_pylist() == keys
+
+
+# Expressions and classes
+
+
+class ByLength:
+    """Batch-wise: the length of a text column."""
+
+    def __init__(self, column: str, at_most: int = 9) -> None:
+        self._column, self._at_most = column, at_most
+
+    def partition_batch(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.min_element_wise(pc.utf8_length(batch.column(self._column)), self._at_most, skip_nulls=False)
+
+
+class ByFirstLetter:
+    """Record-wise."""
+
+    def partition_record(self, record: dict[str, Any]) -> Any:
+        return record["k"] and record["k"][0]
+
+
+class Faulty:
+    """Does what its option says."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    def partition_batch(self, batch: pa.RecordBatch) -> Any:
+        if self._how == "raises":
+            raise KeyError("gone")
+        return {"few": ["a"], "float": [0.5] * batch.num_rows, "nested": [[1]] * batch.num_rows}[self._how]
+
+
+class Neither:
+    """No partitioner."""
+
+
+HERE = "tests.unit.constructs.writers.test_partitions"
+WORDS = {"k": ["abc", "b", None, "axx"]}
+
+
+def test_expression_gives_each_row_its_folder() -> None:
+    level = {"name": "letter", "sql": "upper(left(k, 1)) -- first"}
+    assert _split([level], batch(WORDS)) == {
+        "letter=A/": [0, 3],
+        "letter=B/": [1],
+        "letter=__HIVE_DEFAULT_PARTITION__/": [2],
+    }
+
+
+def test_expression_sees_columns_that_become_folders() -> None:
+    rows = batch({"k": ["a", "b"], "id": [1, 18]})
+    assert _split(["k", {"name": "bucket", "sql": "id % 16"}], rows) == {"k=a/bucket=1/": [0], "k=b/bucket=2/": [1]}
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "folders"),
+    [
+        ("ByLength", {"column": "k"}, {"part=3/": [0, 3], "part=1/": [1], "part=__HIVE_DEFAULT_PARTITION__/": [2]}),
+        ("ByLength", {"column": "k", "at_most": 1}, {"part=1/": [0, 1, 3], "part=__HIVE_DEFAULT_PARTITION__/": [2]}),
+        ("ByFirstLetter", {}, {"part=a/": [0, 3], "part=b/": [1], "part=__HIVE_DEFAULT_PARTITION__/": [2]}),
+    ],
+    ids=["batches", "options", "records"],
+)
+def test_class_of_the_user_gives_each_row_its_folder(
+    target: str, options: dict[str, Any], folders: dict[str, list[int]]
+) -> None:
+    level = {"name": "part", "partitioner": f"{HERE}:{target}", "options": options}
+    assert _split([level], batch(WORDS)) == folders
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        ("raises", "it raised KeyError: 'gone'"),
+        ("few", "expected one value for each of 4 rows, got 1"),
+        ("float", "expected plain values, got double"),
+        ("nested", "expected plain values, got list"),
+    ],
+)
+def test_class_that_fails_is_named_with_what_it_did(how: str, problem: str) -> None:
+    level = {"name": "part", "partitioner": f"{HERE}:Faulty", "options": {"how": how}}
+    with pytest.raises(ConvertError, match=rf"level 'part'.*{HERE}:Faulty: {problem}"):
+        _split([level], batch(WORDS))
+
+
+@pytest.mark.parametrize(
+    ("level", "problem"),
+    [
+        ({"name": "part", "partitioner": f"{HERE}:Neither"}, "has neither partition_batch nor partition_record"),
+        ({"name": "part", "partitioner": f"{HERE}:ByLength"}, "ByLength cannot be made"),
+        ({"name": "part", "partitioner": f"{HERE}:Nowhere"}, "cannot load"),
+    ],
+    ids=["methods", "options", "name"],
+)
+def test_class_that_cannot_be_used_is_refused_when_the_writer_is_made(level: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        make(ParquetWriter, where(batch(WORDS).schema), partition_by=[level])
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("nothing + 1", "nothing"),
+        ("count(*)", "expected one value for each of 4 rows, got 1"),
+        ("0.5 * length(k)::double", "is double, which makes no good folder name"),
+        ("[k]", "makes no good folder name"),
+        ("k; drop table x", "syntax error"),
+    ],
+    ids=["column", "aggregate", "float", "list", "statement"],
+)
+def test_expression_that_does_not_fit_is_refused(sql: str, problem: str) -> None:
+    writer_context = where(batch(WORDS).schema)
+    with pytest.raises(ConvertError, match=problem):
+        make(ParquetWriter, writer_context, partition_by=[{"name": "part", "sql": sql}]).write(batch(WORDS))
+
+
+def test_level_of_an_expression_may_not_be_called_like_a_column() -> None:
+    with pytest.raises(ConvertError, match="partition level 'k' is also a column"):
+        make(ParquetWriter, where(batch(WORDS).schema), partition_by=[{"name": "k", "sql": "1"}])
+
+
+@pytest.mark.parametrize(
+    ("level", "place"),
+    [
+        ({"sql": "1"}, "('partition_by', 0, 'sql', 'name')"),
+        ({"partitioner": "no target", "name": "a"}, "('partition_by', 0, 'partitioner', 'partitioner')"),
+        ({"column": "k", "granularity": "week"}, "('partition_by', 0, 'time', 'granularity')"),
+    ],
+    ids=["sql", "class", "time"],
+)
+def test_fault_of_a_level_is_told_for_its_form_alone(level: dict[str, Any], place: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ParquetWriter.Options.model_validate({"partition_by": [level]})
+    assert [str(error["loc"]) for error in caught.value.errors()] == [place]

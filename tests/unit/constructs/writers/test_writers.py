@@ -22,7 +22,7 @@ from gobblin_dagster.core.errors import ConvertError, StorageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.storage.memory import MemoryStorage
-from tests.unit.constructs.writers.staging import WRITERS, RefusingStorage, make, where, write_all
+from tests.unit.constructs.writers.staging import WRITERS, CountingStorage, RefusingStorage, make, where, write_all
 
 ROWS = pa.table(
     {
@@ -98,7 +98,7 @@ def test_partition_columns_may_stay_in_the_files() -> None:
 
 def test_open_files_are_bounded_and_begun_anew() -> None:
     context = where(ROWS.schema)
-    writer = make(ParquetWriter, context, partition_by=["origin"], max_open_files=2)
+    writer = make(ParquetWriter, context, partition_by=["origin"], max_open_files=2, row_group_rows=10)
     for start in range(0, 1000, 500):
         for origin in ("EWR", "JFK", "LGA"):
             mask = [row == origin for row in ROWS["origin"].slice(start, 500).to_pylist()]
@@ -113,12 +113,63 @@ def test_open_files_are_bounded_and_begun_anew() -> None:
 
 def test_least_recently_used_file_is_closed_first() -> None:
     context = where(ROWS.schema)
-    writer = make(ParquetWriter, context, partition_by=["origin"], max_open_files=2)
+    writer = make(ParquetWriter, context, partition_by=["origin"], max_open_files=2, row_group_rows=1)
     batch = ROWS.to_batches()[0]
     for position in (0, 1, 0, 2, 0):  # EWR is used again and again, so JFK must make room
         writer.write(batch.slice(position, 1))
     files = writer.finish()
     assert [file.rows for file in files if "origin=EWR" in file.target] == [3]
+
+
+@pytest.mark.parametrize("cls", WRITERS)
+def test_rows_of_more_folders_than_open_files_are_sorted_in_memory(cls: type[Any]) -> None:
+    rows = pa.table({"id": range(6000), "key": [at * 7 % 300 for at in range(6000)]})
+    storage = CountingStorage()
+    writer = make(cls, where(rows.schema, storage), partition_by=["key"], max_open_files=4)
+    files = write_all(writer, rows, batch_rows=500)
+    assert storage.most_open <= 4
+    assert len(files) == 300  # as many as folders, though each batch has rows of all of them
+    assert sum(file.rows for file in files) == 6000
+
+
+def test_memory_that_is_full_costs_a_file_per_folder_and_no_row() -> None:
+    rows = pa.table({"id": range(6000), "key": [at * 7 % 300 for at in range(6000)]})
+    storage = CountingStorage()
+    # Room for about half of the parts of one batch: most folders are begun anew, batch after batch.
+    writer = make(
+        ParquetWriter, where(rows.schema, storage), partition_by=["key"], max_open_files=4, buffer_bytes=200_000
+    )
+    for batch in rows.to_batches(max_chunksize=500):
+        writer.write(batch)
+        assert writer._gathered_bytes <= 200_000
+    files = writer.finish()
+    assert storage.most_open <= 4
+    assert 300 < len(files) < 300 * 12  # fewer than a file per folder and batch
+    found = [row for file in files for row in _read(storage, file)["id"].to_pylist()]
+    assert sorted(found) == list(range(6000))
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("{unique}", "commit-wu-1-0000.parquet"),
+        ("part.{unique}.{rows}", "part.commit-wu-1-0000.1000.parquet"),
+        ("{job}_{branch}-{unique}", "flights_main-commit-wu-1-0000.parquet"),
+    ],
+)
+def test_files_are_named_by_the_template(template: str, name: str) -> None:
+    context = where(ROWS.schema)
+    (file,) = write_all(make(ParquetWriter, context, file_name=template), ROWS)
+    assert file.target == f"raw/flights/main/AA/{name}"
+    assert _read(context.storage, file).num_rows == 1000
+
+
+@pytest.mark.parametrize(
+    "template", ["part", "../{unique}", "{unique}/x", ".{unique}", "_{unique}", "{unique}{0}", "{unique}{job.x}"]
+)
+def test_template_that_is_not_unique_or_no_plain_name_is_refused(template: str) -> None:
+    with pytest.raises(ValidationError, match="expected letters, digits"):
+        make(ParquetWriter, where(ROWS.schema), file_name=template)
 
 
 def test_files_roll_over_by_bytes() -> None:
@@ -148,9 +199,9 @@ def test_buffered_rows_are_bounded(limits: dict[str, int]) -> None:
     writer = make(ParquetWriter, context, **limits)
     for batch in ROWS.to_batches(max_chunksize=10):
         writer.write(batch)
-        buffered = sum(file.gathered_rows for file in writer._open.values())
+        buffered = sum(file.gathered_rows for file in writer._files.values())
         assert buffered <= 100
-        assert writer._gathered_bytes == sum(file.gathered_bytes for file in writer._open.values())
+        assert writer._gathered_bytes == sum(file.gathered_bytes for file in writer._files.values())
     (file,) = writer.finish()
     assert pq.ParquetFile(io.BytesIO(context.storage.read(file.path))).num_row_groups >= 10
 
@@ -160,7 +211,7 @@ def test_parts_of_a_split_batch_do_not_hold_the_batch_in_memory() -> None:
     writer = make(ParquetWriter, where(wide.schema), partition_by=["k"])
     for batch in wide.to_batches():
         writer.write(batch)
-    small = writer._open["k=a/"].gathered[0]
+    small = writer._files["k=a/"].gathered[0]
     assert small.get_total_buffer_size() < 10_000
 
 

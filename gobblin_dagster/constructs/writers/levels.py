@@ -1,0 +1,231 @@
+"""Levels of partition folders: what gives each row its value - a column, a time, an expression, a class of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Discriminator, Field, StringConstraints, Tag
+
+from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.records import load_object, records
+from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.zones import ZoneName
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.spec.job import SpecModel
+
+_NAME = "option `partition_by`"
+Granularity = Literal["year", "month", "day", "hour"]
+_FORMATS: dict[Granularity, str] = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+LevelName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
+class TimePartition(SpecModel):
+    """A folder level cut from a date or timestamp column.
+
+    Source: gobblin-core `TimeBasedWriterPartitioner`. Differs: null goes to a folder of its own, not to "now".
+    """
+
+    column: str
+    """A date or timestamp column; it stays in the file."""
+    granularity: Granularity = "day"
+    """`year`, `month`, `day` or `hour`. Source: `writer.partition.granularity`."""
+    name: LevelName = "date"
+    """Name of the folder level; must not be a column of the file."""
+    timezone: ZoneName = "UTC"
+    """Zone in which a timestamp's day or hour is taken; timestamps without a zone and dates are taken as they stand.
+    Source: `writer.partition.timezone`, there by default America/Los_Angeles."""
+
+
+class SqlPartition(SpecModel):
+    """A folder level made by an SQL expression over the batch."""
+
+    sql: str = Field(min_length=1)
+    """One plain value per row: `upper(left(name, 1))`, `id % 16`."""
+    name: LevelName
+    """Name of the folder level; must not be a column of the file."""
+
+
+class ClassPartition(SpecModel):
+    """A folder level made by a class of the user's, see `WriterPartitioner`.
+
+    Source: `writer.partitioner.class`.
+    """
+
+    partitioner: Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
+    """`module:Class`; modules of the project folder are found."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments of the class."""
+    name: LevelName
+    """Name of the folder level; must not be a column of the file."""
+
+
+def _kind(given: object) -> str:
+    """Tell which form of a level is meant, so that its faults alone are told."""
+    keys = given if isinstance(given, dict) else getattr(type(given), "model_fields", {})
+    if isinstance(given, str):
+        return "column"
+    return next((key for key in ("sql", "partitioner") if key in keys), "time")
+
+
+Partition = Annotated[
+    Annotated[str, Tag("column")]
+    | Annotated[TimePartition, Tag("time")]
+    | Annotated[SqlPartition, Tag("sql")]
+    | Annotated[ClassPartition, Tag("partitioner")],
+    Discriminator(_kind),
+]
+"""A level as a job file declares it."""
+
+
+class WriterPartitioner(Protocol):
+    """What a class of the user's does: one of both methods. It is made once per work unit and branch.
+
+    Source: gobblin-core-base `WriterPartitioner`. Differs: one value per level; the job file names the level.
+    """
+
+    def partition_batch(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return one plain value (text, whole number, date, bool, null) per row."""
+
+    def partition_record(self, record: dict[str, Any]) -> Any:
+        """Return the value of one row, where there is no `partition_batch`."""
+
+
+class Level(Protocol):
+    """A level, bound to the schema of its branch."""
+
+    name: str
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return one value per row, of a type that makes a folder's name."""
+
+    def texts(self, values: pa.Array) -> list[str | None]:
+        """Return folder values of distinct values."""
+
+
+def bound(
+    declared: str | TimePartition | SqlPartition | ClassPartition, schema: pa.Schema, context: ConstructContext
+) -> Level:
+    """Bind a level; raises ValueError or ConvertError where it does not fit the schema, UsageError for a class."""
+    match declared:
+        case str():
+            return _Column(declared, schema)
+        case TimePartition():
+            return _Time(declared, schema)
+        case SqlPartition():
+            return _Sql(declared, schema, context)
+        case ClassPartition():
+            return _Object(declared, context)
+
+
+class _Plain:
+    """A level whose values are their own texts."""
+
+    name: str
+
+    def texts(self, values: pa.Array) -> list[str | None]:
+        texts: list[str | None] = values.cast(pa.string()).to_pylist()
+        return texts
+
+
+class _Column(_Plain):
+    def __init__(self, name: str, schema: pa.Schema) -> None:
+        self.name = name
+        kind = _type_of(name, schema)
+        if not _is_plain(kind):
+            raise ValueError(f"partition column {name!r} is {kind}, which makes no good folder name")
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self.name)
+
+
+class _Time:
+    def __init__(self, declared: TimePartition, schema: pa.Schema) -> None:
+        self.name = declared.name
+        self._declared = declared
+        kind = _type_of(declared.column, schema)
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            problem = f"partition column {declared.column!r} is {kind}; a granularity needs a date or timestamp"
+            raise ValueError(problem)
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        column = batch.column(self._declared.column)
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+            column = column.cast(pa.timestamp(column.type.unit, self._declared.timezone))
+        return pc.floor_temporal(column, unit=self._declared.granularity)
+
+    def texts(self, values: pa.Array) -> list[str | None]:
+        texts: list[str | None] = pc.strftime(values, format=_FORMATS[self._declared.granularity]).to_pylist()
+        return texts
+
+
+class _Sql(_Plain):
+    def __init__(self, declared: SqlPartition, schema: pa.Schema, context: ConstructContext) -> None:
+        self.name = declared.name
+        # The line break ends a comment that the expression may end with.
+        self._select = SqlSelect(f"({declared.sql}\n) AS value", f"{_NAME}, level {self.name!r}", context, declared.sql)
+        kind = self._select.schema(schema).field(0).type
+        if not _is_plain(kind):
+            raise self._select.error(f"{declared.sql!r} is {kind}, which makes no good folder name")
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        result = self._select.run(batch)
+        if result.num_rows != batch.num_rows:
+            raise self._select.error(f"expected one value for each of {batch.num_rows} rows, got {result.num_rows}")
+        return result.column(0)
+
+
+class _Object(_Plain):
+    def __init__(self, declared: ClassPartition, context: ConstructContext) -> None:
+        self.name = declared.name
+        self._target, self._context = declared.partitioner, context
+        cls = load_object(declared.partitioner, _NAME)
+        try:
+            made: Any = cls(**declared.options)
+        except TypeError as error:
+            raise UsageError(problem=f"{_NAME}: {declared.partitioner} cannot be made: {error}.") from error
+        self._by_batch = getattr(made, "partition_batch", None)
+        self._by_record = getattr(made, "partition_record", None)
+        if not (callable(self._by_batch) or callable(self._by_record)):
+            problem = f"{_NAME}: {declared.partitioner} has neither partition_batch nor partition_record."
+            raise UsageError(problem=problem)
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        try:
+            values = self._asked(batch)
+        except Exception as error:  # whatever a user's class raises is an error of this batch
+            raise self._error(f"it raised {type(error).__name__}: {error}") from error
+        if len(values) != batch.num_rows:
+            raise self._error(f"expected one value for each of {batch.num_rows} rows, got {len(values)}")
+        if not _is_plain(values.type):
+            raise self._error(f"expected plain values, got {values.type}, which makes no good folder name")
+        return values
+
+    def _asked(self, batch: pa.RecordBatch) -> pa.Array:
+        if self._by_batch is not None:
+            found = self._by_batch(batch)
+            return found if isinstance(found, pa.Array) else pa.array(found)
+        asked: Any = self._by_record
+        found = [asked(record) for record in records(batch)]
+        return pa.array(found)
+
+    def _error(self, problem: str) -> Exception:
+        return convert_error(f"{self._target}: {problem}", f"{_NAME}, level {self.name!r}", self._context)
+
+
+def names_of(levels: Sequence[str | TimePartition | SqlPartition | ClassPartition]) -> list[str]:
+    """Return the names of levels."""
+    return [level if isinstance(level, str) else level.name for level in levels]
+
+
+def _type_of(name: str, schema: pa.Schema) -> pa.DataType:
+    if name not in schema.names:
+        raise ValueError(f"partition_by expects column {name!r}; found: {', '.join(schema.names)}")
+    return schema.field(name).type
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind))
