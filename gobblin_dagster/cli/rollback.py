@@ -38,7 +38,7 @@ def rollback(
     spec = project.job(one_state(project, dataset, job).job)
     store = project.open_store()
     try:
-        plan = plan_rollback(store, spec.job, dataset, to, project.clock.now())
+        plan = plan_rollback(store, spec, dataset, to, project.clock.now())
         rows = {
             branch: sum(f.rows for f in plan.left if f.branch == branch) for branch in {f.branch for f in plan.left}
         }

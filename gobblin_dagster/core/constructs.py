@@ -42,6 +42,8 @@ class ConstructContext:
     """Empty where nothing runs."""
     load_time: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When the attempt on the work unit began: one instant for all of its rows, aware and in UTC."""
+    in_order: bool = False
+    """Whether a part of a work unit may be published, so that an extractor that can should read in order of its positions."""
     spark: Callable[[], Any] | None = None
     """Starts Spark where it is not started yet and returns the session; for sources on the driver that plan or count with
     Spark, None everywhere else."""
@@ -107,8 +109,27 @@ class Extractor(Protocol):
         """Release files and connections; called once, also after a failure."""
 
 
+@runtime_checkable
+class PositionedExtractor(Protocol):
+    """What an extractor also implements where it knows how far it got, so that a part of a work unit can be published.
+
+    Source: gobblin-runtime `Task` asks `Extractor.getHighWatermark` once, at the end. Differs: a position that is not exact is
+    no position.
+    """
+
+    def position(self) -> Watermark | None:
+        """Return the end, exclusive, of what the chunks so far hold: all below it, nothing at or above it; else None.
+
+        Called between chunks, and after `chunks` raised; cheap. It has all components of the work unit's low.
+        """
+
+
 class Source(Protocol):
     """Finds datasets and cuts what is new of them into work units.
+
+    Optional attribute `full_extract`, for jobs whose every run reads everything (`Extract.is_full`): `"start_over"` where
+    the source offers all that there is for a dataset whose committed ranges are empty, `"own"` where it looks at
+    `SourceContext.extract.is_full` itself. Without it such jobs are refused.
 
     Source: gobblin-api `Source`. Differs: planning is pure (listing and reading metadata only) and needs no Spark.
     """
@@ -124,23 +145,14 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class StartpointResolver(Protocol):
-    """What a source also implements where it can look positions up for startpoints; called on the driver, when planning.
+class PositionedSource(Protocol):
+    """What a source also implements where its extractors may be PositionedExtractors.
 
-    Source: samza-api `SystemAdmin.resolveStartpointToOffset`.
+    Source: none; see `PositionedExtractor`.
     """
 
-    def resolve_startpoint(
-        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
-    ) -> Watermark | None:
-        """Return the first position to read; None: what is first where nothing was ever committed.
-
-        A position that is given as a watermark is checked and returned.
-
-        Raises:
-            StartpointError: the dataset has no such position.
-            SourceError, TransientError: the source cannot be asked now.
-        """
+    def tells_positions(self) -> bool:
+        """Return whether, with the options given, extractors tell positions."""
 
 
 @runtime_checkable
@@ -156,6 +168,26 @@ class FrameSource(Protocol):
         """Return the rows of a work unit as a DataFrame, unread; on the driver, once per attempt and in several threads.
 
         Raises as `Extractor.chunks`, and what Spark raises, which fails the work unit.
+        """
+
+
+@runtime_checkable
+class StartpointResolver(Protocol):
+    """What a source also implements where it can look positions up for startpoints; called on the driver, when planning.
+
+    Source: samza-api `SystemAdmin.resolveStartpointToOffset`.
+    """
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | CommittedRanges | None:
+        """Return the first position to read, or all that counts as read; None: nothing does, begin as the first time.
+
+        A position that is given as a watermark is checked and returned.
+
+        Raises:
+            StartpointError: the dataset has no such position.
+            SourceError, TransientError: the source cannot be asked now.
         """
 
 
@@ -315,7 +347,9 @@ class DataPublisher(Protocol):
 
     - `reads_current = True`: `PublishView.current` is filled (one query more).
     - `needs_all_units = True`: where a work unit failed nothing is published, whatever `commit.policy` says.
+    - `allows_compaction = True`: nobody but readers of snapshots names its files, so `gobblin compact` may merge them.
     - `publishes_files = False`: no file of its branch is ever published, so an audit counts none.
+    - `published_elsewhere = "an Iceberg table"`: what else holds the branch's rows; their datasets are not rolled back.
     - `subfolder(view) -> str`: a relative folder between `view.folder` and the files (and their partition folders); called
       before `publish` with a view whose `files` are empty.
 

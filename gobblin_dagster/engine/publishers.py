@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext, DataPublisher
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.commit.publication import reads_current
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
@@ -55,3 +56,25 @@ def replaced_branches(job: JobSpec) -> set[str]:
         for branch in job.fork.branches
         if reads_current([registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)])
     }
+
+
+def published_elsewhere(job: JobSpec) -> dict[str, str]:
+    """Return the branches that a table or topic holds too, with what it is."""
+    found = {
+        branch.name: registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
+        for branch in job.fork.branches
+    }
+    return {name: cls.published_elsewhere for name, cls in found.items() if getattr(cls, "published_elsewhere", "")}
+
+
+def require_only_files(job: JobSpec, doing: str) -> None:
+    """Refuse what files alone can do.
+
+    Raises:
+        UsageError: a branch is published to a table or topic.
+    """
+    for branch, elsewhere in published_elsewhere(job).items():
+        raise UsageError(
+            problem=f"Job {job.job!r} cannot be {doing}: its branch {branch!r} is published to {elsewhere}, which keeps the rows.",
+            hint="`gobblin state set` moves the watermark alone; what the table then gets twice is for you to delete.",
+        )

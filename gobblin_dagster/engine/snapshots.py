@@ -30,6 +30,7 @@ from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.manifest import fill_manifests, list_manifests, read_manifest
 from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import require_only_files
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import JobSpec
@@ -224,12 +225,14 @@ class RollbackPlan:
         return self.after.rollbacks[-1].to
 
 
-def plan_rollback(store: StateStore, job: str, dataset_urn: str, to_snapshot: int, now: datetime) -> RollbackPlan:
+def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapshot: int, now: datetime) -> RollbackPlan:
     """Plan to go back; changes nothing.
 
     Raises:
-        UsageError: there is no such snapshot, it is the newest, or it has expired.
+        UsageError: there is no such snapshot, it is the newest, or it has expired; or a table or topic holds a branch too.
     """
+    require_only_files(spec, "rolled back")
+    job = spec.job
     before = store.load_dataset_states(job, [dataset_urn]).get(dataset_urn)
     state = _require_readable(before, dataset_urn, to_snapshot)
     if to_snapshot == state.snapshot:
@@ -269,7 +272,7 @@ def rollback(
     """
     store = project.open_store()
     try:
-        plan = plan_rollback(store, job.job, dataset_urn, to_snapshot, project.clock.now())
+        plan = plan_rollback(store, job, dataset_urn, to_snapshot, project.clock.now())
         apply_rollback(project, job, store, plan, who=who, why=why)
     finally:
         store.close()

@@ -43,6 +43,7 @@ class DeltaPublisher:
     """
 
     Options = DeltaOptions
+    published_elsewhere = "a Delta table"
 
     def __init__(self, options: DeltaOptions, context: ConstructContext) -> None:
         self._options = options

@@ -22,6 +22,7 @@ class AppendPublisher:
     """
 
     Options = _NoOptions
+    allows_compaction: ClassVar = True
 
     def __init__(self, options: BaseModel, context: ConstructContext) -> None:
         """Need neither."""
@@ -38,6 +39,7 @@ class ReplacePublisher:
     """
 
     Options = _NoOptions
+    allows_compaction: ClassVar = True
     reads_current: ClassVar = True
     needs_all_units: ClassVar = True
 
@@ -55,6 +57,7 @@ class ReplacePartitionsPublisher:
     """
 
     Options = _NoOptions
+    allows_compaction: ClassVar = True
     reads_current: ClassVar = True
     needs_all_units: ClassVar = True
 
@@ -73,6 +76,7 @@ class NoopPublisher:
     """
 
     Options = _NoOptions
+    allows_compaction: ClassVar = True
     publishes_files: ClassVar = False
 
     def __init__(self, options: BaseModel, context: ConstructContext) -> None:

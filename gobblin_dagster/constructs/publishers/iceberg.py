@@ -41,6 +41,7 @@ class IcebergPublisher:
     """
 
     Options = IcebergOptions
+    published_elsewhere = "an Iceberg table"
 
     def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
         self._options = options

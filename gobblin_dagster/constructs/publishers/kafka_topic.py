@@ -46,6 +46,7 @@ class KafkaTopicPublisher:
     """
 
     Options = KafkaTopicOptions
+    published_elsewhere = "a Kafka topic"
     publishes_files = False
 
     def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:

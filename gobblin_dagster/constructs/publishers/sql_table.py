@@ -78,6 +78,7 @@ class SqlTablePublisher:
     """
 
     Options = SqlTableOptions
+    published_elsewhere = "a database table"
     publishes_files = False
 
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,6 +28,7 @@ class TimestampedPublisher:
     """
 
     Options = TimestampedOptions
+    allows_compaction: ClassVar = True
 
     def __init__(self, options: TimestampedOptions, context: ConstructContext) -> None:
         self._options = options

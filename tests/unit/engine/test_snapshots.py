@@ -141,7 +141,7 @@ def test_rollback_goes_to_the_watermark_that_made_the_snapshot_not_to_a_persons_
 def test_rollback_to_what_is_not_there_is_refused(store: StateStore, job: JobSpec, to: int, problem: str) -> None:
     before = store.load_dataset_states(job.job)
     with pytest.raises(UsageError, match=problem):
-        plan_rollback(store, job.job, "a", to, before["a"].updated_at)
+        plan_rollback(store, job, "a", to, before["a"].updated_at)
     assert store.load_dataset_states(job.job) == before
 
 

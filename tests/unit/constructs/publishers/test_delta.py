@@ -41,7 +41,7 @@ def test_partition_folders_are_partition_columns(tmp_path: Path) -> None:
     run(tmp_path, table_job(PUBLISHER, ROWS, writer=writer))
 
     assert table(tmp_path).metadata().partition_columns == ["dataset"]
-    rows = table(tmp_path).to_pyarrow_table(partitions=[("dataset", "=", "a/b")])
+    rows = table(tmp_path).to_pyarrow_table(filters=[("dataset", "=", "a/b")])
     assert sorted(rows["id"].to_pylist()) == list(range(10))
     assert set(rows["dataset"].to_pylist()) == {"a/b"}
 

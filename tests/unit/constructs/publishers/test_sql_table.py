@@ -10,9 +10,11 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.snapshots import rollback
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 
 APPEND = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
 
@@ -109,3 +111,11 @@ def test_missing_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WAREHOUSE_URL", f"sqlite:///{tmp_path}/warehouse.db")
     assert run(tmp_path, table_job(from_environment, {"c": {"rows": 2}})).status is RunStatus.SUCCEEDED
     assert table_ids(tmp_path) == [0, 1]
+
+
+def test_dataset_whose_rows_a_table_keeps_is_not_rolled_back(tmp_path: Path) -> None:
+    job = table_job(APPEND, {"c": {"rows": 2}})
+    run(tmp_path, job)
+
+    with pytest.raises(UsageError, match="branch 'all' is published to a database table"):
+        rollback(project(tmp_path, job), job, "c", 1)
