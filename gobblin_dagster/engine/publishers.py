@@ -75,6 +75,6 @@ def require_only_files(job: JobSpec, doing: str) -> None:
     """
     for branch, elsewhere in published_elsewhere(job).items():
         raise UsageError(
-            problem=f"Job {job.job!r} cannot be {doing}: its branch {branch!r} is published to {elsewhere}, which keeps the rows.",
+            problem=f"Job {job.job!r} cannot be {doing}: branch {branch!r} is published to {elsewhere}, which keeps its rows.",
             hint="`gobblin state set` moves the watermark alone; what the table then gets twice is for you to delete.",
         )
