@@ -26,6 +26,7 @@ COMMANDS = {
     "plan": "Show what a run would do; changes nothing.",
     "run": "Read what is new, check it, and publish it.",
     "state": "See and change watermarks of datasets.",
+    "startpoint": "Say where the next run of a dataset begins.",
     "commit": "See commit sequences, and finish unfinished ones.",
     "show": "Show what is published of a dataset, and its snapshots.",
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",

@@ -6,6 +6,7 @@ from typing import Any
 
 from gobblin_dagster.core.commit import CommitSequence, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.abandon import Abandonment
 from gobblin_dagster.engine.commit.inspect import StepStatus
@@ -43,9 +44,14 @@ def _dataset_plan(dataset: DatasetPlan) -> dict[str, Any]:
         "rows": dataset.rows if dataset.has_work else 0,
         "bytes": dataset.size_bytes if dataset.has_work else 0,
         "cost_ms": dataset.cost_ms if dataset.has_work else 0,
+        "startpoint": _startpoint(dataset.startpoint) if dataset.startpoint else None,
         "notes": list(dataset.notes),
         "problem": dataset.problem,
     }
+
+
+def _startpoint(one: Startpoint) -> dict[str, Any]:
+    return {"id": one.id, "position": str(one.position), "who": one.who, "why": one.why}
 
 
 def run_view(result: RunResult) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_commit_id
-from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.serial import AnyRanges
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, TimestampWatermark, Watermark
 
 DEFAULT_EXPIRY = timedelta(days=7)
+_FORMS = "Write a watermark, timestamp:2013-01-31T05:00Z, oldest or upcoming."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,36 @@ def watermark_at(kind: type[Watermark], instant: datetime) -> Watermark | None:
 Position: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
 
 
+_TIMESTAMP = "timestamp:"
+
+
+def parse_position(text: str) -> Position:
+    """Read a position as people write it: a watermark, `timestamp:<ISO 8601 instant>`, `oldest` or `upcoming`.
+
+    An instant without a zone is UTC.
+
+    Raises:
+        UsageError: the instant cannot be read, or the text is empty.
+
+    Example:
+        >>> str(parse_position("timestamp:2013-01-31T05:00")), str(parse_position("42"))
+        ('timestamp 2013-01-31T05:00:00Z', '42')
+    """
+    if text == "oldest":
+        return Oldest()
+    if text == "upcoming":
+        return Upcoming()
+    if not text.startswith(_TIMESTAMP):
+        if not text:
+            raise UsageError(problem="A startpoint needs a position.", hint=_FORMS)
+        return Specific(text)
+    try:
+        instant = datetime.fromisoformat(text.removeprefix(_TIMESTAMP))
+    except ValueError as error:
+        raise UsageError(problem=f"{text!r} holds no instant: {error}.", hint=_FORMS) from None
+    return Timestamp((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC))
+
+
 @dataclass(frozen=True, slots=True)
 class Startpoint:
     """The wish for one dataset of one job.
@@ -108,12 +140,12 @@ class Startpoint:
     who: str
     why: str = ""
     id: str = field(default_factory=new_commit_id)
-    pinned: AnyWatermark | None = None
-    """Where a run resolved it to, for a position that would be another one later: a run after a crash begins there too."""
+    pinned: AnyRanges | None = None
+    """What counts as read, of a position that would be another one later: a run after a crash begins there too."""
 
     def is_expired(self, now: datetime) -> bool:
         """Tell whether it is not applied any more."""
         return self.pinned is None and now >= self.expires_at
 
     def __str__(self) -> str:
-        return f"{self.position}" if self.pinned is None else f"{self.position}, pinned at {self.pinned}"
+        return f"{self.position}" if self.pinned is None else f"{self.position}, pinned at {self.pinned.watermark}"

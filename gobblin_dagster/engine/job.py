@@ -19,6 +19,7 @@ from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, G
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.task_state import TaskFailure, TaskState
 from gobblin_dagster.engine.aftermath import tidy_up_after
 from gobblin_dagster.engine.audit import audit_dataset
@@ -87,15 +88,20 @@ class SessionLane(Protocol):
 
 
 def plan_job(
-    project: Project, job: JobSpec, selection: Selection | None = None, spark: SessionLane | None = None
+    project: Project,
+    job: JobSpec,
+    selection: Selection | None = None,
+    spark: SessionLane | None = None,
+    startpoints: Mapping[str, Startpoint] | None = None,
 ) -> JobPlan:
     """Plan a run without running it; reads metadata only. Raises as `make_plan`.
 
-    `spark` is asked for a session by sources that plan with Spark, and by no others.
+    `spark` is asked for a session by sources that plan with Spark, and by no others. `startpoints` count instead of those
+    that are stored.
     """
     store = project.open_store()
     try:
-        return JobRun(project, job, store, lane=None, selection=selection, spark=spark).plan()
+        return JobRun(project, job, store, lane=None, selection=selection, spark=spark).plan(startpoints)
     finally:
         store.close()
 
@@ -238,7 +244,7 @@ class JobRun:
             )
         return redone
 
-    def plan(self) -> JobPlan:
+    def plan(self, startpoints: Mapping[str, Startpoint] | None = None) -> JobPlan:
         """Plan the run; changes nothing. Raises as `make_plan`."""
         cores = (self._lane.cores if self._lane else self._project.spec.spark.local_cores) or CLUSTER_CORES
         return make_plan(
@@ -250,6 +256,7 @@ class JobRun:
             clock=self._project.clock,
             packs=cores * self._job.execution.tasks_per_core,
             on_work=self._lane.start_early if self._lane else None,
+            startpoints=startpoints,
         )
 
     def extract(self, plan: JobPlan) -> CommitPlan:

@@ -83,7 +83,7 @@ class _Resolution:
         mark = begin.watermark if begin is not None else None
         if isinstance(startpoint.position, Upcoming):
             # Another run, after a crash, must not begin behind what came meanwhile.
-            startpoint = dataclasses.replace(startpoint, pinned=mark)
+            startpoint = dataclasses.replace(startpoint, pinned=begin)
         why = f": {startpoint.why}" if startpoint.why else ""
         note = f"begins at {mark or 'its oldest position'}, by the startpoint {startpoint.position} of {startpoint.who}{why}."
         return Start(startpoint, begin, note=note)
@@ -91,20 +91,19 @@ class _Resolution:
     def _begin(self) -> CommittedRanges | None:
         resolver = self._source if isinstance(self._source, StartpointResolver) else None
         position = self._startpoint.position
-        wanted = self._parsed(position) if isinstance(position, Specific) else position
-        mark: Watermark | None
         if self._startpoint.pinned is not None:
-            mark = self._startpoint.pinned
-        elif resolver is not None:
-            mark = resolver.resolve_startpoint(self._urn, wanted, self._context)
-        else:
-            mark = self._unaided(wanted)
-        if mark is not None:
-            return self._read_up_to(mark)
-        return None if self._state is None else CommittedRanges(self._state.committed.watermark_type, {})
+            return self._startpoint.pinned
+        wanted = self._parsed(position) if isinstance(position, Specific) else position
+        resolve = self._unaided if resolver is None else resolver.resolve_startpoint
+        found = resolve(self._urn, wanted, self._context)
+        if found is None:
+            return None if self._state is None else CommittedRanges(self._state.committed.watermark_type, {})
+        return found if isinstance(found, CommittedRanges) else self._read_up_to(found)
 
-    def _unaided(self, wanted: Watermark | Timestamp | Oldest | Upcoming) -> Watermark | None:
-        """Resolve without the source's help."""
+    def _unaided(
+        self, _urn: str, wanted: Watermark | Timestamp | Oldest | Upcoming, _context: SourceContext
+    ) -> Watermark | None:
+        """Resolve as a StartpointResolver does, without the source's help."""
         if isinstance(wanted, Oldest):
             return None
         mark = watermark_at(self._kind(), wanted.instant) if isinstance(wanted, Timestamp) else wanted

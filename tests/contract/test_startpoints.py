@@ -9,10 +9,12 @@ import pytest
 
 from gobblin_dagster.core.errors import StaleEpochError, WatermarkMovedError
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import CompositeWatermark
+from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
 from gobblin_dagster.state import StateStore
 from tests.contract.conftest import START, StoreMaker
 from tests.contract.test_state_store import JOB, STRANGE_URNS, URN, files_of, publish, race, sequence, state, take
+
+PINNED = CommittedRanges(CompositeWatermark, {"0": ((3, 5),)})
 
 
 def wish(position: Position | None = None, urn: str = URN, job: str = JOB) -> Startpoint:
@@ -26,7 +28,7 @@ def wish(position: Position | None = None, urn: str = URN, job: str = JOB) -> St
     ids=lambda position: position.kind,
 )
 def test_startpoint_is_loaded_as_it_was_saved(maker: StoreMaker, position: Position) -> None:
-    saved = replace(wish(position), pinned=CompositeWatermark({"0": 5}))
+    saved = replace(wish(position), pinned=PINNED)
     maker.open().save_startpoint(saved)
     assert maker.open().load_startpoints(JOB) == {URN: saved}
 
@@ -60,9 +62,9 @@ def test_pinning_changes_the_startpoint_of_that_id_only(store: StateStore) -> No
     old, new = wish(Upcoming()), wish(Upcoming())
     assert store.pin_startpoint(old) is False
     store.save_startpoint(new)
-    assert store.pin_startpoint(replace(old, pinned=CompositeWatermark({"0": 5}))) is False
+    assert store.pin_startpoint(replace(old, pinned=PINNED)) is False
     assert store.load_startpoints(JOB) == {URN: new}
-    pinned = replace(new, pinned=CompositeWatermark({"0": 5}))
+    pinned = replace(new, pinned=PINNED)
     assert store.pin_startpoint(pinned) is True
     assert store.load_startpoints(JOB) == {URN: pinned}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from pathlib import Path
@@ -14,7 +15,15 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.arrivals import Arrivals, Gate, Limits
 from gobblin_dagster.constructs.sources.dated import DatedArrivals
 from gobblin_dagster.constructs.sources.files_options import FilesOptions, NewFiles
-from gobblin_dagster.constructs.sources.listing import Examples, Listing, LocalFolders, RemoteFolders, Walk, printable
+from gobblin_dagster.constructs.sources.listing import (
+    Examples,
+    FoundFile,
+    Listing,
+    LocalFolders,
+    RemoteFolders,
+    Walk,
+    printable,
+)
 from gobblin_dagster.constructs.sources.named import NamedArrivals
 from gobblin_dagster.constructs.sources.pattern import PathPattern
 from gobblin_dagster.constructs.sources.ranges import state_problem
@@ -22,9 +31,10 @@ from gobblin_dagster.constructs.sources.remembered import Memory, RememberedArri
 from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import InvalidUrnError, SourceError, TransientError
+from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.urn import DatasetUrn
-from gobblin_dagster.core.watermark import CommittedRanges
+from gobblin_dagster.core.watermark import CommittedRanges, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.remote import is_passing
 
@@ -83,10 +93,36 @@ class FilesSource:
                     rows += self._format.count_rows(InputFile(file.path))
         return rows
 
-    def _made_arrivals(self) -> Arrivals:
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | CommittedRanges | None:
+        if isinstance(position, Watermark):
+            return position
+        if isinstance(position, Oldest):
+            return None
+        files = self._listing(replace(context, is_selected=lambda urn: urn == dataset_urn)).files.get(dataset_urn, [])
+        if isinstance(position, Timestamp):
+            if self._options.order is NewFiles.NAME:
+                raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="names tell no time")
+            files = [file for file in files if self._is_over(file, position.instant)]
+        elif not files:
+            problem = "it has no files yet behind which it could begin; `oldest` reads all that come"
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
+        arrivals = self._made_arrivals(is_limited=False)
+        units = arrivals.plan(dataset_urn, files, None, Gate(self._start())).work_units
+        return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
+
+    def _is_over(self, file: FoundFile, instant: datetime) -> bool:
+        """Tell whether a file's date has ended, or its last change was, before an instant."""
+        if self._options.order is NewFiles.DATE:
+            return self._options.pattern.end_of(file.start) <= instant
+        return datetime.fromtimestamp(file.modified_us / 1e6, UTC) < instant
+
+    def _made_arrivals(self, *, is_limited: bool = True) -> Arrivals:
         """Return the way to know what is new that the options ask for."""
         options = self._options
-        limits = Limits(options.files_per_work_unit, options.bytes_per_work_unit, options.max_files_per_run)
+        most = options.max_files_per_run if is_limited else None
+        limits = Limits(options.files_per_work_unit, options.bytes_per_work_unit, most)
         memory = Memory(self._name, self._label, options.read_changed)
         match options.order:
             case NewFiles.MODIFIED:

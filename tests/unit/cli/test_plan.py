@@ -70,6 +70,7 @@ def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
         "rows": job["datasets"][0]["rows"],
         "bytes": job["datasets"][0]["bytes"],
         "cost_ms": None,
+        "startpoint": None,
         "notes": [],
         "problem": "",
     }

@@ -87,6 +87,10 @@ def waiting(root: Path, job: JobSpec) -> dict[str, Startpoint]:
         return store.load_startpoints(job.job)
 
 
+def up_to(end: int) -> CommittedRanges:
+    return CommittedRanges(LongWatermark, {"": ((0, end),)})
+
+
 def state(root: Path, job: JobSpec, urn: str = "a") -> DatasetState | None:
     with store_of(root, job) as store:
         return store.load_dataset_states(job.job, [urn]).get(urn)
@@ -162,7 +166,7 @@ def test_plan_shows_the_startpoint_and_changes_nothing(tmp_path: Path) -> None:
     assert plan.has_changes
     assert not plan.has_work
     shown = plan.datasets[0]
-    assert shown.startpoint == replace(saved, pinned=LongWatermark(10))
+    assert shown.startpoint == replace(saved, pinned=up_to(10))
     assert shown.notes == ("begins at 10, by the startpoint upcoming of anna@host: snow.",)
     assert waiting(tmp_path, job) == {"a": saved}
 
@@ -172,7 +176,7 @@ def test_upcoming_is_pinned_by_the_first_run_so_that_a_crash_skips_nothing(tmp_p
     saved = wish(tmp_path, job, Upcoming(), expires_at=datetime.now(UTC) + timedelta(hours=1))
     with store_of(tmp_path, job) as store, JobRun(project(tmp_path, job), job, store, InlineLane()) as dies:
         dies.extract(dies.plan())
-    assert waiting(tmp_path, job) == {"a": replace(saved, pinned=LongWatermark(10))}
+    assert waiting(tmp_path, job) == {"a": replace(saved, pinned=up_to(10))}
     more = job_spec({"a": {"rows": 15}})
     run(tmp_path, more)
     assert published(tmp_path, more, "a") == [10, 11, 12, 13, 14]
@@ -292,7 +296,7 @@ def test_expired_startpoint_is_not_applied_and_said_so(tmp_path: Path) -> None:
 
 def test_pinned_startpoint_does_not_expire(tmp_path: Path) -> None:
     job = job_spec(TEN)
-    wish(tmp_path, job, Upcoming(), pinned=LongWatermark(7), expires_at=datetime(2026, 1, 31, tzinfo=UTC))
+    wish(tmp_path, job, Upcoming(), pinned=up_to(7), expires_at=datetime(2026, 1, 31, tzinfo=UTC))
     run(tmp_path, job)
     assert published(tmp_path, job, "a") == [7, 8, 9]
 
