@@ -56,15 +56,20 @@ def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Seq
 def _print_plain(console: Console, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table without colours or wrapping: for pipes, and for tables that rich would take seconds to lay out."""
     texts = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
     lines = []
     for row in texts:
         parts = []
         for text, width, side in zip(row, widths, columns.values(), strict=True):
-            blank = " " * (width - cell_len(text))
+            blank = " " * (width - _width(text))
             parts.append(blank + text if side == "right" else text + blank)
         lines.append("  ".join(parts).rstrip())  # no blanks at the ends of lines in files and pipes
     console.out("\n".join(lines), highlight=False)
+
+
+def _width(text: str) -> int:
+    """Return the columns that a text takes; most are plain, and tables may have many thousand."""
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def print_facts(console: Console, facts: Mapping[str, str]) -> None:

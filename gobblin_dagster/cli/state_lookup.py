@@ -14,19 +14,22 @@ DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The dat
 JobOption = Annotated[str | None, typer.Option(help="Name of the job; needed where several jobs have the dataset.")]
 
 
-def load_states(project: Project, jobs: list[str] | None) -> dict[str, dict[str, DatasetState]]:
+def load_states(
+    project: Project, jobs: list[str] | None, urns: list[str] | None = None
+) -> dict[str, dict[str, DatasetState]]:
     """Return states by job and dataset.urn; default: all jobs of the project and those that the store remembers."""
     store = project.open_store()
     try:
         names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
-        return {name: store.load_dataset_states(name) for name in names}
+        return {name: store.load_dataset_states(name, urns) for name in names}
     finally:
         store.close()
 
 
 def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:
     """Return the state of a dataset; raises UsageError where there is none or several jobs have it."""
-    states = [states[dataset] for states in load_states(project, [job] if job else None).values() if dataset in states]
+    found = load_states(project, [job] if job else None, [dataset])
+    states = [states[dataset] for states in found.values() if dataset in states]
     if len(states) == 1:
         return states[0]
     where = ", ".join(state.job for state in states)

@@ -18,6 +18,7 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import BranchCounts, StagedFile
@@ -88,6 +89,10 @@ class SourceContext:
     is_selected: Callable[[str], bool]
     """Whether the user asked for a dataset.urn."""
     clock: Clock
+    previous_runs: Callable[[], Sequence[RunRecord]] = tuple
+    """Loads the job's last runs, newest first: what became of each dataset that had work, and which ranges failed. Costs a
+    query; where a dataset stands, and what of it is left to read, is in `states`.
+    Source: gobblin-api `SourceState.getPreviousWorkUnitStates`."""
 
 
 class Extractor(Protocol):

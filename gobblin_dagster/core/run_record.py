@@ -43,6 +43,8 @@ class DatasetRunRecord:
     rows: int = 0
     quarantined: int = 0
     error: str = ""
+    failed_ranges: tuple[str, ...] = ()
+    """Ranges of the work units that failed, as people read them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -427,6 +427,7 @@ class JobRun:
                 rows=dataset.rows_read,
                 quarantined=dataset.rows_quarantined,
                 error="; ".join(failure.message for failure in dataset.failures)[:1000],
+                failed_ranges=dataset.failed_ranges,
             )
             for dataset in result.datasets
             if dataset.outcome is not DatasetOutcome.IDLE

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import UNFINISHED, SequenceState
@@ -72,7 +73,13 @@ def make_plan(
     states = store.load_dataset_states(spec.job, selection.urns)
     leftovers = _leftovers(spec.job, store, selection)
     quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
-    context = SourceContext(extract=spec.to_extract(), states=states, is_selected=selection.matches, clock=clock)
+    context = SourceContext(
+        extract=spec.to_extract(),
+        states=states,
+        is_selected=selection.matches,
+        clock=clock,
+        previous_runs=cache(lambda: store.load_runs(spec.job)),
+    )
     wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
     starts = find_starts(spec.job, source, context, wishes)
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())

@@ -156,6 +156,8 @@ class DatasetResult:
     sequence_id: str = ""
     policies: tuple[PolicyOutcome, ...] = ()
     failures: tuple[TaskFailure, ...] = ()
+    failed_ranges: tuple[str, ...] = ()
+    """Ranges of the work units that failed, as people read them."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine import state_admin
+from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.rows_source import RowsSource
 
 from .jobs import by_urn, job_spec, project, published, run
 
@@ -58,7 +62,29 @@ def test_only_the_newest_runs_are_remembered_and_all_that_moved_a_watermark(tmp_
     store = project(tmp_path, job(0, "a")).open_store()
     runs = store.load_runs("numbers")
     assert [run.datasets["a"].high for run in runs] == ["6", "5", "4"]
-    from gobblin_dagster.engine import state_admin
-
     assert [str(entry.watermark_after) for entry in state_admin.history(store, "numbers", "a")] == list("123456")
     store.close()
+
+
+def test_source_may_ask_what_became_of_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Both are work unit states in the original; here a source that does not ask costs no query.
+    bad = job_spec(
+        {"a": {"rows": 30, "unit_rows": 10, "fail_at": 15}, "b": {"rows": 5}}, commit={"policy": "successful"}
+    )
+    run(tmp_path, bad)
+    run(tmp_path, bad)
+    seen: list[SourceContext] = []
+    plan = RowsSource.plan
+
+    def asking(self: RowsSource, context: SourceContext) -> Iterator[DatasetOffer]:
+        seen.append(context)
+        return plan(self, context)
+
+    monkeypatch.setattr(RowsSource, "plan", asking)
+    plan_job(project(tmp_path, bad), bad)
+    (context,) = seen
+    newest, oldest = context.previous_runs()
+    assert (newest.datasets["a"].outcome, newest.datasets["a"].failed_ranges) == ("failed", ("[10, 20)",))
+    assert (oldest.datasets["a"].outcome, oldest.datasets["a"].high) == ("committed", "10")
+    assert "b" not in newest.datasets
+    assert context.states["a"].failed_ranges == ("[10, 20)",)
