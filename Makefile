@@ -32,12 +32,19 @@ demo-full: $(VENV)/user.stamp ## the demo with all flights of 2013 (336,776 rows
 	@[ -e demo-full/gobblin.yaml ] || $(BIN)/python -m gobblin_dagster.demo full demo-full
 	@cd demo-full && ../$(BIN)/gobblin run
 
-crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, count the rows
+crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, count; then a small crash table. The large one: make crash N=100000
+ifdef N
+	@$(MAKE) --no-print-directory crash-table
+else
 	@scripts/ensure-java.sh
 	@scripts/crash.sh
+	@echo "+ python -m gobblin_dagster.testing.crash_table --quick --storms 200"
+	@$(BIN)/python -m gobblin_dagster.testing.crash_table --quick --storms 200
+endif
 
-crash-table: install ## every single fault and N random schedules (default 2000) on the commit protocol: what was harmed
-	@$(BIN)/python -m gobblin_dagster.testing.crash_table --storms $(or $(N),2000)
+crash-table: install ## every single fault, and N random schedules (default 2000), on every state store and storage that can be started here; all pairs of faults too: PAIRS=1
+	@scripts/ensure-system.sh postgresql maven default-jdk-headless || true # said in one sentence; rows that need them are left out by name
+	@$(BIN)/python -m tests.services.crash_table --storms $(or $(N),2000) $(if $(PAIRS),--pairs)
 
 bench: $(VENV)/user.stamp ## compare with hand-written PySpark; quick look: make bench ROWS=400000
 	@scripts/ensure-java.sh

@@ -82,7 +82,7 @@ class _Facts:
                 _visible(example),
             )
         finally:
-            store.close()
+            example.close_store(store)
 
     @property
     def unfinished(self) -> list[StoredSequence]:
@@ -137,7 +137,7 @@ def tree_digest(example: Example) -> str:
     try:
         total.update(repr(store.load_dataset_states(JOB, [URN])).encode())
     finally:
-        store.close()
+        example.close_store(store)
     return total.hexdigest()
 
 

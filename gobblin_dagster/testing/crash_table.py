@@ -61,7 +61,9 @@ FAMILIES: dict[str, Family] = {
 OF_DISKS = ("power losses", "failed syncs")
 """Only a local disk can be rolled back to what was synced."""
 PAIRS = ("two kills, all pairs", "freeze and kill, all pairs")
-OF_SERVICES = ("every kill", "every error")
+QUICK = ("every kill", "every error")
+OF_SERVICES = ("every kill",)
+"""What is tried in full also where each call takes its time."""
 SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
 STORMS = "random storms"
 WEIGHTS: dict[tuple[StoreKind, GroundKind], int] = {
@@ -73,8 +75,9 @@ WEIGHTS: dict[tuple[StoreKind, GroundKind], int] = {
     ("files", "copies"): 5,
 }
 """Shares of the storms: more where they are fast."""
-STORMS_OF_SERVICES = 40
+STORMS_OF_SERVICES = 25
 """On each kind of store and storage with a service."""
+PROGRESS_S = 15
 CHUNK = 50
 """Storms that one process runs before it reports."""
 MEMORY = Path("/dev/shm")  # noqa: S108  # each run makes a private folder in it
@@ -139,20 +142,33 @@ _COLUMNS = ("schedules", "store", "storage", "fault points", "run", *Harm, "seed
 HEADER = f"| {' | '.join(_COLUMNS)} |\n{'| --- ' * len(_COLUMNS)}|"
 
 
-def storm_parts(count: int, seed: int, services: Services = Services()) -> list[Part]:
-    """Return `count` storms, shared out among the kinds of store and storage, and a few on each with a service."""
+def storm_parts(count: int, seed: int) -> list[Part]:
+    """Return `count` storms, shared out among the kinds of store and storage that need no service."""
     share = -(-count // sum(WEIGHTS.values()))
-    counts = {kind: share * weight for kind, weight in WEIGHTS.items()}
-    counts |= dict.fromkeys(services.kinds(), min(count, STORMS_OF_SERVICES))
     return [
-        Part(STORMS, *kind, seeds=range(first, min(first + CHUNK, seed + each)), services=services)
-        for kind, each in counts.items()
-        for first in range(seed, seed + each, CHUNK)
+        Part(STORMS, *kind, seeds=range(first, min(first + CHUNK, seed + share * weight)))
+        for kind, weight in WEIGHTS.items()
+        for first in range(seed, seed + share * weight, CHUNK)
     ]
 
 
-def family_parts(services: Services = Services(), *, pairs: bool = False) -> list[Part]:
-    """Return every single fault on every kind of store and storage; all pairs too, where they are asked for."""
+def service_parts(services: Services, seed: int) -> list[Part]:
+    """Return what is run on each kind of store and storage with a service: every kill, and a few storms."""
+    seeds = range(seed, seed + STORMS_OF_SERVICES)
+    return [
+        Part(name, *kind, seeds=seeds if name == STORMS else range(0), services=services)
+        for kind in services.kinds()
+        for name in (*OF_SERVICES, STORMS)
+    ]
+
+
+def quick_parts() -> list[Part]:
+    """Return every kill and every error on every kind of store and storage that needs no service."""
+    return [Part(name, *kind) for kind in WEIGHTS for name in QUICK]
+
+
+def family_parts(*, pairs: bool = False) -> list[Part]:
+    """Return every single fault on every kind of store and storage without a service; all pairs too, if asked for."""
     parts = []
     for store, ground in WEIGHTS:
         names = [name for name in FAMILIES if name not in PAIRS and (ground == "local" or name not in OF_DISKS)]
@@ -160,12 +176,12 @@ def family_parts(services: Services = Services(), *, pairs: bool = False) -> lis
     for store in ("sqlite", "files"):
         singles = ("every instant", "every kill", "every error", "every freeze")
         parts += [Part(name, store, "local", shape) for shape in SHAPES for name in singles]
-    parts += [Part(name, "files", ground) for name in PAIRS for ground in ("memory", "copies") if pairs]
-    return parts + [Part(name, *kind, services=services) for kind in services.kinds() for name in OF_SERVICES]
+    grounds: tuple[GroundKind, ...] = ("memory", "copies")
+    return parts + [Part(name, "files", ground) for name in PAIRS for ground in grounds if pairs]
 
 
 def run_parts(parts: Sequence[Part], processes: int, done: Callable[[Part, Report], None] | None = None) -> list[Row]:
-    """Run all parts and return a row for each family, store and storage.
+    """Run all parts and return a row for each family, store and storage; when interrupted, of what is done by then.
 
     Args:
         parts: what to run.
@@ -174,10 +190,13 @@ def run_parts(parts: Sequence[Part], processes: int, done: Callable[[Part, Repor
     """
     rows: dict[tuple[str, str, str], list[tuple[Part, int, Report]]] = {}
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for part, (points, report) in zip(parts, pool.map(run_part, parts), strict=True):
-            rows.setdefault(part.row, []).append((part, points, report))
-            if done is not None:
-                done(part, report)
+        try:
+            for part, (points, report) in zip(parts, pool.map(run_part, parts), strict=True):
+                rows.setdefault(part.row, []).append((part, points, report))
+                if done is not None:
+                    done(part, report)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
     return [
         Row(*key, found[0][1], _seeds(part for part, _, _ in found), _sum(report for _, _, report in found))
         for key, found in rows.items()
@@ -237,6 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; the exit code is 1 where anything was harmed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--storms", type=int, default=2000, help="random schedules in all, default 2000")
+    parser.add_argument("--quick", action="store_true", help="of the single faults only kills and errors")
     parser.add_argument("--pairs", action="store_true", help="all pairs of faults too, about 29,000")
     parser.add_argument("--seed", type=int, default=0, help="the first seed, default 0")
     parser.add_argument("--processes", type=int, default=2, help="default 2")
@@ -246,11 +266,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     services = Services(asked.postgres, asked.s3, asked.hdfs)
     started = time.monotonic()
-    parts = [*family_parts(services, pairs=asked.pairs), *storm_parts(asked.storms, asked.seed, services)]
+    families = quick_parts() if asked.quick else family_parts(pairs=asked.pairs)
+    parts = [*families, *storm_parts(asked.storms, asked.seed), *service_parts(services, asked.seed)]
     progress = _Progress(len(parts), started)
     rows = run_parts(parts, asked.processes, progress.done)
     total = _sum(row.report for row in rows)
-    lines = [HEADER, *map(str, rows), "", f"{total} in {time.monotonic() - started:.0f} s, {asked.processes} processes"]
+    cut = f"; interrupted, {progress.left} parts left" if progress.left else ""
+    told = f"{total} in {time.monotonic() - started:.0f} s, {asked.processes} processes{cut}"
+    lines = [HEADER, *map(str, rows), "", told]
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if total.broken else 0
 
@@ -259,18 +282,21 @@ class _Progress:
     """Says on standard error how far the table is, so that a long one that is cut off has told something."""
 
     def __init__(self, parts: int, started: float) -> None:
-        self._left = parts
-        self._started = started
+        self.left = parts
+        self._started = self._told = started
         self._schedules = 0
 
     def done(self, part: Part, report: Report) -> None:
-        """Say one line."""
-        self._left -= 1
+        """Say one line now and then, and whenever something was harmed."""
+        self.left -= 1
         self._schedules += report.schedules
-        harmed = f", HARMED: {report}" if report.broken else ""
-        seconds = time.monotonic() - self._started
-        facts = f"{self._schedules:,} schedules in {seconds:.0f} s, {self._left} parts left; {', '.join(part.row)}"
-        sys.stderr.write(f"{facts}{harmed}\n")
+        now = time.monotonic()
+        if now - self._told < PROGRESS_S and not report.broken:
+            return
+        self._told = now
+        harmed = f"; {', '.join(part.row)} HARMED: {report}" if report.broken else ""
+        facts = f"{self._schedules:,} schedules in {now - self._started:.0f} s, {self.left} parts left{harmed}"
+        sys.stderr.write(f"{facts}\n")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sqlalchemy import Executable, delete, update
+from sqlalchemy import Engine, Executable, Interval, delete, literal, update
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -97,6 +97,7 @@ class Example:
     """Whether a killed run is halted in this process, see `testing.faults`; on some grounds all are."""
     clock: SetClock = field(default_factory=SetClock)
     _opened: StateStore | None = None
+    _engine: Engine | None = None
 
     def __post_init__(self) -> None:
         if not self.ground.root:
@@ -122,12 +123,12 @@ class Example:
         template = self.root.with_name(f"{self.root.name}-{self.kind}-new")
         if not template.exists():
             self.root.mkdir(parents=True)
-            self.open_store().close()
+            self.close_store(self.open_store())
             shutil.copytree(self.root, template)
         else:
             shutil.copytree(template, self.root)
         if self.ground.root != str(self.root):
-            self.open_store().close()
+            self.close_store(self.open_store())
         if self.kind == "postgres":
             self._execute(*map(delete, reversed(metadata.sorted_tables)))
 
@@ -135,6 +136,11 @@ class Example:
         """Open the state store; `storage` and `points` reach inside the transactions of the plain-file store."""
         inner = self._open_files(storage or self.storage, points) if self.kind == "files" else self._open_sql()
         return counted_store(inner, points) if points else inner
+
+    def close_store(self, store: StateStore) -> None:
+        """Close a store that this example opened; connections to a server are kept, they are dear."""
+        if self.kind != "postgres":
+            store.close()
 
     def forget_connections(self) -> None:
         """Open new connections from now on; for a forked child, which must not touch those of its parent."""
@@ -151,11 +157,11 @@ class Example:
         return FileStateStore(f"{self.ground.root}/state", counted, self.clock)
 
     def _execute(self, *statements: Executable) -> None:
-        engine = make_engine(parse_url(self.store_url))
-        with engine.begin() as connection:
+        if self._engine is None:
+            self._engine = make_engine(parse_url(self.store_url))
+        with self._engine.begin() as connection:
             for statement in statements:
                 connection.execute(statement)
-        engine.dispose()
 
     def _come_to(self, instant: datetime) -> None:
         """Move the clock on; a database that has its own sees leases that were taken so much earlier."""
@@ -164,7 +170,7 @@ class Example:
             return
         self.clock.instant = instant
         if self.kind == "postgres":
-            self._execute(update(leases).values(until=leases.c.until - passed))
+            self._execute(update(leases).values(until=leases.c.until - literal(passed, Interval())))
 
     def run(
         self,
@@ -202,7 +208,7 @@ class Example:
             return True
         finally:
             with suppress(Halted):
-                store.close()
+                self.close_store(store)
 
     def _work(self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, epoch: int) -> None:
         losing = _Loser(self.loses, self.storage) if self.loses and runner == "A" else None

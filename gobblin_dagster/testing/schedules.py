@@ -189,7 +189,7 @@ def _moves_of(example: Example) -> list[tuple[str, str]]:
         (stored,) = store.load_sequences(JOB)
         steps = decode_sequence(stored).steps
     finally:
-        store.close()
+        example.close_store(store)
     return [(step.source, step.target) for step in steps if isinstance(step, RenameFileStep)]
 
 
