@@ -17,7 +17,7 @@ class ExtractType(StrEnum):
     SNAPSHOT_APPEND = "snapshot_append"
     """Each run adds changed rows; the newest row of a primary key counts."""
     SNAPSHOT_ONLY = "snapshot_only"
-    """Each run replaces everything."""
+    """Each run reads everything and replaces what was published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +30,9 @@ class Extract:
     namespace: str
     table: str
     type: ExtractType = ExtractType.APPEND_ONLY
-    primary_key: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    """Columns that name a row."""
     delta_fields: tuple[str, ...] = ()
+    """Columns that grow with each change of a row."""
+    is_full: bool = False
+    """Whether each run reads everything from the beginning."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, WatermarkMovedError
+from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, UsageError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.task_state import TaskFailure, TaskState
@@ -65,6 +65,8 @@ def decide_dataset(
             raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
         if plan.begin is not None:
             before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
+        if needs_all_units(publishers.values()):
+            _require_whole_units(plan, decision)
         # The version found is the one that the commit will demand, so the files are those of the state it replaces.
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
@@ -73,6 +75,17 @@ def decide_dataset(
         failures = (*summed.failures, describe_failure(error))
         failed = dataclasses.replace(summed, outcome=DatasetOutcome.FAILED, actual_high=plan.low, failures=failures)
         return DatasetCommit(failed)
+
+
+def _require_whole_units(plan: DatasetPlan, decision: Decision) -> None:
+    for unit in decision.publish:
+        if unit.actual_high != unit.expected_high:
+            raise UsageError(
+                problem=f"Dataset {plan.dataset_urn!r}: work unit {unit.work_unit_id} ended at {unit.actual_high}, before its "
+                f"expected {unit.expected_high}, and its publisher would put a part in the place of the whole.",
+                hint="Take the limit away, or publish with `append`.",
+            )
+
 
 def hold_back(job: JobSpec, decided: Sequence[DatasetCommit]) -> list[DatasetCommit]:
     """Return what is left to publish where all datasets are one unit: nothing, under policy `full`, if any of them failed."""

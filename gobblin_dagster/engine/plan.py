@@ -15,6 +15,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.engine.estimate import with_costs
 from gobblin_dagster.engine.outline import branch_names, commit_outline
 from gobblin_dagster.engine.packing import pack_units
@@ -80,8 +81,11 @@ def make_plan(
         clock=clock,
         previous_runs=cache(lambda: store.load_runs(spec.job)),
     )
-    wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
-    starts = find_starts(spec.job, source, context, wishes)
+    if starts_over(spec, source):
+        starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
+    else:
+        wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
+        starts = find_starts(spec.job, source, context, wishes)
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
     datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
@@ -108,6 +112,19 @@ def make_plan(
         scope=spec.commit.scope,
         commit_steps=commit_outline(spec),
     )
+
+
+def starts_over(spec: JobSpec, source: Source) -> bool:
+    """Tell whether a run plans each dataset from its beginning; raises UsageError where it should and the source cannot."""
+    if not spec.extract.reads_everything:
+        return False
+    way = getattr(source, "full_extract", "")
+    if not way:
+        raise UsageError(
+            problem=f"Job {spec.job!r}: source {spec.source.type!r} cannot read everything in each run.",
+            hint="Leave out `extract.is_full` and `extract.type: snapshot_only`.",
+        )
+    return bool(way == "start_over")
 
 
 def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
@@ -177,7 +194,8 @@ def _dataset_plans(
             quarantined=leftover is not None,
             previous_schemas=state.schemas if state else {},
             startpoint=start.startpoint,
-            begin=start.begin,
+            # A full extract of nothing leaves what is published, and what counts as read, as it is.
+            begin=start.begin if start.startpoint is not None or offer.work_units else None,
         )
     for urn, start in unseen.items():
         state = states.get(urn)

@@ -210,7 +210,7 @@ class ForkSpec(SpecModel):
 
 
 class ExtractSpec(SpecModel):
-    """Where the data belongs.
+    """Where the data belongs, and how one extraction relates to the former ones.
 
     Source: `extract.namespace`, `extract.table.name`, `extract.table.type`.
     """
@@ -218,6 +218,26 @@ class ExtractSpec(SpecModel):
     namespace: Name
     table: Name
     type: ExtractType = ExtractType.APPEND_ONLY
+    """`append_only`: each run adds rows never seen before. `snapshot_append`: it adds changed rows too, the newest row of a
+    primary key counts. `snapshot_only`: it reads everything and replaces what was published."""
+    is_full: bool | None = None
+    """True: each run reads everything from the beginning, and its publication takes the place of the last one. Default:
+    true for `snapshot_only`, false for the others. Source: `extract.is.full`."""
+    primary_keys: tuple[str, ...] = ()
+    """Columns that name a row, for publishers that update rows. Source: `extract.primary.key.fields`."""
+    delta_fields: tuple[str, ...] = ()
+    """Columns that grow with each change of a row, for such publishers. Source: `extract.delta.fields`."""
+
+    @property
+    def reads_everything(self) -> bool:
+        """Whether each run reads from the beginning."""
+        return self.type is ExtractType.SNAPSHOT_ONLY if self.is_full is None else self.is_full
+
+    @model_validator(mode="after")
+    def _snapshots_are_whole(self) -> Self:
+        if self.type is ExtractType.SNAPSHOT_ONLY and self.is_full is False:
+            raise ValueError("type snapshot_only reads everything: leave out is_full: false, or use snapshot_append")
+        return self
 
 
 class CommitSpec(SpecModel):
@@ -335,8 +355,9 @@ class JobSpec(SpecModel):
     writer: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="parquet"))
     """Writer of branches that have none of their own."""
     publisher: ConstructSpec | None = None
-    """Publisher of branches that have none of their own: what a publication makes of their files. Default: `replace` for
-    extract type `snapshot_only`, else `append`. The quarantine is always appended to. Source: `data.publisher.type`."""
+    """Publisher of branches that have none of their own: what a publication makes of their files. Default: `replace` where
+    each run reads everything (`extract.is_full`), else `append`. The quarantine is always appended to.
+    Source: `data.publisher.type`."""
     schema_contract: SchemaContract | None = None
     """`evolve`, `freeze`, `discard` or `fail`: what becomes of columns and types that differ from what was published.
     Default: no contract, rows are written as they come."""
@@ -360,12 +381,29 @@ class JobSpec(SpecModel):
 
     def to_extract(self) -> Extract:
         """Return the extract as a value of `core`."""
-        return Extract(self.extract.namespace, self.extract.table, self.extract.type)
+        extract = self.extract
+        return Extract(
+            namespace=extract.namespace,
+            table=extract.table,
+            type=extract.type,
+            primary_keys=extract.primary_keys,
+            delta_fields=extract.delta_fields,
+            is_full=extract.reads_everything,
+        )
 
     def publisher_of(self, branch: BranchSpec) -> ConstructSpec:
         """Return how a branch is published."""
-        is_snapshot = self.extract.type is ExtractType.SNAPSHOT_ONLY
-        return branch.publisher or self.publisher or ConstructSpec(type="replace" if is_snapshot else "append")
+        is_full = self.extract.reads_everything
+        return branch.publisher or self.publisher or ConstructSpec(type="replace" if is_full else "append")
+
+    @model_validator(mode="after")
+    def _full_extracts_are_whole(self) -> Self:
+        if self.extract.reads_everything and self.execution.max_work_units is not None:
+            raise ValueError(
+                "execution.max_work_units would publish the first part of a full extract again and again; leave it out, or "
+                "choose another extract.type than snapshot_only (or extract.is_full: false)"
+            )
+        return self
 
     @property
     def has_quarantine(self) -> bool:

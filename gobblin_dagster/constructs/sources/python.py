@@ -37,6 +37,17 @@ class ReadUnit:
     high: Any
 
 
+@dataclass(frozen=True, slots=True)
+class ReadUpTo:
+    """Yielded among rows by a user's function: what was yielded lies below `position`, what is to come does not.
+
+    So a part of a work unit can be published where it breaks off (`commit.policy: partial`) or reaches a limit.
+    """
+
+    position: Any
+    """A whole number or an aware datetime, as `ReadUnit.low`."""
+
+
 class PythonSource:
     """Calls `read(unit) -> Iterator[dict | pa.RecordBatch]` for each work unit, in its Spark task.
 
@@ -46,6 +57,8 @@ class PythonSource:
 
     Source: gobblin-api `Source` and `Extractor`, for people who want neither class.
     """
+
+    full_extract = "start_over"
 
     class Options(BaseModel):
         """Options of the source `python`."""
@@ -83,6 +96,10 @@ class PythonSource:
     def extractor(self, unit: WorkUnit) -> PythonExtractor:
         function = load_object(self._options.read, _NAME)
         return PythonExtractor(unit, function, self._options.read, self._options.columns)
+
+    def tells_positions(self) -> bool:
+        """Whether the function yields `ReadUpTo` shows when it runs; without it, limits end nothing early."""
+        return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
         """Return None: to count would be to read."""
@@ -133,6 +150,8 @@ class PythonExtractor:
         with self._translated():
             low, high = (mark.components()[""] for mark in (unit.low, unit.expected_high))
             self._yielded = iter(function(ReadUnit(unit.dataset_urn, low, high)))
+        self._low = unit.low
+        self._reached: Watermark | None = unit.low
         self._batches = self._in_batches()
         self._first = next(self._batches, None)
         self.schema: pa.Schema = self._first.schema if self._first is not None else self._declared or pa.schema([])
@@ -146,6 +165,10 @@ class PythonExtractor:
             yield Chunk(batch, self._name, pa.array(rows))
             batch = next(self._batches, None)
 
+    def position(self) -> Watermark | None:
+        """Return the last `ReadUpTo`, unless rows behind it were handed out."""
+        return self._reached
+
     def close(self) -> None:
         """Let the function's `finally` and `with` blocks run."""
         close = getattr(self._yielded, "close", None)
@@ -153,24 +176,57 @@ class PythonExtractor:
             close()
 
     def _in_batches(self) -> Iterator[pa.RecordBatch]:
+        """Gather rows to batches, each ending at the last `ReadUpTo` where there was one since the batch before."""
         schema, waiting, before = self._declared, list[dict[str, Any]](), 0
+        settled, mark = 0, self._low
         while True:
-            with self._translated():
-                item = next(self._yielded, None)
+            item, fault = self._next()
+            if isinstance(item, ReadUpTo):
+                settled, mark = len(waiting), self._marked(item)
+                if not waiting:
+                    self._reached = mark
+                    if schema is not None:
+                        yield pa.RecordBatch.from_pylist([], schema=schema)  # so that the position is asked for
+                continue
             if isinstance(item, dict):
                 waiting.append(item)
-            if waiting and (len(waiting) == _BATCH_ROWS or not isinstance(item, dict)):
-                batch = self._fitted(waiting, schema, before)
-                schema, before, waiting = batch.schema, before + len(waiting), []
-                yield batch
+            is_done = not isinstance(item, dict)
+            if waiting and (is_done or len(waiting) >= _BATCH_ROWS):
+                # Rows behind the last position wait where they may, and are given up where the function broke off.
+                count = settled if fault is not None or (settled and not is_done) else len(waiting)
+                if count:
+                    batch = self._fitted(waiting[:count], schema, before)
+                    schema, before, waiting = batch.schema, before + count, waiting[count:]
+                    self._reached, settled = (mark if count == settled else None), 0
+                    yield batch
+            if fault is not None:
+                raise fault
             if item is None:
                 return
             if isinstance(item, pa.RecordBatch):
                 batch = self._fitted(item, schema, before)
                 schema, before = batch.schema, before + batch.num_rows
+                self._reached = None
                 yield batch
-            elif not isinstance(item, dict):
+            elif is_done:
                 raise self._error(f"yielded {type(item).__name__}, expected a dict or a RecordBatch.", before + 1)
+
+    def _next(self) -> tuple[Any, GobblinDagsterError | None]:
+        """Return what the function yields next; None at its end, with the error where it broke off."""
+        try:
+            with self._translated():
+                return next(self._yielded, None), None
+        except GobblinDagsterError as error:
+            return None, error
+
+    def _marked(self, said: ReadUpTo) -> Watermark:
+        try:
+            mark = _mark(said.position)
+        except ValueError as error:
+            raise self._error(f"yielded {said}: {error}.", None) from error
+        if type(mark) is not type(self._low):
+            raise self._error(f"yielded {said}, a position of another kind than {self._low}.", None)
+        return mark
 
     def _fitted(
         self, rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | None, before: int

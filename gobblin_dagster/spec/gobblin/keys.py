@@ -148,7 +148,8 @@ QUERY = (
     Key("extract.table.type", "extract.type", values.lower, _SEED),
     Key("extract.delta.fields", "source(query).watermark.column", values.only, _SEED, "one column"),
     Key("extract.primary.key.fields", "source(query).primary_key", values.words, _SEED),
-    Key("extract.is.full", note="set the extract type to snapshot_only", holds=("false",)),
+    Key("extract.primary.key.fields", "extract.primary_keys", values.words, _SEED),
+    Key("extract.is.full", "extract.is_full", values.switch),
     Key(
         "source.querybased.watermark.type", "source(query).watermark.type", values.watermark_type, note="simple: `long`"
     ),

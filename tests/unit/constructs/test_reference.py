@@ -63,7 +63,7 @@ def test_example_is_a_job_file_without_fault(page: str, number: int, text: str) 
     assert faults == []
 
 
-@pytest.mark.parametrize("page", ["converters.md", "forks.md"])
+@pytest.mark.parametrize("page", ["converters.md", "forks.md", "publishers.md"])
 def test_python_of_a_page_compiles(page: str) -> None:
     for text in _blocks(page, "python"):
         compile(text, page, "exec")

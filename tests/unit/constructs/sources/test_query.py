@@ -379,11 +379,11 @@ def test_watermark_of_another_type_asks_for_another_job_name(tmp_path: Path, sho
     assert "of type 'timestamp', the job asks for 'long'" in offer.problem
 
 
-def test_snapshot_only_is_refused_while_nothing_replaces_what_is_published(
+def test_full_extract_plans_all_rows_of_a_dataset_whose_ranges_are_empty(
     tmp_path: Path, shop: sqlite3.Connection
 ) -> None:
-    with pytest.raises(UsageError, match="snapshot_only` needs a publisher that replaces"):
-        orders(source(tmp_path), extract=replace(APPEND, type=ExtractType.SNAPSHOT_ONLY))
+    offer = orders(source(tmp_path), extract=replace(APPEND, type=ExtractType.SNAPSHOT_ONLY, is_full=True))
+    assert [(str(unit.low), str(unit.expected_high)) for unit in offer.work_units] == [("1", "6")]
 
 
 def test_overlap_is_refused_where_rows_would_be_published_twice(tmp_path: Path, shop: sqlite3.Connection) -> None:
