@@ -63,9 +63,12 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "spark": "sources.spark:SparkSource",
     },
     ConstructKind.FORMAT: {
+        "avro": "extractors.avro:AvroFormat",
         "csv": "extractors.csv:CsvFormat",
         "jsonl": "extractors.jsonl:JsonLinesFormat",
+        "orc": "extractors.orc:OrcFormat",
         "parquet": "extractors.parquet:ParquetFormat",
+        "text": "extractors.text:TextFormat",
     },
     ConstructKind.CONVERTER: {
         "add": "converters.add:AddConverter",

@@ -126,3 +126,30 @@ def refuse_new_columns(known: Iterable[str], found: Iterable[str]) -> None:
             f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to read "
             "in `include`, or set `files_per_work_unit: 1` so that every date has its own columns."
         )
+
+
+def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema | None) -> pa.Schema:
+    """Return the columns to read of a file that knows its types.
+
+    Args:
+        found: the file's own columns.
+        include: those to read, in this order; empty for all.
+        first: those of the work unit's first file, which later ones must deliver; None for the first.
+
+    Raises:
+        FormatError: the file lacks a column, has one more than the first, or one of another type.
+    """
+    require_columns(include, found.names, "named in `include`")
+    if first is None:
+        return pa.schema([found.field(name) for name in include]) if include else found
+    require_columns(first.names, found.names, "as in the first file of its work unit")
+    if not include:
+        refuse_new_columns(first.names, found.names)
+    for field in first:
+        kind = found.field(field.name).type
+        if kind != field.type:
+            raise FormatError(
+                f"column {field.name!r} is of type {kind}, in the first file of its work unit it is {field.type}; "
+                "set `files_per_work_unit: 1` so that every date has its own schema."
+            )
+    return first

@@ -10,13 +10,7 @@ from pyarrow import parquet
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.extractors.files import first_line
-from gobblin_dagster.constructs.extractors.format import (
-    FileReader,
-    FormatError,
-    InputFile,
-    refuse_new_columns,
-    require_columns,
-)
+from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile, chosen_columns
 from gobblin_dagster.core.constructs import ConstructContext
 
 
@@ -56,11 +50,7 @@ class ParquetReader:
         self._raw = file.open_raw()
         try:
             self._file = _opened(self._raw, block_bytes)
-            found = self._file.schema_arrow.remove_metadata()
-            require_columns(include, found.names, "named in `include`")
-            self.schema = pa.schema([found.field(name) for name in include]) if include else found
-            if schema is not None:
-                self._match(schema, is_whole=not include)
+            self.schema = chosen_columns(self._file.schema_arrow.remove_metadata(), include, schema)
         except BaseException:
             self._raw.close()
             raise
@@ -85,20 +75,6 @@ class ParquetReader:
     def close(self) -> None:
         self._file.close(force=True)
         self._raw.close()
-
-    def _match(self, schema: pa.Schema, is_whole: bool) -> None:
-        """Take the schema of the work unit's first file; raises FormatError where this file cannot deliver it."""
-        require_columns(schema.names, self.schema.names, "as in the first file of its work unit")
-        if is_whole:
-            refuse_new_columns(schema.names, self.schema.names)
-        for field in schema:
-            kind = self.schema.field(field.name).type
-            if kind != field.type:
-                raise FormatError(
-                    f"column {field.name!r} is of type {kind}, in the first file of its work unit it is {field.type}; "
-                    "set `files_per_work_unit: 1` so that every date has its own schema."
-                )
-        self.schema = schema
 
     def _batch_rows(self) -> int:
         """Return how many rows make about one block of unpacked data."""

@@ -180,7 +180,7 @@ def test_schema_of_row_policies_holds_the_keys_that_all_share() -> None:
 def test_schema_of_files_source_holds_its_formats() -> None:
     files = next(one for one in registry.schema(ConstructKind.SOURCE)["oneOf"] if one["title"] == "files")
     formats = [option["properties"]["type"]["const"] for option in files["properties"]["format"]["oneOf"]]
-    assert formats == ["csv", "jsonl", "parquet"]
+    assert formats == ["avro", "csv", "jsonl", "orc", "parquet", "text"]
     assert "strptime" in files["properties"]["path"]["description"]
 
 
