@@ -1,0 +1,114 @@
+"""A run under a startpoint killed before and after each of its operations: honoured once, consumed with its commit alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.startpoint import Position, Specific, Upcoming
+from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.state_admin import history
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.testing.lane import InlineLane
+from tests.faults.test_going_back import KILLS, kill_at_each_operation
+from tests.unit.engine.jobs import job_spec, published, run
+from tests.unit.engine.test_startpoints import state, store_of, waiting, wish
+
+ROWS, MORE = 10, 15
+START = 4
+
+
+def job(rows: int = ROWS, **commit: Any) -> JobSpec:
+    return job_spec({"a": {"rows": rows}}, **({"commit": commit} if commit else {}))
+
+
+def work(opened: Project, spec: JobSpec) -> None:
+    run_job(opened, spec, lane=InlineLane())
+
+
+def copied(tmp_path: Path) -> tuple[Path, Callable[[], None]]:
+    """Return a folder to work in, and what brings it back to how the template is now."""
+    template, root = tmp_path / "template", tmp_path / "root"
+
+    def restore() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(template, root)
+
+    template.mkdir()
+    return root, restore
+
+
+def honoured(root: Path, spec: JobSpec) -> list[str]:
+    """Return the commits that a startpoint explains, by reason."""
+    with store_of(root, spec) as store:
+        return [entry.why for entry in history(store, spec.job, "a") if entry.by == "startpoint"]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("position", [Specific(str(START)), Specific(str(ROWS))], ids=["going-back", "nothing-new"])
+def test_startpoint_is_gone_exactly_where_the_watermark_moved(tmp_path: Path, kill: str, position: Position) -> None:
+    root, restore = copied(tmp_path)
+    run(tmp_path / "template", job())
+    saved = wish(tmp_path / "template", job(), position)
+    again = list(range(int(str(position)), ROWS))
+    restore()
+    seen = set()
+    for _ in kill_at_each_operation(root, KILLS[kill], partial(work, spec=job())):
+        killed = state(root, job())
+        assert killed is not None
+        is_consumed = killed.version == 2
+        seen.add(is_consumed)
+        assert waiting(root, job()) == ({} if is_consumed else {"a": saved})
+        assert killed.generation == int(is_consumed and bool(again))
+        for _ in range(2):
+            run(root, job())
+            assert published(root, job(), "a") == sorted([*range(ROWS), *again])
+            assert waiting(root, job()) == {}
+        assert honoured(root, job()) == [f"startpoint {position}: snow"]
+        restore()
+    assert seen == {True, False}, "some kills must come before the commit, some after it"
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path, kill: str) -> None:
+    root, restore = copied(tmp_path)
+    saved = wish(tmp_path / "template", job(), Upcoming())
+    restore()
+    ends = set()
+    for _ in kill_at_each_operation(root, KILLS[kill], partial(work, spec=job())):
+        (left,) = waiting(root, job()).values() or (None,)
+        is_pinned = left is None or left.pinned is not None
+        assert left is None or left.id == saved.id
+        run(root, job(MORE))
+        assert published(root, job(), "a") == (list(range(ROWS, MORE)) if is_pinned else [])
+        after = state(root, job())
+        assert after is not None
+        assert after.watermark == LongWatermark(MORE)
+        assert waiting(root, job()) == {}
+        ends.add(is_pinned)
+        restore()
+    assert ends == {True, False}
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path, kill: str) -> None:
+    root, restore = copied(tmp_path)
+    spec = job(delivery="at_least_once")
+    run(tmp_path / "template", spec)
+    saved = wish(tmp_path / "template", spec, Specific(str(START)))
+    restore()
+    for _ in kill_at_each_operation(root, KILLS[kill], partial(work, spec=spec)):
+        killed = state(root, spec)
+        assert killed is not None
+        assert waiting(root, spec) == ({} if killed.version == 2 else {"a": saved})
+        run(root, spec)
+        assert published(root, spec, "a") == sorted([*range(ROWS), *range(START, ROWS)])
+        assert honoured(root, spec) == [f"startpoint {START}: snow"]
+        restore()
