@@ -114,7 +114,7 @@ def build_sequence(
         dataset_urn=dataset_urn,
         run_id=run_id,
         version_read=before.version if before else 0,
-        steps=(*_renames(done.moves), *_permissions(root, targets, permissions), *done.steps),
+        steps=(*rename_moves(done.moves), *permission_steps(root, targets, permissions), *done.steps),
         files=tuple(published_file(move, after.snapshot) for move in done.moves),
         after=after,
         output_root=root,
@@ -127,7 +127,7 @@ def build_sequence(
     return sequence
 
 
-def _renames(moves: Sequence[Move]) -> tuple[CommitStep, ...]:
+def rename_moves(moves: Sequence[Move]) -> tuple[CommitStep, ...]:
     """Return a step per file, or batches where there are so many that the stored body would grow large."""
     renames = [
         RenameFileStep(move.staged.path, move.target, move.staged.size_bytes, move.staged.sha256) for move in moves
@@ -135,7 +135,8 @@ def _renames(moves: Sequence[Move]) -> tuple[CommitStep, ...]:
     return tuple(renames) if len(renames) <= BATCH_ABOVE_FILES else rename_steps(renames, BATCH_FILES)
 
 
-def _permissions(root: str, targets: Sequence[str], permissions: Permissions) -> tuple[CommitStep, ...]:
+def permission_steps(root: str, targets: Sequence[str], permissions: Permissions) -> tuple[CommitStep, ...]:
+    """Return the step that sets modes and group of published files; none where nothing is to be set."""
     return (SetPermissionsStep.of(root, targets, permissions),) if permissions and targets else ()
 
 

@@ -1,0 +1,251 @@
+"""Merging published files of one folder into one: rows and their order stay, and the result is read again to see that.
+
+Parquet and ORC are rewritten batch by batch. Text (JSON lines, CSV, lines) is put together byte by byte. Memory does not
+grow with the files. Formats that are not here (Avro, compressed CSV) are left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.constructs import ConstructContext, DataWriter, WriterContext
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.spec.job import ConstructSpec
+
+COLUMNAR = frozenset({"parquet", "orc"})
+_TEXT = frozenset({"jsonl", "text", "csv"})
+_BATCH_ROWS = 16_384
+_CHUNK_BYTES = 1 << 20
+_OWN_LAYOUT = frozenset({"partition_by", "keep_partition_columns", "file_name", "max_file_rows", "max_file_bytes"})
+"""Options of writers that say where rows go: these files have their places already."""
+
+
+def extension(path: str) -> str:
+    """Return all that follows the first dot of a file's name: `jsonl.gz`."""
+    return path.rpartition("/")[2].partition(".")[2]
+
+
+def likeness(storage: Storage, path: str, *, has_header: bool) -> str | None:
+    """Return what files must have in common to be merged: their schema or header; None where this one cannot be merged.
+
+    Args:
+        storage: where the file is.
+        path: absolute.
+        has_header: about CSV.
+
+    Raises:
+        CorruptRecordError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    kind, _, codec = extension(path).partition(".")
+    if kind in COLUMNAR:
+        with _opened(path) as file:
+            schema = _reader(kind, file).schema if kind == "orc" else _reader(kind, file).schema_arrow
+        return hashlib.sha256(schema.serialize().to_pybytes()).hexdigest()
+    if kind not in _TEXT or (kind == "csv" and codec):
+        return None
+    if kind == "csv" and has_header:
+        header = storage.read(path).partition(b"\n")[0]
+        # A line break inside a column's name: where the header ends is for a CSV reader to say.
+        return None if header.count(b'"') % 2 else header.decode(errors="replace")
+    return kind
+
+
+class FileMerger:
+    """Merges files of one kind into one staged file.
+
+    Args:
+        storage: where files are read and staged.
+        where: where the result is staged and what it is called; its schema is ignored.
+        writer: the branch's writer; its options apply where it writes the format of the files.
+        has_header: about CSV.
+    """
+
+    def __init__(self, storage: Storage, where: WriterContext, writer: ConstructSpec, *, has_header: bool) -> None:
+        self._storage = storage
+        self._where = where
+        self._writer = writer
+        self._has_header = has_header
+
+    def merge(self, files: Sequence[PublishedFile]) -> list[StagedFile]:
+        """Stage one file with the rows of all, in their order, and compare it with them.
+
+        Raises:
+            CorruptRecordError: the staged rows are not the published ones, or a published file is damaged.
+            OSError, StorageError: the storage refused.
+        """
+        kind = extension(files[0].path).partition(".")[0]
+        staged = self._merge_columns(kind, files) if kind in COLUMNAR else [self._merge_text(files)]
+        if sum(file.rows for file in staged) != sum(file.rows for file in files):
+            raise _differs(files, "their numbers")
+        return staged
+
+    # -- columns -------------------------------------------------------------------------------------------------------
+    def _merge_columns(self, kind: str, files: Sequence[PublishedFile]) -> list[StagedFile]:
+        paths = [file.path for file in files]
+        writer: DataWriter | None = None
+        try:
+            for batch in _batches(kind, paths):
+                writer = writer or self._columns_writer(kind, batch.schema, files)
+                writer.write(batch)
+            staged = list(writer.finish()) if writer else []
+        except BaseException:
+            if writer is not None:
+                writer.abort()
+            raise
+        _require_same(files, _batches(kind, paths), _batches(kind, [file.path for file in staged]))
+        return staged
+
+    def _columns_writer(self, kind: str, schema: pa.Schema, files: Sequence[PublishedFile]) -> DataWriter:
+        options = self._writer.options if self._writer.type == kind else {}
+        spec = ConstructSpec(
+            type=kind,
+            **{name: value for name, value in options.items() if name not in _OWN_LAYOUT},
+            max_file_bytes=max(1 << 16, 2 * sum(file.size_bytes for file in files)),
+        )
+        context = ConstructContext(job="", base_dir="", dataset_urn=self._where.dataset_urn, branch=self._where.branch)
+        where = replace(self._where, schema=schema)
+        writer: DataWriter = registry.create(ConstructKind.WRITER, spec, context, writer_context=where)
+        return writer
+
+    # -- text ----------------------------------------------------------------------------------------------------------
+    def _merge_text(self, files: Sequence[PublishedFile]) -> StagedFile:
+        name = f"{self._where.file_stem}-0000.{extension(files[0].path)}"
+        path = f"{self._where.staging_dir}/{self._where.branch}-{name}"
+        sink = self._storage.open_new(path)
+        expected = hashlib.sha256()
+        try:
+            for number, file in enumerate(files):
+                content = self._storage.read(file.path)
+                if not extension(file.path).partition(".")[2] and not content.endswith(b"\n"):
+                    raise _differs(files, "the end of a line")
+                if number and self._has_header and extension(file.path) == "csv":
+                    content = content.partition(b"\n")[2]
+                expected.update(content)
+                sink.write(content)
+            digest = sink.finish()
+        except BaseException:
+            sink.abort()
+            raise
+        if {digest.sha256, self._storage.sha256(path)} != {expected.hexdigest()}:
+            raise _differs(files, "their bytes")
+        target = f"{self._where.target_dir}/{name}"
+        rows = sum(file.rows for file in files)
+        return StagedFile(self._where.branch, path, target, digest.size_bytes, digest.sha256, rows)
+
+
+# -- reading columns ---------------------------------------------------------------------------------------------------
+@contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    # Here and not above: slow to load, and an idle run imports this module's neighbours.
+    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
+
+    filesystem, (inside,) = arrow_files([path])
+    try:
+        with filesystem.open_input_file(inside) as file:
+            yield file
+    except pa.ArrowInvalid as error:
+        raise CorruptRecordError(what=f"Published file {path}", problem=str(error)) from error
+
+
+def _reader(kind: str, file: Any) -> Any:
+    if kind == "orc":
+        from pyarrow import orc  # noqa: PLC0415  # slow to load, as above
+
+        return orc.ORCFile(file)
+    import pyarrow.parquet as pq  # noqa: PLC0415  # slow to load, as above
+
+    return pq.ParquetFile(file)
+
+
+def _batches(kind: str, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files in their order; one stripe or row group's part is in memory at a time."""
+    for path in paths:
+        with _opened(path) as file:
+            reader = _reader(kind, file)
+            if kind == "orc":
+                yield from (reader.read_stripe(number) for number in range(reader.nstripes))
+            else:
+                yield from reader.iter_batches(batch_size=_BATCH_ROWS)
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+def _require_same(
+    files: Sequence[PublishedFile], left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
+) -> None:
+    """Compare two streams of rows, value by value and in order, however they are cut into batches."""
+    one, other = _Slices(left), _Slices(right)
+    while rows := min(one.ready(), other.ready()):
+        expected, found = one.take(rows), other.take(rows)
+        if not expected.schema.equals(found.schema):
+            raise _differs(files, "their columns")
+        for name, known, new in zip(expected.schema.names, expected.columns, found.columns, strict=True):
+            if not known.equals(new) and not _bits(known).equals(_bits(new)):
+                raise _differs(files, f"column {name!r}")
+    if one.ready() or other.ready():
+        raise _differs(files, "their numbers")
+
+
+class _Slices:
+    """Cuts a stream of batches anew."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._batch = pa.RecordBatch.from_arrays([], schema=pa.schema([]))
+
+    def ready(self) -> int:
+        """Return how many rows can be taken at once; 0 at the end."""
+        while not self._batch.num_rows:
+            following = next(self._batches, None)
+            if following is None:
+                return 0
+            self._batch = following
+        return int(self._batch.num_rows)
+
+    def take(self, rows: int) -> pa.RecordBatch:
+        """Return the next rows, as many as are ready or fewer."""
+        taken, self._batch = self._batch.slice(0, rows), self._batch.slice(rows)
+        return taken
+
+
+def _bits(array: pa.Array) -> pa.Array:
+    """Return an array with its numbers as bit patterns: NaN is not equal to itself."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.view(_bits_type(array.type))
+
+
+def _bits_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_floating(kind):
+        return {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_bits_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_bits_type(kind.item_type)))
+    for is_list, make in _LISTS.items():
+        if is_list(kind):
+            return make(kind, kind.value_field.with_type(_bits_type(kind.value_type)))
+    return kind
+
+
+_LISTS: dict[Callable[[pa.DataType], bool], Callable[[Any, pa.Field], pa.DataType]] = {
+    pa.types.is_list: lambda _, field: pa.list_(field),
+    pa.types.is_large_list: lambda _, field: pa.large_list(field),
+    pa.types.is_fixed_size_list: lambda kind, field: pa.list_(field, kind.list_size),
+}
+
+
+def _differs(files: Sequence[PublishedFile], what: str) -> CorruptRecordError:
+    folder = files[0].path.rpartition("/")[0]
+    problem = f"the rows of {len(files)} files did not come back as they were: {what}"
+    return CorruptRecordError(what=f"A merged file of {folder}", problem=problem)
