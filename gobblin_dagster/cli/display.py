@@ -208,7 +208,7 @@ def _print_checks(console: Console, datasets: Sequence[DatasetResult]) -> None:
     for name, rows in sorted(rejected.items()):
         where = f" in {count(touched[name], 'dataset')}" if rows else ""
         console.print(
-            f"  row policy {name}: {count(rows, 'row')} set aside{where}", style="yellow" if rows else "green"
+            f"  rejected by {name}: {count(rows, 'row')} set aside{where}", style="yellow" if rows else "green"
         )
     for name in sorted({policy for policy, _ in results}):
         passed, failed = results[name, PolicyResult.PASSED], results[name, PolicyResult.FAILED]

@@ -7,6 +7,7 @@ from typing import Any
 from gobblin_dagster.core.commit import CommitSequence, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.task_state import QueueStats
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.abandon import Abandonment
 from gobblin_dagster.engine.commit.inspect import StepStatus
@@ -97,6 +98,22 @@ def _dataset_result(dataset: DatasetResult) -> dict[str, Any]:
         ],
         "failures": [{"code": f.code, "message": f.message, "branch": f.branch} for f in dataset.failures],
         "notes": list(dataset.notes),
+        "queues": {branch: queue_view(queue) for branch, queue in dataset.queues.items()},
+    }
+
+
+def queue_view(queue: QueueStats) -> dict[str, Any]:
+    """Return how a branch's queue was used, in batches and seconds."""
+    return {
+        "capacity": queue.capacity,
+        "puts": queue.puts,
+        "gets": queue.gets,
+        "largest": queue.largest,
+        "fill_ratio": queue.fill_ratio,
+        "put_wait_s": queue.put_wait_s,
+        "get_wait_s": queue.get_wait_s,
+        "put_rate": round(queue.put_rate, 3),
+        "get_rate": round(queue.get_rate, 3),
     }
 
 

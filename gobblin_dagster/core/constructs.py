@@ -125,7 +125,8 @@ class PositionedExtractor(Protocol):
     def position(self) -> Watermark | None:
         """Return the end, exclusive, of what the chunks so far hold: all below it, nothing at or above it; else None.
 
-        Called between chunks, and after `chunks` raised; cheap. It has all components of the work unit's low.
+        Called between chunks, and after `chunks` raised; cheap. It has all components of the work unit's low. An extractor
+        may hand out an empty chunk to be asked.
         """
 
 
@@ -173,6 +174,17 @@ class FrameSource(Protocol):
         """Return the rows of a work unit as a DataFrame, unread; on the driver, once per attempt and in several threads.
 
         Raises as `Extractor.chunks`, and what Spark raises, which fails the work unit.
+        """
+
+
+@runtime_checkable
+class ForeseesSchema(Protocol):
+    """What a source also implements where it knows the schema of its rows before it reads any; for notes in plans."""
+
+    def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
+        """Return the schema that the extractor of a work unit will have; None where it takes reading rows to know.
+
+        Called on the driver. May read a file's footer, raises as `Source.extractor`.
         """
 
 

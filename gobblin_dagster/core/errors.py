@@ -5,7 +5,8 @@
     │   ├── InvalidSpecError        every fault of a file at once, with line numbers
     │   ├── UsageError              a command was called wrongly
     │   ├── InvalidUrnError         a dataset.urn that no folder or partition key can carry
-    │   └── WatermarkTypeError      a watermark of an unknown or unexpected type
+    │   ├── WatermarkTypeError      a watermark of an unknown or unexpected type
+    │   └── WorkingStateError       a work unit would take a state that cannot follow the one it has
     ├── TransientError          retry helps
     ├── TerminalError           retry does not help until something outside is mended
     │   ├── SourceError             a source cannot be listed
@@ -91,6 +92,12 @@ class SpecFault:
     file: str = ""
     """Another file than the one that was read, from which the part was taken in; empty: that very file."""
 
+    def text(self, file: str) -> str:
+        """Return the fault as people read it; `file` is the one that was read."""
+        where = self.file or file
+        place = f"{where}:{self.line}" if self.line is not None else where
+        return f"{place}: {self.path or 'document'}: {self.problem}"
+
 
 @dataclass(eq=False, kw_only=True)
 class InvalidSpecError(SpecError):
@@ -102,10 +109,7 @@ class InvalidSpecError(SpecError):
 
     def message(self) -> str:
         lines = [f"{self.file} has {len(self.faults)} fault{'s' if len(self.faults) != 1 else ''}:"]
-        for fault in self.faults:
-            file = fault.file or self.file
-            where = f"{file}:{fault.line}" if fault.line is not None else file
-            lines.append(f"  {where}: {fault.path or 'document'}: {fault.problem}")
+        lines += [f"  {fault.text(self.file)}" for fault in self.faults]
         return "\n".join(lines)
 
 
@@ -146,6 +150,20 @@ class WatermarkTypeError(SpecError):
 
     def message(self) -> str:
         return f"Watermark of type {self.got!r} where {self.expected} was expected."
+
+
+@dataclass(eq=False, kw_only=True)
+class WorkingStateError(SpecError):
+    """A work unit would take a state that cannot follow the one it has."""
+
+    code: ClassVar[str] = "working-state"
+    before: str
+    after: str
+    legal: tuple[str, ...]
+
+    def message(self) -> str:
+        legal = " or ".join(self.legal) or "nothing: it is the last one"
+        return f"A work unit that is {self.before} cannot become {self.after}; what may follow is {legal}."
 
 
 @dataclass(eq=False, kw_only=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
+from gobblin_dagster.core.errors import WorkingStateError
 from gobblin_dagster.core.serial import AnyWatermark
 
 
@@ -23,6 +25,37 @@ class WorkingState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     SKIPPED = "skipped"
+
+
+LEGAL: Mapping[WorkingState, frozenset[WorkingState]] = MappingProxyType(
+    {
+        # Not begun: it may be lost, or hold nothing to read.
+        WorkingState.PENDING: frozenset(WorkingState) - {WorkingState.PENDING, WorkingState.COMMITTED},
+        WorkingState.RUNNING: frozenset({WorkingState.SUCCESSFUL, WorkingState.FAILED, WorkingState.CANCELLED}),
+        # Its dataset may fail as a whole, or its publication.
+        WorkingState.SUCCESSFUL: frozenset({WorkingState.COMMITTED, WorkingState.FAILED}),
+        # A retry begins anew; of some, a part is published.
+        WorkingState.FAILED: frozenset({WorkingState.RUNNING, WorkingState.COMMITTED}),
+        WorkingState.COMMITTED: frozenset(),
+        WorkingState.CANCELLED: frozenset(),
+        WorkingState.SKIPPED: frozenset(),
+    }
+)
+"""The states that may follow each state within a run."""
+
+
+def advance(before: WorkingState, after: WorkingState) -> WorkingState:
+    """Return the new state of a work unit; raises WorkingStateError where none may follow the old one so.
+
+    Source: gobblin-api `WorkUnitState.setWorkingState`. Differs: the original takes any state after any other.
+
+    Example:
+        >>> advance(WorkingState.RUNNING, WorkingState.FAILED).value
+        'failed'
+    """
+    if after not in LEGAL[before]:
+        raise WorkingStateError(before=before, after=after, legal=tuple(sorted(LEGAL[before])))
+    return after
 
 
 class PolicyResult(StrEnum):
@@ -106,6 +139,21 @@ class QueueStats:
     seconds: float = 0.0
     """Seconds from the first put to the end."""
 
+    def plus(self, other: QueueStats) -> QueueStats:
+        """Return the use of two queues, one after the other; the fill ratio is the mean over all batches."""
+        puts = self.puts + other.puts
+        filled = self.fill_ratio * self.puts + other.fill_ratio * other.puts
+        return QueueStats(
+            capacity=max(self.capacity, other.capacity),
+            puts=puts,
+            gets=self.gets + other.gets,
+            largest=max(self.largest, other.largest),
+            fill_ratio=round(filled / puts, 3) if puts else 0.0,
+            put_wait_s=round(self.put_wait_s + other.put_wait_s, 3),
+            get_wait_s=round(self.get_wait_s + other.get_wait_s, 3),
+            seconds=round(self.seconds + other.seconds, 3),
+        )
+
     @property
     def put_rate(self) -> float:
         """Batches put per second."""
@@ -136,7 +184,8 @@ class TaskState:
     low: AnyWatermark
     expected_high: AnyWatermark
     actual_high: AnyWatermark
-    """What every branch has flushed; equals `low` for a failed work unit."""
+    """What every branch has flushed. It lies before `expected_high` where a limit ended the reading, and where the reading
+    failed and the part before may be published (`is_part`); it equals `low` where nothing may be."""
     rows_read: int = 0
     bytes_read: int = 0
     rows_filtered: int = 0
@@ -159,3 +208,8 @@ class TaskState:
     """What people should know of an attempt that may well have succeeded: columns that are new, gone or changed."""
     seconds: float = 0.0
     """Wall time of the attempt."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it failed behind a part that may be published."""
+        return self.state is WorkingState.FAILED and self.actual_high != self.low

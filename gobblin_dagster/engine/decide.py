@@ -12,7 +12,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, UsageError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
-from gobblin_dagster.core.task_state import TaskFailure, TaskState
+from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
 from gobblin_dagster.engine.commit.publication import Publishers, needs_all_units, reads_current
@@ -23,7 +23,6 @@ from gobblin_dagster.engine.publishers import make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
 from gobblin_dagster.engine.startpoints import begin_at
 from gobblin_dagster.spec.job import JobSpec
-
 
 LoadSnapshot: TypeAlias = Callable[[str, str, int | None], Sequence[PublishedFile]]
 """Returns the files of a snapshot by job, dataset.urn and number: `StateStore.load_snapshot`."""
@@ -118,7 +117,6 @@ def held_back(result: DatasetResult, because: str) -> DatasetResult:
         sequence_id="",
         failures=(*result.failures, describe_failure(error)),
     )
-
 
 
 def permissions_of(job: JobSpec) -> Permissions:
@@ -224,6 +222,15 @@ def _with_startpoint(plan: DatasetPlan, sequence: CommitSequence) -> CommitSeque
     return dataclasses.replace(sequence, startpoint=plan.startpoint.id, report=report)
 
 
+def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
+    """Sum how the branches' queues were used, also by work units that are not published: they were slow all the same."""
+    used: dict[str, QueueStats] = {}
+    for state in states:
+        for branch, queue in state.queues.items():
+            used[branch] = used[branch].plus(queue) if branch in used else queue
+    return used
+
+
 def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:
     """Sum what will be published, and list the policies and failures of all work units."""
     published = decision.publish
@@ -253,4 +260,5 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         failed_ranges=tuple(f"[{state.low}, {state.expected_high})" for state in decision.failed),
         notes=(*plan.notes, *dict.fromkeys(note for state in states for note in state.notes)),
         seconds=round(sum(state.seconds for state in states), 3),
+        queues=_queues(states),
     )

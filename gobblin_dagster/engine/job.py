@@ -20,7 +20,7 @@ from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.core.task_state import TaskFailure, TaskState
+from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine.aftermath import tidy_up_after
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
@@ -38,6 +38,8 @@ from gobblin_dagster.engine.decide import (
 )
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.pack import unrun
+from gobblin_dagster.engine.lane.reading import require_positions
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.engine.plan import Selection, make_plan
 from gobblin_dagster.engine.project import Project
@@ -170,6 +172,7 @@ class JobRun:
         sessions = [one.open_session for one in (lane, spark) if isinstance(one, SessionLane)]
         context = dataclasses.replace(self._context.construct_context(job), spark=sessions[0] if sessions else None)
         self._source: Source = registry.create(ConstructKind.SOURCE, job.source, context)
+        require_positions(job, self._source)
         load_step_types(job)  # also for sequences that an earlier run stored
         check_permissions(self._storage, self._context.output_root, permissions_of(job))
         self._leases = LeaseKeeper(
@@ -315,7 +318,7 @@ class JobRun:
         result = RunResult(
             job=commit.job,
             run_id=commit.run_id,
-            status=_status(datasets, recovered, commit.interrupted),
+            status=_status(datasets, recovered, commit.interrupted, self._job.commit.failed_units_fail_run),
             started_at=commit.started_at,
             ended_at=self._project.clock.now(),
             datasets=datasets,
@@ -396,10 +399,14 @@ class JobRun:
             for dataset in plan.datasets
             for unit in dataset.work_units
         }
+        # What holds no position is committed without a task: nobody has to look that nothing is there.
+        empty = [unrun(task, WorkingState.SUCCESSFUL, None) for task in tasks.values() if task.unit.is_empty]
+        for state in empty:
+            del tasks[state.work_unit_id]
         packs = [[tasks[unit_id] for unit_id in pack if unit_id in tasks] for pack in plan.packs]
         packs = [pack for pack in packs if pack]
         if not packs or self._lane is None:
-            return []
+            return empty
         self._observer.spark_starting()
         self._lane.start_early()
         done = 0
@@ -409,7 +416,7 @@ class JobRun:
             done += 1
             self._observer.task_done(state, done, len(tasks))
 
-        return self._lane.run(self._context, packs, on_result, self._stop)
+        return [*empty, *self._lane.run(self._context, packs, on_result, self._stop)]
 
     def _delete_staging(self, datasets: Sequence[DatasetResult]) -> None:
         """Delete the run's staging unless a stored sequence may still need it."""
@@ -469,7 +476,9 @@ def _not_committed(planned: DatasetResult, error: Exception) -> DatasetResult:
     )
 
 
-def _status(datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredDataset], interrupted: bool) -> RunStatus:
+def _status(
+    datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredDataset], interrupted: bool, is_strict: bool
+) -> RunStatus:
     if interrupted:
         return RunStatus.INTERRUPTED
     good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
@@ -478,7 +487,8 @@ def _status(datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredData
     bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
     if not bad:
         return RunStatus.SUCCEEDED
-    return RunStatus.PARTIAL if good else RunStatus.FAILED
+    fails_whole = is_strict and any(d.outcome is DatasetOutcome.COMMITTED and d.failures for d in datasets)
+    return RunStatus.PARTIAL if good and not fails_whole else RunStatus.FAILED
 
 
 _BAD = frozenset({DatasetOutcome.FAILED, DatasetOutcome.BUSY, DatasetOutcome.QUARANTINED, DatasetOutcome.CANCELLED})

@@ -13,6 +13,7 @@ from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.steps import check_own_step
+from gobblin_dagster.engine.lane.reading import require_positions
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
@@ -67,7 +68,7 @@ def open_project(root: Path) -> Project:
     if errors:
         raise errors[0]
     for job in loaded:
-        check_fork(job.spec, root)
+        check_parts(job.spec, root)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
 
 
@@ -76,7 +77,12 @@ def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> li
     return check_own_step(type_name, options) if kind == "commit_step" else registry.check(kind, type_name, options)
 
 
-def check_fork(job: JobSpec, root: Path) -> None:
-    """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError)."""
+def check_parts(job: JobSpec, root: Path) -> None:
+    """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError).
+
+    Where limits end work units early, the source is made too: it must tell positions (UsageError).
+    """
     context = ConstructContext(job=job.job, base_dir=str(root))
+    if job.execution.limit.ends_early:
+        require_positions(job, registry.create(ConstructKind.SOURCE, job.source, context))
     registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])

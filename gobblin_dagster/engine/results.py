@@ -11,7 +11,7 @@ from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.serial import AnyRanges, AnyWatermark
 from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.core.task_state import PolicyOutcome, TaskFailure
+from gobblin_dagster.core.task_state import PolicyOutcome, QueueStats, TaskFailure
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -160,6 +160,8 @@ class DatasetResult:
     """Ranges of the work units that failed, as people read them."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    queues: Mapping[str, QueueStats] = field(default_factory=dict)
+    """How the queues before the branches were used, by branch; empty where branches ran one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

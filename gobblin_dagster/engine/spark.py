@@ -176,10 +176,9 @@ class _SparkJob:
     def states(self, tasks: Sequence[LaneTask], board: TaskBoard) -> list[TaskState]:
         """Return one TaskState per task, from the rows that came back or, if the job failed, from the board."""
         by_unit = {state.work_unit_id: state for state in (from_json(TaskState, row) for row in self._rows)}
-        return [
-            by_unit.get(task.unit.id) or board.result(task.unit.id) or unrun(task, WorkingState.FAILED, self._lost())
-            for task in tasks
-        ]
+        if any(task.unit.id not in by_unit for task in tasks):
+            by_unit = board.all_results() | by_unit
+        return [by_unit.get(task.unit.id) or unrun(task, WorkingState.FAILED, self._lost()) for task in tasks]
 
     def _collect(self) -> None:
         try:

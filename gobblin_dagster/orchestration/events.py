@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,8 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     metadata |= {md.FILES: len(files), md.BYTES: sum(file.size_bytes for file in files)}
     if publication.commit_id:
         metadata |= {md.SNAPSHOT: result.snapshot, md.COMMIT_ID: publication.commit_id}
+    if branch in result.queues:
+        metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     metadata |= {md.RUN_ID: publication.run_id, md.PATH: _path(binding, branch, result.dataset_urn)}
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)

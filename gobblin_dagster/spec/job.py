@@ -243,9 +243,13 @@ class ExtractSpec(SpecModel):
 class CommitSpec(SpecModel):
     """When and how a dataset is published."""
 
-    policy: Literal["full", "successful"] = "full"
+    policy: Literal["full", "successful", "partial"] = "full"
     """`full`: all work units of a dataset or nothing. `successful`: what succeeded; failed ranges are read again alone.
+    `partial`: as `successful`, and of a work unit whose reading broke off the part before, where its source tells positions.
     Source: `job.commit.policy`."""
+    failed_units_fail_run: bool = False
+    """Whether a run ends as failed (exit code 1, not 4) where a work unit failed, though what is good is committed.
+    Source: `job.commit.partial.fail.task.fails.job.commit`."""
     scope: Literal["dataset", "job"] = "dataset"
     """`dataset`: each dataset is published on its own. `job`: all datasets of a run together, or none; with policy `full` the
     failure of any holds back all."""
@@ -298,6 +302,30 @@ class RetrySpec(SpecModel):
     """Share by which a wait is lengthened or shortened at random."""
 
 
+class LimitSpec(SpecModel):
+    """How much one work unit may read in a run; what is left is planned again by the next one.
+
+    Rows, bytes and seconds end it at the first position at or behind the bound that its source can tell: with the batch.
+
+    Source: `extract.limit.enabled`, `extract.limit.type`. Differs: several limits may hold at once; what is left is read by
+    the next run, not lost.
+    """
+
+    rows: int | None = Field(default=None, ge=1)
+    """Rows read. Source: `extract.limit.count.limit`."""
+    bytes: int | None = Field(default=None, ge=1)
+    """Bytes of input read."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Seconds of reading. Source: `extract.limit.timeLimit`."""
+    rows_per_second: float | None = Field(default=None, gt=0)
+    """Reading waits where it is faster than this, batch by batch. Source: `extract.limit.rateLimit`."""
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether a work unit may end before its expected high."""
+        return self.rows is not None or self.bytes is not None or self.seconds is not None
+
+
 class ExecutionSpec(SpecModel):
     """How the work is spread over Spark tasks."""
 
@@ -317,6 +345,11 @@ class ExecutionSpec(SpecModel):
     """Whether ranges of failed work units are read again by later runs where other units of the dataset were published:
     `always`, `never`, `onfull` and `onpartial` (only under that commit policy). Under policy `full` nothing is published
     beside a failed unit, so all of it is read again. Source: `workunit.retry.policy`."""
+    limit: LimitSpec = Field(default_factory=LimitSpec)
+    """Bounds on what each work unit reads; default: none."""
+    merge_bytes: int = Field(default=64 << 20, ge=0)
+    """Work units of one dataset in one pack are written to common files up to about this many bytes of input; 0: each has
+    files of its own."""
     retries: RetrySpec = Field(default_factory=RetrySpec)
     """Retries of work units that failed for a passing reason (a lost connection); each begins anew."""
 
@@ -404,6 +437,20 @@ class JobSpec(SpecModel):
                 "choose another extract.type than snapshot_only (or extract.is_full: false)"
             )
         return self
+
+    @model_validator(mode="after")
+    def _limits_need_parts(self) -> Self:
+        if self.execution.limit.ends_early and self.extract.reads_everything:
+            raise ValueError(
+                "execution.limit: rows, bytes and seconds end a work unit early, and a part of a snapshot would take the "
+                "place of the whole; leave them out, or choose another extract.type than snapshot_only"
+            )
+        return self
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether a part of a work unit may be published."""
+        return self.commit.policy == "partial" or self.execution.limit.ends_early
 
     @property
     def has_quarantine(self) -> bool:

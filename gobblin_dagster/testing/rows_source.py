@@ -84,6 +84,10 @@ class RowsSource:
             case Timestamp():
                 raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="ids know no times")
 
+    def tells_positions(self) -> bool:
+        """Rows come in order of their ids."""
+        return True
+
     def extractor(self, unit: WorkUnit) -> RowsExtractor:
         """Open a work unit."""
         return RowsExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
@@ -109,6 +113,7 @@ class RowsExtractor:
         self._unit = unit
         self._dataset = dataset
         self._batch_rows = batch_rows
+        self._next = int(str(unit.low))
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the unit's rows."""
@@ -124,7 +129,12 @@ class RowsExtractor:
             ]
             self.bytes_read += 8 * len(ids)
             rows = pa.array([i - low + 1 for i in ids], pa.int64())
+            self._next = ids.stop
             yield Chunk(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), f"{urn}.rows", rows)
+
+    def position(self) -> Watermark:
+        """Return the id behind the last one handed out."""
+        return LongWatermark(self._next)
 
     def close(self) -> None:
         """Nothing to release."""

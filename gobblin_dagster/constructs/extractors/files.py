@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gobblin_dagster.constructs.extractors.file_positions import position_behind
 from gobblin_dagster.constructs.extractors.format import FileFormat, FileReader, FormatError, InputFile
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.remote import is_passing
 
@@ -32,6 +34,11 @@ class FilesExtractor:
         self._files: list[Any] = unit.read["files"]  # type: ignore[assignment]  # this source's own shape of `read`
         self._format = file_format
         self._base_dir = context.base_dir
+        self._unit = unit
+        self._tells_ends = context.in_order
+        self._files_read = 0
+        self._is_inside = False
+        """Whether rows of a file were handed out that was not read to its end."""
         self.bytes_read = 0
         self._reader = self._open(self._files[0], None)
         self.schema: pa.Schema = self._reader.schema
@@ -49,9 +56,17 @@ class FilesExtractor:
                     if batch is None:
                         self._require_planned(file)
                         break
+                self._is_inside = True
                 yield Chunk(batch, label, pa.array(np.arange(rows + 1, rows + 1 + batch.num_rows, dtype=np.int64)))
                 rows += batch.num_rows
             self._reader.close()
+            self._files_read, self._is_inside = number + 1, False
+            if self._tells_ends:
+                yield Chunk(pa.RecordBatch.from_pylist([], self.schema), label, pa.array([], pa.int64()))
+
+    def position(self) -> Watermark | None:
+        """Return the end of the files that were read whole, unless rows of another were handed out."""
+        return None if self._is_inside else position_behind(self._unit, self._files, self._files_read)
 
     def close(self) -> None:
         self._reader.close()

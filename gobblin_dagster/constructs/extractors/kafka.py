@@ -31,6 +31,7 @@ from gobblin_dagster.constructs.kafka_client import (
 )
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError, UsageError
+from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _POLL_S = 0.2
@@ -92,6 +93,7 @@ class KafkaExtractor:
         self._reading = reading
         self._partitions: dict[str, Any] = unit.read["partitions"]  # type: ignore[assignment]  # this source's own shape
         self._highs: dict[str, Any] = {name: high for name, _, high in unit.interval.pairs()}
+        self._reached: dict[str, Any] = dict(unit.low.components())
         self._target_bytes = context.block_bytes
         self._batch = _FIRST_MESSAGES
         topic = next((one["topic"] for one in self._partitions.values()), unit.dataset_urn)
@@ -103,7 +105,14 @@ class KafkaExtractor:
     def chunks(self) -> Iterator[Chunk]:
         for name, partition in self._partitions.items():
             for messages, offsets in self._batches(name, partition, self._highs[name]):
-                yield self._chunk(name, messages, offsets)
+                chunk = self._chunk(name, messages, offsets)
+                self._reached[name] = offsets[-1] + 1
+                yield chunk
+            self._reached[name] = self._highs[name]
+
+    def position(self) -> CompositeWatermark:
+        """Return the offset behind the last message of each partition."""
+        return CompositeWatermark(self._reached)
 
     def close(self) -> None:
         if self._consumer is not None:

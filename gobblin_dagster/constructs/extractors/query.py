@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from gobblin_dagster.constructs.extractors.in_order import InOrder
 from gobblin_dagster.constructs.sources.query_database import (
     APPLICATION,
     CONNECT_WAIT_S,
@@ -28,6 +29,7 @@ from gobblin_dagster.constructs.sources.query_sql import Relation
 from gobblin_dagster.constructs.sources.query_types import Column
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _LOST = ("08", "57P", "40", "53")
@@ -55,19 +57,22 @@ class QueryExtractor:
 
     def __init__(self, unit: WorkUnit, database: Database, options: QueryOptions, context: ConstructContext) -> None:
         schema, _, table = unit.dataset_urn.partition(".")
-        raw: Any = unit.read["columns"]
         relation = Relation(
             schema=schema,
             table="" if options.query else table,
             query=options.query,
-            columns=tuple(Column(**column) for column in raw),
+            columns=columns_of(unit),
             cursor_column=options.watermark.column,
             cursor=options.cursor,
             is_sqlite=database.backend == "sqlite",
         )
         low, high = (options.cursor.step(next(iter(m.components().values()))) for m in (unit.low, unit.expected_high))
         first: Any = unit.read.get("from", low)
-        statement = relation.rows(first, high, with_nulls=bool(unit.read.get("nulls", False)))
+        with_nulls = bool(unit.read.get("nulls", False))
+        is_ordered = context.in_order and not with_nulls  # rows without a position have no place in an order
+        statement = relation.rows(first, high, with_nulls=with_nulls, is_ordered=is_ordered)
+        self._low, self._cursor = low, options.cursor
+        self._in_order = InOrder(options.watermark.column, options.cursor.step, self._fail) if is_ordered else None
         self.schema: pa.Schema = relation.arrow_schema
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"
@@ -75,6 +80,14 @@ class QueryExtractor:
         self._reader = _open(database, statement, options, context, self._fail)
 
     def chunks(self) -> Iterator[Chunk]:
+        return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
+
+    def position(self) -> Watermark | None:
+        """Return the first value of the watermark column of which nothing was handed out, where rows are ordered by it."""
+        reached = self._in_order.reached if self._in_order is not None else None
+        return None if reached is None else self._cursor.mark(max(reached, self._low))
+
+    def _read(self) -> Iterator[Chunk]:
         rows = 0
         for batch in self._reader.batches():
             numbers = np.arange(rows + 1, rows + 1 + batch.num_rows, dtype=np.int64)
@@ -98,6 +111,12 @@ class QueryExtractor:
 
     def _fail(self, problem: str) -> ExtractError:
         return ExtractError(dataset_urn=self._urn, file=self._label, problem=problem)
+
+
+def columns_of(unit: WorkUnit) -> tuple[Column, ...]:
+    """Return the columns that a work unit's statement selects, with their types in the database."""
+    raw: Any = unit.read["columns"]
+    return tuple(Column(**column) for column in raw)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from pathlib import Path
+
+import pyarrow as pa
 
 from gobblin_dagster.constructs.extractors.files import FilesExtractor, translated_errors
 from gobblin_dagster.constructs.extractors.format import FileFormat, InputFile
@@ -75,6 +78,16 @@ class FilesSource:
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         return FilesExtractor(unit, self._format, self._context)
+
+    def tells_positions(self) -> bool:
+        """A work unit may end behind any of its files, but for some of one date."""
+        return True
+
+    def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
+        if not getattr(self._format, "has_schema", False):
+            return None
+        with closing(self.extractor(unit)) as extractor:
+            return extractor.schema
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
         bound = self._options.pattern.bind(dataset_urn)

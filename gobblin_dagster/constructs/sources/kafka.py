@@ -159,6 +159,10 @@ class KafkaSource:
     def extractor(self, unit: WorkUnit) -> Extractor:
         return KafkaExtractor(unit, self._options, self._options, self._options.isolation, self._context)
 
+    def tells_positions(self) -> bool:
+        """Messages of a partition come in order of their offsets."""
+        return True
+
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
         """Return None: retention and compaction change what is there."""
 

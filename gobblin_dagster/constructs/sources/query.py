@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.extractors.query import QueryExtractor
+from gobblin_dagster.constructs.extractors.query import QueryExtractor, columns_of
 from gobblin_dagster.constructs.sources.query_caps import NOTHING, Horizon, caps, look
 from gobblin_dagster.constructs.sources.query_database import Database, Table
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
 from gobblin_dagster.constructs.sources.query_plan import Cut, Range, open_ranges
-from gobblin_dagster.constructs.sources.query_sql import Relation
+from gobblin_dagster.constructs.sources.query_sql import Relation, schema_of
 from gobblin_dagster.constructs.sources.query_tables import Tables
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -105,6 +106,13 @@ class QuerySource:
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         return QueryExtractor(unit, self._database(), self._options, self._context)
+
+    def foresee_schema(self, unit: WorkUnit) -> pa.Schema:
+        return schema_of(columns_of(unit))
+
+    def tells_positions(self) -> bool:
+        """Rows are read in order of the watermark column where that is asked for."""
+        return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
         if self._overlap or self._options.nulls == "include":

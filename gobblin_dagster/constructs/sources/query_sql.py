@@ -80,8 +80,8 @@ class Relation:
         within = self.inside(source, min(low for low, _ in ranges), max(high for _, high in ranges))
         return sa.select(*sums).select_from(source).where(within)
 
-    def rows(self, low: int, high: int, with_nulls: bool) -> sa.Select[Any]:
-        """Select the rows of a range, all columns in order."""
+    def rows(self, low: int, high: int, with_nulls: bool, is_ordered: bool = False) -> sa.Select[Any]:
+        """Select the rows of a range, all columns in order; `is_ordered`: in order of the watermark column."""
         source = self._from()
         condition = self.inside(source, low, high)
         if with_nulls:
@@ -90,12 +90,13 @@ class Relation:
             sa.cast(source.c[column.name], sa.Text()).label(column.name) if column.as_text else source.c[column.name]
             for column in self.columns
         ]
-        return sa.select(*selected).where(condition)
+        statement = sa.select(*selected).where(condition)
+        return statement.order_by(self._comparable(source)) if is_ordered else statement
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """The schema of what is read."""
-        return pa.schema([(column.name, arrow_type_of(column.type)) for column in self.columns])
+        return schema_of(self.columns)
 
     @property
     def has_zone(self) -> bool:
@@ -121,3 +122,8 @@ def _midnight(day: date) -> datetime:
 def _text(instant: datetime) -> str:
     text = instant.strftime("%Y-%m-%d %H:%M:%S")
     return f"{text}.{instant.microsecond:06d}".rstrip("0") if instant.microsecond else text
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of rows with these columns."""
+    return pa.schema([(column.name, arrow_type_of(column.type)) for column in columns])

@@ -79,7 +79,11 @@ class RestSource:
                     yield DatasetOffer(urn, None, None, problem=str(error))
 
     def extractor(self, unit: WorkUnit) -> Extractor:
-        return RestExtractor(unit, self._options, self._options)
+        return RestExtractor(unit, self._options, self._options, self._context)
+
+    def tells_positions(self) -> bool:
+        """Only of a sorted list is it known what is still to come."""
+        return self._options.cursor is not None and self._options.cursor.is_sorted
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
         """Return None: the lists of an API change."""

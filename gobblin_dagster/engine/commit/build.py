@@ -184,7 +184,7 @@ def _after(
         updated_at=now,
         totals=_sum([before.totals if before else Totals(), *map(_totals, decision.publish)]),
         schemas=schemas,
-        failed_ranges=tuple(f"[{unit.low}, {unit.expected_high})" for unit in decision.failed),
+        failed_ranges=tuple(f"[{unit.actual_high}, {unit.expected_high})" for unit in decision.failed),
         **({name: getattr(before, name) for name in _CARRIED} if before else {}),
         pace=_pace_after(before.pace if before else Pace(), decision.publish),
     )

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from gobblin_dagster.core.task_state import TaskState, WorkingState
 
-CommitPolicyName: TypeAlias = Literal["full", "successful"]
+CommitPolicyName: TypeAlias = Literal["full", "successful", "partial"]
 RetryFailed: TypeAlias = Literal["always", "never", "onfull", "onpartial"]
 _NO_FAULT_OF_ITS_OWN = frozenset({WorkingState.CANCELLED, WorkingState.SKIPPED})
 
@@ -26,16 +26,18 @@ class Decision:
 def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) -> Decision:
     """Choose the work units to publish.
 
-    `full` publishes all or nothing; `successful` publishes what succeeded. Cancelled and skipped units are never
+    `full` publishes all or nothing; `successful` publishes what succeeded; `partial` also the part that a failed unit left
+    (`TaskState.is_part`), which stays among the failed ones. Cancelled and skipped units are never
     published and never count as failures. A unit that neither ended well nor was cancelled (also one that never came
     back) failed.
 
     Args:
-        policy: `full` or `successful`.
+        policy: `full`, `successful` or `partial`.
         states: the states of all work units of one dataset.
 
-    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS). Differs: judged per
-    dataset; COMMIT_ON_PARTIAL_SUCCESS, which loses the gaps between work units, does not exist.
+    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS,
+    COMMIT_ON_PARTIAL_SUCCESS). Differs: judged per dataset; a part is published only up to a position that its extractor
+    vouches for, and the rest is a gap that is planned again alone.
     """
     succeeded = tuple(state for state in states if state.state is WorkingState.SUCCESSFUL)
     failed = tuple(
@@ -45,7 +47,8 @@ def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) ->
     )
     if policy == "full" and len(succeeded) < len(states):
         return Decision(publish=(), failed=failed)
-    return Decision(publish=succeeded, failed=failed)
+    parts = tuple(state for state in failed if state.is_part) if policy == "partial" else ()
+    return Decision(publish=(*succeeded, *parts), failed=failed)
 
 
 def is_retried(rule: RetryFailed, policy: str) -> bool:

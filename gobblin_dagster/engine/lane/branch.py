@@ -22,6 +22,7 @@ from gobblin_dagster.core.constructs import (
 from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.lane.judge import judge
+from gobblin_dagster.engine.lane.shared import SharedFiles
 from gobblin_dagster.engine.lane.stage import Quarantine, Stage
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
 
@@ -38,6 +39,7 @@ class Branch:
         spec: BranchSpec,
         context: ConstructContext,
         quarantine: Quarantine,
+        shared: SharedFiles | None = None,
     ) -> None:
         self.name = spec.name
         self.failure: TaskFailure | None = None
@@ -51,6 +53,7 @@ class Branch:
         )
         self._context = dataclasses.replace(context, branch=spec.name)
         self._stage = Stage(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
+        self._shared = shared
         self._writer: DataWriter | None = None
         self._contract: Contract | None = None
         self._previous_schema: str | None = None
@@ -73,12 +76,16 @@ class Branch:
                 (spec, registry.create(ConstructKind.TASK_POLICY, spec, self._context)) for spec in self._policy_specs
             ]
             self._observers = [policy for _, policy in self._policies if isinstance(policy, BatchObserver)]
-            self._writer = registry.create(
-                ConstructKind.WRITER,
-                self._writer_spec,
-                self._context,
-                writer_context=writer_context(self.name, self.schema),
-            )
+            if self._shared is None:
+                self._writer = self._make_writer(writer_context(self.name, self.schema))
+            else:
+                self._writer = self._shared.writer(self.name, self.schema, self._make_writer)
+
+    def _make_writer(self, where: WriterContext) -> DataWriter:
+        writer: DataWriter = registry.create(
+            ConstructKind.WRITER, self._writer_spec, self._context, writer_context=where
+        )
+        return writer
 
     def _agreed(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema to write by the branch's contract."""
@@ -102,11 +109,12 @@ class Branch:
                     observer.observe(batch)
 
     def finish(self) -> None:
-        """Close and sync the branch's files."""
+        """Close and sync the branch's files; shared ones are left to their group."""
         if self.failure is None and self._writer is not None:
             with self._keeping_failure():
                 self._stage.finish()
-                self.files = tuple(self._writer.finish())
+                if self._shared is None:
+                    self.files = tuple(self._writer.finish())
 
     def evaluate(self, rows_read: int, rows_expected: int | None) -> list[PolicyOutcome]:
         """Judge the finished branch by its task-level policies; an enforced failure fails the branch."""

@@ -19,19 +19,21 @@ import pyarrow as pa
 from gobblin_dagster.core.errors import WorkerDiedError
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
+from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState, advance
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.groups import make_groups
 from gobblin_dagster.engine.lane.retry import run_with_retries
-from gobblin_dagster.engine.lane.task import run_work_unit
+from gobblin_dagster.engine.lane.task import run_group, run_work_unit
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import open_storage
 
 
 def run_pack(
     lane: LaneContext, tasks: Iterator[LaneTask], is_stopped: Callable[[], bool] | None = None
 ) -> Iterator[TaskState]:
-    """Run the work units of a pack one after the other; yields one TaskState each, in order.
+    """Run the work units of a pack one after the other, small ones of a dataset as a group; yields one TaskState each.
 
     Units that have not begun when the board (or `is_stopped`) asks to stop come back as cancelled.
     """
@@ -44,17 +46,54 @@ def run_pack(
     def must_stop() -> bool:
         return board.is_stop_requested() or (is_stopped is not None and is_stopped())
 
-    for task in tasks:
-        finished = board.result(task.unit.id)
-        if finished is not None:
-            yield finished
-        elif must_stop():
-            yield board.finish(unrun(task, WorkingState.CANCELLED, None))
-        elif board.start(task.unit.id):
-            attempt = partial(run_work_unit, lane, spec, task, storage)
-            yield board.finish(run_with_retries(attempt, spec.execution.retries, must_stop))
-        else:
-            yield board.finish(_run_isolated(lane, task))
+    for group in make_groups(list(tasks), spec):
+        states = _run_group(lane, spec, group, storage, board, must_stop) if len(group) > 1 else []
+        yield from states
+        done = {state.work_unit_id for state in states}
+        for task in group:
+            if task.unit.id not in done:
+                yield _run_alone(lane, spec, task, storage, board, must_stop)
+
+
+def _run_group(
+    lane: LaneContext,
+    spec: JobSpec,
+    group: Sequence[LaneTask],
+    storage: Storage,
+    board: TaskBoard,
+    must_stop: Callable[[], bool],
+) -> list[TaskState]:
+    """Run a group, once: where it killed its worker, or any unit failed, its units are run one by one."""
+    first_id = group[0].unit.id
+    if states := board.group_results(first_id):
+        return states
+    if must_stop() or not board.start_group(first_id):
+        return []
+    states = run_group(lane, spec, group, storage, must_stop)
+    if states:
+        board.finish_group(states)
+    return states
+
+
+def _run_alone(
+    lane: LaneContext,
+    spec: JobSpec,
+    task: LaneTask,
+    storage: Storage,
+    board: TaskBoard,
+    must_stop: Callable[[], bool],
+) -> TaskState:
+    finished = board.result(task.unit.id)
+    if finished is not None:
+        return finished
+    if must_stop():
+        return board.finish(unrun(task, WorkingState.CANCELLED, None))
+    attempt = (
+        partial(run_work_unit, lane, spec, task, storage, must_stop)
+        if board.start(task.unit.id)
+        else partial(_run_isolated, lane, task)
+    )
+    return board.finish(run_with_retries(attempt, spec.execution.retries, must_stop))
 
 
 def run_packs_in_arrow(
@@ -126,7 +165,7 @@ def unrun(task: LaneTask, state: WorkingState, failure: TaskFailure | None) -> T
     return TaskState(
         work_unit_id=unit.id,
         dataset_urn=unit.dataset_urn,
-        state=state,
+        state=advance(WorkingState.PENDING, state),
         attempt=secrets.token_hex(6),
         low=unit.low,
         expected_high=unit.expected_high,

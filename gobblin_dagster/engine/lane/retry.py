@@ -40,7 +40,7 @@ def run_with_retries(
     for number, delay in enumerate(delays(retries), start=1):
         if not state.failures or not all(failure.transient for failure in state.failures):
             break
-        if not _wait(delay, is_stopped, sleep):
+        if not wait(delay, is_stopped, sleep):
             break
         notes.append(_note(number, state.failures))
         state = attempt()
@@ -55,8 +55,8 @@ def delays(retries: RetrySpec) -> Iterator[float]:
         yield delay * (1 + retries.jitter * random.uniform(-1, 1))  # noqa: S311 - no secret
 
 
-def _wait(delay: float, is_stopped: Callable[[], bool], sleep: Callable[[float], None]) -> bool:
-    """Wait; False where the run was stopped meanwhile."""
+def wait(delay: float, is_stopped: Callable[[], bool], sleep: Callable[[float], None]) -> bool:
+    """Wait some seconds; False where the run was stopped meanwhile."""
     while delay > 0:
         if is_stopped():
             return False

@@ -5,9 +5,10 @@ Never raises for what a work unit did wrong: the failure is part of the TaskStat
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
-import threading
 import time
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,35 +16,87 @@ import pyarrow.compute as pc
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.schema_text import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.task_state import PolicyOutcome, StagedFile, TaskFailure, TaskState, WorkingState
+from gobblin_dagster.core.task_state import (
+    PolicyOutcome,
+    StagedFile,
+    TaskFailure,
+    TaskState,
+    WorkingState,
+    advance,
+)
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.lane.branch import Branch
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.copies import require_copies
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.quarantine import Quarantine
 from gobblin_dagster.engine.lane.queue import BranchRunner, runners
+from gobblin_dagster.engine.lane.reading import Reading, StoppedError
+from gobblin_dagster.engine.lane.shared import SharedFiles
 from gobblin_dagster.engine.lane.stage import Stage, take_flagged
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
+from gobblin_dagster.spec.job import JobSpec
 
 
-def run_work_unit(lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage) -> TaskState:
+def never() -> bool:
+    """Tell that nobody asked to stop."""
+    return False
+
+
+def run_work_unit(
+    lane: LaneContext,
+    spec: JobSpec,
+    task: LaneTask,
+    storage: Storage,
+    is_stopped: Callable[[], bool] = never,
+) -> TaskState:
     """Run one work unit to its end and return what came of it.
 
     Source: gobblin-runtime `Task`. Differs: a branch's failure does not stop the others; staged files are named with the
     commit id and a fresh attempt id, so attempts of one unit never meet.
     """
-    return _WorkUnitRun(lane, spec, task, storage).run()
+    return _WorkUnitRun(lane, spec, task, storage, is_stopped).run()
+
+
+def run_group(
+    lane: LaneContext,
+    spec: JobSpec,
+    tasks: Sequence[LaneTask],
+    storage: Storage,
+    is_stopped: Callable[[], bool] = never,
+) -> list[TaskState]:
+    """Run work units of one dataset into common files; each has a TaskState of its own, the first one names the files.
+
+    Returns nothing, and leaves nothing staged, where any of them did not end well: then they are to be run one by one, so
+    that a failure stays its unit's own. Units that had not begun when `is_stopped` said so are absent.
+    """
+    first = _WorkUnitRun(lane, spec, tasks[0], storage, is_stopped)
+    shared = SharedFiles(first.writer_context)
+    runs: list[_WorkUnitRun] = []
+    try:
+        for task in tasks:
+            if runs and is_stopped():
+                break
+            run = _WorkUnitRun(lane, spec, task, storage, is_stopped) if runs else first
+            run.share(shared, first)
+            if not run.read():
+                shared.abort()
+                return []
+            runs.append(run)
+        first.take_files(shared)
+    except Exception:  # noqa: BLE001 - what cannot be written in common is tried again alone, and fails there
+        shared.abort()
+        return []
+    return [run.state() for run in runs]
 
 
 def run_part(
     lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage, extractor: Extractor
 ) -> tuple[TaskState, dict[str, pa.Schema]]:
     """Run as `run_work_unit` over the rows of an extractor that is there already; return the branches' schemas too."""
-    run = _WorkUnitRun(lane, spec, task, storage, extractor)
+    run = _WorkUnitRun(lane, spec, task, storage, extractor=extractor)
     state = run.run()
     return state, run.schemas
 
@@ -52,7 +105,13 @@ class _WorkUnitRun:
     """The state of one attempt."""
 
     def __init__(
-        self, lane: LaneContext, spec: JobSpec, task: LaneTask, storage: Storage, extractor: Extractor | None = None
+        self,
+        lane: LaneContext,
+        spec: JobSpec,
+        task: LaneTask,
+        storage: Storage,
+        is_stopped: Callable[[], bool] = never,
+        extractor: Extractor | None = None,
     ) -> None:
         self._lane = lane
         self._extractor = extractor
@@ -60,33 +119,72 @@ class _WorkUnitRun:
         self._task = task
         self._unit = task.unit
         self._storage = storage
+        self._is_stopped = is_stopped
         self._attempt = secrets.token_hex(6)
-        self._context = lane.construct_context(spec, task.unit.dataset_urn)
-        self._quarantine: QuarantineWriter | None = None
-        self._quarantine_lock = threading.Lock()
+        self._context = dataclasses.replace(
+            lane.construct_context(spec, task.unit.dataset_urn), in_order=spec.keeps_parts
+        )
+        self._shared: SharedFiles | None = None
+        self._quarantine = Quarantine(self.writer_context)
         self._branches: list[Branch] = []
         self._runners: list[BranchRunner] = []
         self._stage: Stage | None = None
-        self._rows_read = 0
+        self._reading: Reading | None = None
         self._bytes_read = 0
         self._rows_untaken = 0
         self._outcomes: list[PolicyOutcome] = []
         self._quarantined_files: tuple[StagedFile, ...] = ()
+        self._failures: list[TaskFailure] = []
+        self._ended = WorkingState.SUCCESSFUL
+        self._is_kept = True
+        self._seconds = 0.0
+
+    def share(self, shared: SharedFiles, first: _WorkUnitRun) -> None:
+        """Write to files of a group, staged by the attempt of its first work unit."""
+        self._shared, self._quarantine, self._attempt = shared, shared.quarantine, first._attempt
 
     def run(self) -> TaskState:
-        started = time.monotonic()
-        failures: list[TaskFailure] = []
+        """Read, convert, write and judge; return what came of it."""
+        self.read()
+        return self.state()
+
+    def read(self) -> bool:
+        """Do all of it but tell; return whether the work unit ended well."""
+        began = time.monotonic()
         try:
             self._extract()
             self._close()
+        except StoppedError:
+            self._give_up(WorkingState.CANCELLED)
         except Exception as error:  # noqa: BLE001 - a work unit's failure is its own; it is kept in its TaskState
-            failures.append(describe_failure(error))
+            self._failures.append(describe_failure(error))
+            self._give_up(WorkingState.FAILED)
+        self._failures += [branch.failure for branch in self._branches if branch.failure is not None]
+        if self._failures:
+            self._give_up(WorkingState.FAILED)
+        if self._reading is not None and self._reading.failure is not None:
+            self._failures.insert(0, self._reading.failure)
+            self._ended = WorkingState.FAILED
+        self._seconds = time.monotonic() - began
+        return self._ended is WorkingState.SUCCESSFUL
+
+    def take_files(self, shared: SharedFiles) -> None:
+        """Close the files of a group, and name them as one's own."""
+        files = shared.finish()
+        for branch in self._branches:
+            branch.files = files.get(branch.name, ())
+        self._quarantined_files = shared.quarantine.finish()
+
+    def _give_up(self, ended: WorkingState) -> None:
+        """Let the branches end, and delete what was staged."""
+        if self._is_kept:
+            self._is_kept, self._ended = False, ended
             for runner in self._runners:
                 runner.cancel()
-        failures += [branch.failure for branch in self._branches if branch.failure is not None]
-        if failures:
-            self._abort()
-        return self._state(failures, time.monotonic() - started)
+            if self._shared is None:
+                for branch in self._branches:
+                    branch.abort()
+                self._quarantine.abort()
 
     def _extract(self) -> None:
         extractor = self._extractor or self._open_extractor()
@@ -107,11 +205,11 @@ class _WorkUnitRun:
 
     def _pump(self, extractor: Extractor) -> None:
         spec = self._spec
-        self._stage = Stage("pre_fork", spec.converters, spec.row_policies, self._context, self._reject)
+        self._stage = Stage("pre_fork", spec.converters, spec.row_policies, self._context, self._quarantine.write)
         schema = self._stage.open(extractor.schema)
         fork = self._open_branches(schema)
-        for chunk in extractor.chunks():
-            self._rows_read += chunk.batch.num_rows
+        self._reading = Reading(self._unit, extractor, spec, self._is_stopped)
+        for chunk in self._reading.chunks():
             for passed in self._stage.process(chunk):
                 self._fork(fork, passed)
 
@@ -123,11 +221,13 @@ class _WorkUnitRun:
         flags = fork.fork_schema(schema)
         if len(flags) != len(specs):
             raise ForkBranchMismatchError(what="schema", flags=len(flags), branches=len(specs))
-        self._branches = [Branch(self._spec, branch, self._context, self._reject) for branch in specs]
+        self._branches = [
+            Branch(self._spec, branch, self._context, self._quarantine.write, self._shared) for branch in specs
+        ]
         self._present = [bool(flag) for flag in flags]
         for branch, present in zip(self._branches, self._present, strict=True):
             if present:
-                branch.open(schema, self._writer_context, self._task.previous_schemas.get(branch.name))
+                branch.open(schema, self.writer_context, self._task.previous_schemas.get(branch.name))
         self._runners = runners(self._branches, self._spec.fork)
         return fork
 
@@ -148,32 +248,18 @@ class _WorkUnitRun:
             self._stage.finish()
         for runner in self._runners:
             runner.finish()
-        if self._quarantine is not None:
-            self._quarantined_files = tuple(self._quarantine.finish())
+        if self._shared is None:
+            self._quarantined_files = self._quarantine.finish()
+        expected = self._unit.rows if not (self._reading and self._reading.is_cut) else None
         for branch in self._branches:
-            self._outcomes += branch.evaluate(self._rows_read, self._unit.rows)
+            self._outcomes += branch.evaluate(self._rows_read, expected)
 
-    def _abort(self) -> None:
-        for branch in self._branches:
-            branch.abort()
-        if self._quarantine is not None:
-            self._quarantine.abort()
+    @property
+    def _rows_read(self) -> int:
+        return self._reading.rows if self._reading is not None else 0
 
-    def _reject(self, chunk: Chunk, policy: str, reason: str, stage: str) -> None:
-        """Write rejected rows to the quarantine, which all branches share."""
-        with self._quarantine_lock:
-            if self._quarantine is None:
-                self._quarantine = QuarantineWriter(self._writer_context(QUARANTINE_BRANCH, pa.schema([])))
-            self._quarantine.write(
-                chunk.batch,
-                policy=policy,
-                reason=reason,
-                source_file=chunk.file,
-                source_rows=chunk.rows,
-                stage=stage,
-            )
-
-    def _writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
+    def writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
+        """Return where a branch stages."""
         extract = self._spec.extract
         dataset = DatasetUrn(self._unit.dataset_urn).path_segment
         return WriterContext(
@@ -186,8 +272,9 @@ class _WorkUnitRun:
             schema=schema,
         )
 
-    def _state(self, failures: list[TaskFailure], seconds: float) -> TaskState:
-        unit, failed = self._unit, bool(failures)
+    def state(self) -> TaskState:
+        """Return what came of it."""
+        unit = self._unit
         files = [file for branch in self._branches for file in branch.files] + list(self._quarantined_files)
         stage = self._stage
         rejected = dict(stage.rejected) if stage else {}
@@ -196,11 +283,11 @@ class _WorkUnitRun:
         return TaskState(
             work_unit_id=unit.id,
             dataset_urn=unit.dataset_urn,
-            state=WorkingState.FAILED if failed else WorkingState.SUCCESSFUL,
+            state=advance(WorkingState.RUNNING, self._ended),
             attempt=self._attempt,
             low=unit.low,
             expected_high=unit.expected_high,
-            actual_high=unit.low if failed else unit.expected_high,
+            actual_high=self._reading.high if self._is_kept and self._reading is not None else unit.low,
             rows_read=self._rows_read,
             bytes_read=self._bytes_read,
             rows_filtered=stage.rows_filtered if stage else 0,
@@ -209,13 +296,13 @@ class _WorkUnitRun:
             + sum(branch.rows_quarantined for branch in self._branches),
             rows_untaken=self._rows_untaken,
             branches={branch.name: branch.counts for branch in self._branches},
-            files=() if failed else tuple(files),
+            files=tuple(files) if self._is_kept else (),
             policies=tuple(self._outcomes),
-            failures=tuple(failures),
+            failures=tuple(self._failures),
             schemas={name: schema_text(schema) for name, schema in self.schemas.items()},
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
             notes=tuple(note for branch in self._branches for note in branch.notes),
-            seconds=round(seconds, 3),
+            seconds=round(self._seconds, 3),
         )
 
 

@@ -123,8 +123,8 @@ def test_run_display_shows_checks_failures_and_notes_bounded() -> None:
     )
     RunDisplay(console, Silence()).finished(run_result(dataset, status=RunStatus.FAILED))
     out = stream.getvalue()
-    assert "row policy cancelled: 12 rows set aside in 1 dataset\n" in out
-    assert "row policy late: 0 rows set aside\n" in out
+    assert "rejected by cancelled: 12 rows set aside in 1 dataset\n" in out
+    assert "rejected by late: 0 rows set aside\n" in out
     assert "task policy row_count: 1 passed, 1 failed\n" in out
     assert "quarantine: 12 rows" in out
     assert "a: error[extract]: row 4 is short" in out

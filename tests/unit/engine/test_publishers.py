@@ -60,7 +60,7 @@ def test_append_keeps_what_was_there(tmp_path: Path) -> None:
 
 
 def test_replace_publishes_all_work_units_together_and_nothing_older(tmp_path: Path) -> None:
-    _run(tmp_path, 10, 19, 20, publisher={"type": "replace"})
+    _run(tmp_path, 10, 19, 20, publisher={"type": "replace"}, execution={"merge_bytes": 0})
     assert [_ids(tmp_path, snapshot=n) for n in (1, 2, 3)] == [list(range(10)), list(range(10, 19)), [19]]
     assert _ids(tmp_path, "history") == list(range(20))
     # Nothing was deleted: older snapshots read as before.

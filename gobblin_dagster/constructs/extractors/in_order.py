@@ -1,0 +1,76 @@
+"""Rows in order of a column, cut where its value changes, so that the place behind each chunk is a position.
+
+Rows of one value belong together: what lies behind some of them is no position, since a watermark cannot say how many of them
+were read. So the last value of each batch waits for the next batch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gobblin_dagster.core.constructs import Chunk
+
+MAX_HELD_ROWS = 50_000
+"""Rows of one value that are held back; where there are more they go on, and there is no position until the value ends."""
+
+
+class InOrder:
+    """Passes chunks on, and knows how far they go.
+
+    Args:
+        column: by which the rows are ordered, ascending; without nulls.
+        step: turns a value of the column into what positions are counted in.
+        fail: makes the error for rows that are not in order, from what is wrong.
+    """
+
+    def __init__(self, column: str, step: Callable[[Any], Any], fail: Callable[[str], Exception]) -> None:
+        self.reached: Any = None
+        """The step that all rows handed out lie below, and none that are to come; None where there is no such step now."""
+        self._column = column
+        self._step = step
+        self._fail = fail
+        self._last: Any = None
+
+    def cut(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """Yield the rows of chunks, cut anew; raises as they do."""
+        held: Chunk | None = None
+        for chunk in chunks:
+            if not chunk.batch.num_rows:
+                continue
+            self._require_order(chunk)
+            joined = chunk if held is None else _joined(held, chunk)
+            values = joined.batch.column(self._column)
+            last = self._step(values[-1].as_py())
+            begin = bisect_left(range(len(values)), last, key=lambda row: self._step(values[row].as_py()))
+            if begin:
+                self.reached = last
+                yield _sliced(joined, 0, begin)
+            held = _sliced(joined, begin, len(values))
+            if held.batch.num_rows > MAX_HELD_ROWS:
+                self.reached = None
+                yield held
+                held = None
+        if held is not None:
+            self.reached = None
+            yield held
+
+    def _require_order(self, chunk: Chunk) -> None:
+        values = chunk.batch.column(self._column)
+        first = values[0].as_py()
+        ordered = self._last is None or self._last <= first
+        if not ordered or pc.any(pc.less(values[1:], values[:-1])).as_py():
+            raise self._fail(f"rows are not in ascending order of {self._column!r}")
+        self._last = values[-1].as_py()
+
+
+def _joined(one: Chunk, two: Chunk) -> Chunk:
+    return Chunk(pa.concat_batches([one.batch, two.batch]), two.file, pa.concat_arrays([one.rows, two.rows]))
+
+
+def _sliced(chunk: Chunk, begin: int, end: int) -> Chunk:
+    return Chunk(chunk.batch.slice(begin, end - begin), chunk.file, chunk.rows.slice(begin, end - begin))
