@@ -100,6 +100,12 @@ PASSED: Mapping[str, str] = {
 """Classes that need no successor, and why: a job that names one has one construct less."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "TextFileBasedSource": {"format": {"type": "text"}},
+    "HadoopTextInputSource": {"format": {"type": "text"}},
+    "AvroFileSource": {"format": {"type": "avro"}},
+    "DatePartitionedAvroFileSource": {"format": {"type": "avro"}},
+    "DatePartitionedJsonFileSource": {"format": {"type": "text"}},
+    "SimpleJsonSource": {"format": {"type": "text"}},
     "CsvToJsonConverter": {"nulls": ["", "null"], "short": True, "long": True},
 }
 """Options by the last name of a class: how the original behaves without being told."""

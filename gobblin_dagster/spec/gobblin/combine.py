@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gobblin_dagster.spec.gobblin import values
+from gobblin_dagster.spec.gobblin import combine_files, values
 from gobblin_dagster.spec.gobblin.classes import PUBLISHERS
 
 Texts = Mapping[str, str]
@@ -28,6 +28,8 @@ _UNIT_SECONDS = {
     "MILLISECONDS": 1e-3,
     "SECONDS": 1.0,
     "MINUTES": 60.0,
+    "HOURS": 3600.0,
+    "DAYS": 86400.0,
 }
 _FORMATS = {"avro": "avro", "parquet": "parquet", "orc": "orc", "json": "jsonl", "csv": "csv", "txt": "text"}
 """Our writer by Gobblin's output format, in lower case."""
@@ -107,13 +109,16 @@ def queue_capacity(texts: Texts) -> int:
 
 def queue_timeout(texts: Texts) -> float:
     """Return seconds."""
-    unit = texts.get("fork.record.queue.timeout.unit", "MILLISECONDS").upper()
-    if unit not in _UNIT_SECONDS:
-        raise ValueError(f"expected a unit of {', '.join(_UNIT_SECONDS)}, got {unit[:60]!r}")
     given = values.number(texts.get("fork.record.queue.timeout", "1000"))
     if isinstance(given, values.Plain):
         raise ValueError("expected a number; a variable has no unit")
-    return given * _UNIT_SECONDS[unit]
+    return given * _seconds_of(texts.get("fork.record.queue.timeout.unit", "MILLISECONDS"))
+
+
+def _seconds_of(unit: str) -> float:
+    if unit.upper() not in _UNIT_SECONDS:
+        raise ValueError(f"expected a unit of {', '.join(_UNIT_SECONDS)}, got {unit[:60]!r}")
+    return _UNIT_SECONDS[unit.upper()]
 
 
 def writer_type(texts: Texts, builder: str | None) -> str:
@@ -170,11 +175,47 @@ def output_path(final_dirs: list[str], file_systems: list[str]) -> str:
     return f"{scheme.rstrip('/')}/{shared.lstrip('/')}"
 
 
-def partition_by(texts: Texts) -> list[dict[str, str] | str] | None:
-    """Return the folder levels that a time column makes; None where no partitioner is named."""
-    name = texts.get("writer.partitioner.class", "").rpartition(".")[2]
-    if not name.startswith("TimeBased"):
-        raise ValueError("expected a TimeBased... class; others are options of a writer in `classes` of gobblin.yaml")
+def file_name(texts: Texts) -> str:
+    """Return the template of files' names."""
+    name = posixpath.splitext(texts.get("writer.file.name", ""))[0]
+    has_rows = values.switch(texts.get("writer.include.record.count.in.file.names", "false"))
+    return (f"{name}-" if name else "") + "{unique}" + (".{rows}" if has_rows else "")
+
+
+def retry_failed(texts: Texts) -> str:
+    """Return when failed ranges are read again."""
+    if "workunit.retry.policy" in texts:
+        return texts["workunit.retry.policy"].lower()
+    return "always" if values.switch(texts["workunit.retry.enabled"]) else "never"
+
+
+def limit(kind: str, amount: str, unit: str = "") -> Callable[[Texts], float | int | None]:
+    """Return a function for the limit of one kind; it returns None where another kind is asked for, or none."""
+
+    def read(texts: Texts) -> float | int | None:
+        given = texts.get("extract.limit.type", "").lower()
+        if given not in ("count", "time", "rate", ""):
+            raise ValueError(f"expected count, time or rate, got {given[:60]!r}")
+        if given != kind or not values.switch(texts.get("extract.limit.enabled", "false")):
+            return None
+        if amount not in texts:
+            raise ValueError(f"{amount} is missing")
+        found = float(texts[amount])
+        if kind == "count":
+            return int(found)
+        factor = _seconds_of(texts.get(unit, "SECONDS"))
+        return found * factor if kind == "time" else found / factor
+
+    return read
+
+
+def partition_by(texts: Texts) -> list[dict[str, str]]:
+    """Return the level of folders that a partitioner makes."""
+    given = texts.get("writer.partitioner.class", "")
+    if ":" in given:
+        return [{"partitioner": given, "name": texts.get("writer.partition.prefix", "partition").strip("/")}]
+    if not given.rpartition(".")[2].startswith("TimeBased"):
+        raise ValueError("expected a TimeBased... class, or `module:Class` of your own in Python")
     if "writer.partition.columns" not in texts:
         raise ValueError("writer.partition.columns is missing; without a column Gobblin takes the time of writing")
     level = {"column": values.only(texts["writer.partition.columns"]), "granularity": _granularity(texts)}
@@ -211,15 +252,30 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "fork.queue_timeout_s": queue_timeout,
     "writer(parquet).compression": parquet_codec,
     "writer(*).partition_by": partition_by,
+    "writer(*).file_name": file_name,
     "publisher": publisher,
+    "execution.retry_failed": retry_failed,
+    "execution.limit.rows": limit("count", "extract.limit.count.limit"),
+    "execution.limit.seconds": limit("time", "extract.limit.timeLimit", "extract.limit.timeLimitTimeunit"),
+    "execution.limit.rows_per_second": limit("rate", "extract.limit.rateLimit", "extract.limit.rateLimitTimeunit"),
+    "source(files).path": combine_files.file_path,
+    "source(files).start": combine_files.start,
+    "source(files).lead_time": combine_files.lead_time,
+    "source(files).lookback": combine_files.lookback,
     "converters(csv_text).delimiter": first_letter("converter.csv.to.json.delimiter"),
     "converters(csv_text).quote": first_letter("converter.csv.to.json.enclosedchar"),
 }
 """By field; a field that is not here takes the first of its keys that is given, read alone."""
 
+_LIMITS = ("extract.limit.enabled", "extract.limit.type")
 ASKED: Mapping[str, tuple[str, ...]] = {
     "source(query).url": ("source.class",),
     "source(query).partition_interval": ("source.querybased.watermark.type",),
     "source(kafka).group": ("job.name",),
+    "source(files).path": ("source.class",),
+    "source(files).start": combine_files.DATES,
+    "source(files).lookback": combine_files.DATES,
+    "execution.limit.seconds": _LIMITS,
+    "execution.limit.rows_per_second": _LIMITS,
 }
 """Further keys that a field's function looks at, though they became fields of their own."""

@@ -12,7 +12,8 @@ import yaml
 from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.document import Document, Loc, plain_scalars, read_document, show_loc
 from gobblin_dagster.spec.gobblin.entries import Entry
-from gobblin_dagster.spec.gobblin.job import first_key, read_job
+from gobblin_dagster.spec.gobblin.job import read_job
+from gobblin_dagster.spec.gobblin.lookup import first_key
 from gobblin_dagster.spec.gobblin.values import Plain
 from gobblin_dagster.spec.job import JobSpec
 

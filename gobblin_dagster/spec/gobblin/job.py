@@ -8,31 +8,22 @@ carried, and for each part the key that it came from, so that later faults name 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.document import Loc
-from gobblin_dagster.spec.explain import nearest
 from gobblin_dagster.spec.gobblin import classes as tables
-from gobblin_dagster.spec.gobblin import combine, values
+from gobblin_dagster.spec.gobblin import combine, lookup, values
 from gobblin_dagster.spec.gobblin.constructs import ClassError, Construct, construct_of, snake
 from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, SECRET_KEY, Entry
 from gobblin_dagster.spec.gobblin.files import read_entries
 from gobblin_dagster.spec.gobblin.keys import KEYS, Key
+from gobblin_dagster.spec.gobblin.lookup import FIELD, FILE_WRITERS
 
-_INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,3})")
-_FIELD = re.compile(r"(?P<slot>[\w.]+)\((?P<type>[\w*]+)\)\.(?P<option>.+)")
 _ONLY_REFERENCES = re.compile(r"(?:\$\{\w+\})+")
-_BY_NAME: dict[str, list[Key]] = {}
-for _key in KEYS:
-    _BY_NAME.setdefault(_key.name, []).append(_key)
-_FAMILIES = tuple(name.removesuffix("*") for name in _BY_NAME if name.endswith("*"))
-_FIRST_KEY = {key.field: key.name for key in reversed(KEYS) if key.field}
-FILE_WRITERS = frozenset({"avro", "csv", "jsonl", "orc", "parquet", "text"})
-
 Scope = int | None
 """A branch's index; None for the job."""
 
@@ -97,13 +88,11 @@ class _Conversion:
     # Sorting keys
 
     def _sort(self, entry: Entry, referred: set[str]) -> None:
-        name, scope = _split(entry.key)
-        known = _BY_NAME.get(name) or next(
-            (_BY_NAME[f"{one}*"] for one in _FAMILIES if entry.key.startswith(one)), None
-        )
-        if known is None:
+        name, scope = lookup.split(entry.key)
+        known = lookup.known(name) or lookup.known(entry.key)
+        if not known:
             if entry.key not in referred:
-                self._fault(entry, f"is no key that is known; {_hint(entry.key)}")
+                self._fault(entry, f"is no key that is known; {lookup.hint_for(entry.key)}")
             return
         if known[0].name.endswith("*"):
             name, scope = known[0].name, None
@@ -156,7 +145,7 @@ class _Conversion:
         """Set the fields that stand alone, and the options of the source."""
         fields = dict.fromkeys(key.field for key in KEYS if key.field)
         for name in fields:
-            match = _FIELD.fullmatch(name)
+            match = FIELD.fullmatch(name)
             if match is None and name in _STRUCTURAL:
                 continue
             if match is not None and (match["slot"] != "source" or match["type"] != self._source_type):
@@ -275,7 +264,7 @@ class _Conversion:
     def _options(self, slot: str, at: Loc, declared: Iterable[dict[str, Any]], scope: Scope) -> None:
         """Give constructs the options that have keys of their own."""
         for index, declaration in enumerate(declared):
-            for name in _fields_of(slot, str(declaration["type"])):
+            for name in lookup.fields_of(slot, str(declaration["type"])):
                 option = name.rpartition(").")[2]
                 if option not in declaration:
                     self._set_field(name, (*at, index, option), scope)
@@ -306,7 +295,7 @@ class _Conversion:
             self._put((*at, "writer"), found, first)
         else:
             self._job.data["writer"] = found
-        for name in _fields_of("writer", str(found["type"])):
+        for name in lookup.fields_of("writer", str(found["type"])):
             option = name.rpartition(").")[2]
             if option not in found:
                 self._set_field(name, (*at, "writer", option), scope)
@@ -317,7 +306,7 @@ class _Conversion:
         )
 
     def _publisher(self, scope: Scope, at: Loc) -> None:
-        if scope is None or any(key in self._given.get(scope, {}) for key in _names_of("publisher")):
+        if scope is None or any(key in self._given.get(scope, {}) for key in lookup.names_of("publisher")):
             self._set_field("publisher", (*at, "publisher"), scope)
 
     def _construct(self, kind: str, table: Mapping[str, str], text: str, entry: Entry) -> Construct | None:
@@ -362,7 +351,7 @@ class _Conversion:
             finals += [final] if final else []
             systems += [system.text] if system else []
         for one in self._scopes():
-            for name in _names_of("output.path"):
+            for name in lookup.names_of("output.path"):
                 self._take(name, one)
         if not finals:
             return
@@ -413,7 +402,7 @@ class _Conversion:
             for name, entry in entries.items():
                 if (name, scope) in self._taken or not entry.is_own or (scope or 0) >= self._branches:
                     continue
-                fields = ", ".join(key.field for key in _BY_NAME[name])
+                fields = ", ".join(key.field for key in lookup.BY_NAME[name])
                 self._warn(entry, f"is not used: it is for {fields}, which this job does not have")
 
 
@@ -450,10 +439,10 @@ _STRUCTURAL = frozenset(
 _WRITER_TYPE = ("writer.output.format", "writer.builder.class", "writer.destination.type")
 _WRITER_KEYS = frozenset(key.name for key in KEYS if key.field.startswith("writer"))
 _SHARED = _WRITER_KEYS | {
-    key.name for key in KEYS if (_match := _FIELD.fullmatch(key.field)) is not None and _match["slot"] != "source"
+    key.name for key in KEYS if (_match := FIELD.fullmatch(key.field)) is not None and _match["slot"] != "source"
 }
 """Options of constructs, which those of a branch take from the job where the branch has none of its own."""
-_TEXT_COLUMNS = {"kafka": "value"}
+_TEXT_COLUMNS = {"kafka": "value", "files": "line"}
 """The column that holds what Gobblin calls the record, by the source's type."""
 _COLUMN_OPTIONS = {
     "avro_bytes": "column",
@@ -463,36 +452,6 @@ _COLUMN_OPTIONS = {
     "split": "column",
 }
 """Options that name this column; Gobblin's converters have no name for it."""
-_MISSING = {"source": "source.class", "output": "data.publisher.final.dir"}
-
-
-def _split(key: str) -> tuple[str, Scope]:
-    """Return a key's name and its branch."""
-    match = _INDEXED.fullmatch(key)
-    if match is not None and any(one.per_branch for one in _BY_NAME.get(match["name"], ())):
-        return match["name"], int(match["index"])
-    return key, None
-
-
-def _hint(key: str) -> str:
-    match = _INDEXED.fullmatch(key)
-    name = match["name"] if match else key
-    hint = nearest(name, (known for known in _BY_NAME if not known.endswith("*")))
-    return hint if hint.startswith("did") else "see the table of Gobblin's keys"
-
-
-def _fields_of(slot: str, type_name: str) -> Iterator[str]:
-    """Yield the fields that are options of a construct."""
-    for name in dict.fromkeys(key.field for key in KEYS):
-        match = _FIELD.fullmatch(name)
-        if match is None or match["slot"] != slot or match["option"] == "max_errors":
-            continue
-        if match["type"] == type_name or (match["type"] == "*" and type_name in FILE_WRITERS):
-            yield name
-
-
-def _names_of(name: str) -> list[str]:
-    return [key.name for key in KEYS if key.field == name]
 
 
 def _has(data: Mapping[str, Any], loc: Loc) -> bool:
@@ -509,8 +468,3 @@ def _unique(name: str, taken: Iterable[object]) -> str:
     while found in names:
         found, number = f"{name}_{number}", number + 1
     return found
-
-
-def first_key(field_name: str) -> str:
-    """Return the key that a field comes from, for a field that is missing; empty where there is none."""
-    return _MISSING.get(field_name) or _FIRST_KEY.get(field_name, "")

@@ -59,8 +59,8 @@ _METRICS = "a run's counts are in Dagster's metadata and in `gobblin run --outpu
 _LOADER = "read by the loader: its keys become keys of the job"
 _PACKING = "Spark's cores and `execution.tasks_per_core` decide how many packs there are"
 _POOL = "Spark's cores decide"
+_LAYOUT = "namespace, table, branch and dataset are always folders, so that none collide"
 _FS = "settings of the file system's own client"
-_UNTYPED = "its source is not there"
 
 JOB = (
     Key("job.name", "job", values.name, note="what is no letter, digit or `_` becomes `_`"),
@@ -81,11 +81,7 @@ JOB = (
         note="a dataset is always published as one, whole or not at all",
         holds=("true",),
     ),
-    Key(
-        "job.commit.partial.fail.task.fails.job.commit",
-        note="a run with a failed work unit always exits with 4, what is good is committed",
-        holds=("true",),
-    ),
+    Key("job.commit.partial.fail.task.fails.job.commit", "commit.failed_units_fail_run", values.switch),
     Key("job.commit.parallelize", "commit.parallelism", note="false: 1"),
     Key("job.commit.parallelCommits", "commit.parallelism", values.count),
     _needless("job.max.failures", _ALERTS, _RARE),
@@ -97,6 +93,21 @@ JOB = (
     Key("task.retry.intervalinsec", "execution.retries.backoff_s", values.number, _RARE, "doubled at each retry"),
     _needless("taskexecutor.threadpool.size", _POOL, _RARE),
     _needless("taskretry.threadpool.coresize", _POOL, _RARE),
+    Key(
+        "workunit.retry.enabled",
+        "execution.retry_failed",
+        note="where no policy is given; true: `always`, false: `never`",
+    ),
+    Key("workunit.retry.policy", "execution.retry_failed"),
+    Key("extract.limit.enabled", "execution.limit.rows", mark=_RARE, note="false: no limit"),
+    Key(
+        "extract.limit.type", "execution.limit.rows", mark=_RARE, note="count, time or rate; what is left is read later"
+    ),
+    Key("extract.limit.count.limit", "execution.limit.rows", mark=_RARE),
+    Key("extract.limit.timeLimit", "execution.limit.seconds", mark=_RARE),
+    Key("extract.limit.timeLimitTimeunit", "execution.limit.seconds", mark=_RARE, note="default: seconds"),
+    Key("extract.limit.rateLimit", "execution.limit.rows_per_second", mark=_RARE),
+    Key("extract.limit.rateLimitTimeunit", "execution.limit.rows_per_second", mark=_RARE, note="default: seconds"),
     Key(
         "overwrite.configs.in.statestore",
         mark=_RARE,
@@ -147,6 +158,7 @@ QUERY = (
     Key("extract.table.name", "extract.table", values.name, note="default: `source.entity`, or the job's name"),
     Key("extract.table.type", "extract.type", values.lower, _SEED),
     Key("extract.delta.fields", "source(query).watermark.column", values.only, _SEED, "one column"),
+    Key("extract.delta.fields", "extract.delta_fields", values.words, _SEED),
     Key("extract.primary.key.fields", "source(query).primary_key", values.words, _SEED),
     Key("extract.primary.key.fields", "extract.primary_keys", values.words, _SEED),
     Key("extract.is.full", "extract.is_full", values.switch),
@@ -213,18 +225,43 @@ KAFKA = (
     ),
     Key("gobblin.kafka.allowPeriodInTopicName", mark=_RARE, note="exclude `.*[.].*`", holds=("true",)),
     _needless("gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization", "always allowed", _RARE),
-    Key("mr.job.max.mappers", note=_PACKING, holds=("*",)),
-    Key("mr.target.mapper.size", mark=_RARE, note=_PACKING, holds=("*",)),
+    Key("mr.job.max.mappers", "execution.packs", values.count),
+    Key("kafka.workunit.packer.type", "execution.packing", values.lower),
+    Key("kafka.workunit.packer.customizedType", note="SINGLE_LEVEL or BI_LEVEL"),
+    _needless("kafka.workunit.size.estimator.*", "sizes are estimated by what earlier runs took", _RARE),
+    _needless("workunit.pre.grouping.size.factor", "see `execution.packing`", _RARE),
+    _needless("mr.target.mapper.size", _PACKING, _RARE),
     _needless("min.multiworkunit.load", "an output of Gobblin's packer", _RARE),
     _needless("max.multiworkunit.load", "an output of Gobblin's packer", _RARE),
 )
 
 FILES = (
+    Key("source.filebased.data.directory", "source(files).path", note="with a pattern for the names in it"),
+    Key("source.filebased.fs.uri", "source(files).path"),
+    Key("source.entity", "source(files).path", note="files whose names hold it"),
+    Key("date.partitioned.source.partition.pattern", "source(files).path", note="yyyy, MM, dd, HH and mm"),
+    Key("date.partitioned.source.partition.prefix", "source(files).path"),
+    Key("date.partitioned.source.partition.suffix", "source(files).path"),
+    Key(
+        "date.partitioned.source.partition.granularity",
+        "source(files).path",
+        note="default: HOUR; where no pattern is given",
+    ),
+    Key("date.partitioned.source.lead_time.size", "source(files).lead_time"),
+    Key("date.partitioned.source.lead_time.granularity", "source(files).lead_time", note="HOUR or DAY; default: DAY"),
+    Key("date.partitioned.source.min.watermark.value", "source(files).start", note="a day, written like the folders"),
+    Key(
+        "date.partitioned.source.max.files.per.job", "source(files).max_files_per_run", values.count, note="per dataset"
+    ),
+    Key("date.partitioned.source.max.workunits.per.job", "execution.max_work_units", values.count),
+    Key("date.partitioned.source.lookback.time", "source(files).lookback", note="late files of these dates are read"),
+    Key("source.filebased.maxFilesPerRun", "source(files).max_files_per_run", values.count, note="per dataset"),
+    Key("source.filebased.fs.prior.snapshot.required", mark=_RARE, note="a state without its snapshot is never stored"),
     Key("source.filebased.files.to.pull", note="write a pattern: `source.path`"),
     _needless("source.filebased.fs.snapshot", "Gobblin's own note of what it has seen; the state holds ours"),
     Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
     Key("source.filebased.downloader.class", note="formats are read in place"),
-    Key("source.skip.first.record", "source(files).format.header", values.switch, note="for `format: {type: csv}`"),
+    Key("source.skip.first.record", note="read the files with `format: {type: csv}`", holds=("false",)),
     Key("source.schema", "converters(csv_text).columns", values.column_names),
     Key("source.schema", "converters(json_text).columns", values.columns),
     Key("source.schema", "converters(columns).columns", values.columns),
@@ -274,6 +311,11 @@ WRITER = (
     Key("writer.fs.uri", "output.path", mark=_SEED, note="one file system for all branches", per_branch=True),
     _needless("writer.staging.dir", _STAGING, _SEED, per_branch=True),
     _needless("writer.output.dir", _STAGING, _SEED, per_branch=True),
+    Key("writer.file.name", "writer(*).file_name", note="without its extension; `{unique}` is added", per_branch=True),
+    Key("writer.include.record.count.in.file.names", "writer(*).file_name", note="true: `{rows}` is added"),
+    Key("writer.file.path", note=_LAYOUT, per_branch=True),
+    Key("writer.file.pathType", note=_LAYOUT, holds=("default", "namespace_table")),
+    Key("writer.file.path.type", note=_LAYOUT, holds=("default", "namespace_table")),
     _needless("writer.addTaskTimestamp", "each attempt's files have names of their own", _RARE),
     Key("writer.codec.type", "writer(avro).compression", values.lower, per_branch=True),
     Key("writer.codec.type", "writer(parquet).compression", note="null: `none`", per_branch=True),
@@ -285,7 +327,7 @@ WRITER = (
     Key("writer.file.replication.factor", note=_FS),
     Key("writer.file.block.size", note=_FS),
     _needless("writer.eager.initialization", "a writer begins with its first row", _RARE),
-    Key("writer.partitioner.class", "writer(*).partition_by", mark=_SEED),
+    Key("writer.partitioner.class", "writer(*).partition_by", mark=_SEED, note="TimeBased..., or `module:Class`"),
     Key(
         "writer.partition.columns",
         "writer(*).partition_by",

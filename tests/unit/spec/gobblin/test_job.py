@@ -279,7 +279,7 @@ def test_one_dataset_for_all_topics_is_a_group(tmp_path: Path) -> None:
 
 def test_key_of_another_source_is_told_and_not_used(tmp_path: Path) -> None:
     assert warnings(tmp_path, KAFKA + "source.entity=orders\n") == [
-        "5 source.entity: is not used: it is for source(query).tables, which this job does not have"
+        "5 source.entity: is not used: it is for source(query).tables, source(files).path, which this job does not have"
     ]
 
 

@@ -1,0 +1,77 @@
+"""Fields of the source `files` that several keys of Gobblin make together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from gobblin_dagster.spec.gobblin import values
+
+DATES = ("date.partitioned.source.partition.pattern", "date.partitioned.source.partition.granularity")
+"""Keys that say how dates are written in paths."""
+_DEFAULTS = {"HOUR": "yyyy/MM/dd/HH", "DAY": "yyyy/MM/dd", "MONTH": "yyyy/MM", "YEAR": "yyyy"}
+_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
+
+
+def file_path(texts: Mapping[str, str]) -> str:
+    """Return the pattern of input files."""
+    if "source.filebased.data.directory" not in texts:
+        raise ValueError("source.filebased.data.directory is missing")
+    folder = texts["source.filebased.data.directory"].rstrip("/")
+    system = texts.get("source.filebased.fs.uri", "")
+    if "://" not in folder and system not in ("", "file:///", "file://"):
+        folder = f"{system.rstrip('/')}/{folder.lstrip('/')}"
+    entity = texts.get("source.entity", "")
+    if "DatePartitioned" not in texts.get("source.class", ""):
+        return f"{folder}/*{entity}*" if entity else f"{folder}/*"
+    prefix = texts.get("date.partitioned.source.partition.prefix", "").strip("/")
+    suffix = texts.get("date.partitioned.source.partition.suffix", "").strip("/")
+    parts = [folder, prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, "*"]
+    return "/".join(part for part in parts if part)
+
+
+def start(texts: Mapping[str, str]) -> str:
+    """Return the first day that is read."""
+    form, given = _strptime(_pattern(texts)), texts["date.partitioned.source.min.watermark.value"]
+    try:
+        return datetime.strptime(given.strip("/"), form).date().isoformat()
+    except ValueError:
+        raise ValueError(f"expected a date as {_pattern(texts)}, got {given[:60]!r}") from None
+
+
+def lead_time(texts: Mapping[str, str]) -> str | None:
+    """Return the age from which files are read."""
+    size = values.count(texts.get("date.partitioned.source.lead_time.size", "0"))
+    unit = texts.get("date.partitioned.source.lead_time.granularity", "DAY").upper()
+    if unit not in ("HOUR", "DAY"):
+        raise ValueError(f"expected HOUR or DAY, got {unit[:60]!r}")
+    return f"{size}{unit[0].lower()}" if size else None
+
+
+def lookback(texts: Mapping[str, str]) -> int:
+    """Return how many dates before the newest are looked at again."""
+    given = texts["date.partitioned.source.lookback.time"].lower()
+    match = re.fullmatch(r"(\d+)([hd])", given)
+    finest = _strptime(_pattern(texts))[-1]
+    if match is None or (match[2], finest) not in {("h", "H"), ("d", "d"), ("d", "H")}:
+        raise ValueError(f"expected days like 2d, or hours like 12h where folders are of hours, got {given[:60]!r}")
+    return int(match[1]) * (24 if (match[2], finest) == ("d", "H") else 1)
+
+
+def _pattern(texts: Mapping[str, str]) -> str:
+    granularity = texts.get("date.partitioned.source.partition.granularity", "HOUR").upper()
+    pattern = texts.get("date.partitioned.source.partition.pattern", _DEFAULTS.get(granularity))
+    if pattern is None:
+        raise ValueError(f"expected {', '.join(_DEFAULTS)}, got {granularity[:60]!r}")
+    return pattern
+
+
+def _strptime(pattern: str) -> str:
+    """Return Java's pattern of a date as Python's."""
+    found = pattern.strip("/")
+    for theirs, ours in _LETTERS.items():
+        found = found.replace(theirs, ours)
+    if re.search(r"(?<!%)[A-Za-z]", found):
+        raise ValueError(f"expected a pattern of yyyy, MM, dd, HH and mm, got {pattern[:60]!r}")
+    return found

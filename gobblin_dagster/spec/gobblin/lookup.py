@@ -1,0 +1,63 @@
+"""Finding keys and fields in `KEYS`: by a key's text, by a field, by a construct."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gobblin_dagster.spec.explain import nearest
+from gobblin_dagster.spec.gobblin.keys import KEYS, Key
+
+FIELD = re.compile(r"(?P<slot>[\w.]+)\((?P<type>[\w*]+)\)\.(?P<option>.+)")
+"""A field that is an option of a construct."""
+FILE_WRITERS = frozenset({"avro", "csv", "jsonl", "orc", "parquet", "text"})
+"""Types that `writer(*)` stands for."""
+
+_INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,3})")
+BY_NAME: dict[str, list[Key]] = {}
+for _key in KEYS:
+    BY_NAME.setdefault(_key.name, []).append(_key)
+_FAMILIES = tuple(name.removesuffix("*") for name in BY_NAME if name.endswith("*"))
+_FIRST_KEY = {key.field: key.name for key in reversed(KEYS) if key.field}
+_MISSING = {"source": "source.class", "output": "data.publisher.final.dir"}
+
+
+def known(key: str) -> list[Key]:
+    """Return what is known of a key without its branch's index; empty where nothing is."""
+    return BY_NAME.get(key) or next((BY_NAME[f"{one}*"] for one in _FAMILIES if key.startswith(one)), [])
+
+
+def split(key: str) -> tuple[str, int | None]:
+    """Return a key's name and its branch."""
+    match = _INDEXED.fullmatch(key)
+    if match is not None and any(one.per_branch for one in BY_NAME.get(match["name"], ())):
+        return match["name"], int(match["index"])
+    return key, None
+
+
+def hint_for(key: str) -> str:
+    """Return a hint for a key that is not known."""
+    match = _INDEXED.fullmatch(key)
+    name = match["name"] if match else key
+    hint = nearest(name, (known for known in BY_NAME if not known.endswith("*")))
+    return hint if hint.startswith("did") else "see the table of Gobblin's keys"
+
+
+def fields_of(slot: str, type_name: str) -> Iterator[str]:
+    """Yield the fields that are options of a construct."""
+    for name in dict.fromkeys(key.field for key in KEYS):
+        match = FIELD.fullmatch(name)
+        if match is None or match["slot"] != slot or match["option"] == "max_errors":
+            continue
+        if match["type"] == type_name or (match["type"] == "*" and type_name in FILE_WRITERS):
+            yield name
+
+
+def names_of(name: str) -> list[str]:
+    """Return the keys that make a field."""
+    return [key.name for key in KEYS if key.field == name]
+
+
+def first_key(field_name: str) -> str:
+    """Return the key that a field comes from, for a field that is missing; empty where there is none."""
+    return _MISSING.get(field_name) or _FIRST_KEY.get(field_name, "")

@@ -1,0 +1,201 @@
+"""Writes docs/reference/gobblin-keys.md: each key of Gobblin's job files, the field it became, the test that shows it.
+
+    python scripts/gobblin_keys.py           write the page anew
+    python scripts/gobblin_keys.py --check   exit code 1 where it is out of step
+
+Keys and fields are those of the loader itself (`gobblin_dagster.spec.gobblin.keys`); here stand only the tests that show
+what a field does. That each key becomes its field is shown by tests/unit/spec/gobblin/test_keys.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gobblin_dagster.spec.gobblin.keys import SECTIONS, Key
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reference" / "gobblin-keys.md"
+
+HEAD = """# Gobblin's keys
+
+`.pull`, `.job` and `.conf` files in the jobs folder, or below it, are jobs like YAML files: `gobblin check`, `plan` and `run`
+take them, and `gobblin convert FILE` prints the YAML job that a file is equal to. How they are read is told
+[below](#how-files-are-read).
+
+Each table names every key that is known, and the field of our job file that it became; `source(query).tables` is the option
+`tables` of the source where it is of the type `query`, `writer(*)` any writer of files. **S** marks keys that the documents on
+state, exactly-once and forks name, **C** those in many users' files, **R** rare ones. Keys with `[.i]` may end with the index
+of a branch. What is not carried has its reason: `gobblin check` tells it, unless the key asks for what is so anyway. Any other
+key is a fault, told with its file, its line and the nearest known key. That each key becomes its field is shown key by key in
+`tests/unit/spec/gobblin/test_keys.py`; the last column names the test of what the field does.
+"""
+
+TAIL = """
+## How files are read
+- `.pull` and `.job` are Java properties in UTF-8, with `include = other.properties`; `.conf` is HOCON (`pip install
+  'gobblin-dagster[hocon]'`).
+- Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs below
+  it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file below the jobs
+  folder).
+- `${other.key}` stands for that key's text, whichever file it is in; `${env:NAME}` for an environment variable. A key that is
+  only referred to may have any name.
+- Without an index, keys of converters, row policies and task policies speak of the stream before the fork; those of writers,
+  publishers and task policies of all branches that have none of their own. With one branch, `.0` and no index are the same.
+- Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For classes of yours, `classes` in
+  gobblin.yaml says what stands for them, with options:
+  ```yaml
+  classes:
+    com.shop.MaskingConverter: {type: mask, columns: [email]}
+  ```
+- Secrets never stand in a file: `source.conn.password=${env:DB_PASSWORD}`. Values in `ENC(...)`, and words in clear, are
+  refused and not shown.
+- A name that is none here (a dot or dash in `job.name`, `extract.namespace`) gets `_` instead, and is told.
+"""
+
+_LOADER = "tests/unit/spec/gobblin/test_job.py"
+_RUN = "tests/unit/engine/test_run_job.py"
+_RETRIES = "tests/unit/engine/test_retries.py"
+_READ_LIMITS = "tests/unit/engine/test_read_limits.py"
+_QUERY = "tests/unit/constructs/sources/test_query.py"
+_CURSOR = "tests/unit/constructs/sources/test_query_cursor.py"
+_OFFSETS = "tests/unit/constructs/sources/test_kafka_offsets.py"
+_TOPICS = "tests/integration/kafka/test_rows.py"
+_FILES = "tests/unit/constructs/sources/test_new_files.py"
+_DATED = "tests/unit/constructs/sources/test_files.py"
+_VALUES = "tests/unit/constructs/converters/test_values.py"
+_WRITERS = "tests/unit/constructs/writers/test_writers.py"
+_PARTITIONS = "tests/unit/constructs/writers/test_partitions.py"
+_SHAPE = "tests/unit/constructs/converters/test_shape_of_rows.py"
+_STAGE = "tests/unit/engine/lane/test_stage.py"
+_FULL = "tests/unit/engine/test_full_extract.py"
+_PARTIAL = "tests/unit/engine/test_partial.py"
+_MODES = "tests/unit/engine/commit/steps/test_permissions.py"
+
+TESTS = {
+    "job": f"{_LOADER}::test_names_are_made_fit_and_told",
+    "description": "tests/unit/spec/gobblin/test_files.py::test_text_of_a_variable_stays_text_whatever_it_looks_like",
+    "commit.policy": f"{_RUN}::test_policy_successful_failed_unit_leaves_a_gap_that_is_read_alone",
+    "commit.failed_units_fail_run": f"{_PARTIAL}::test_failed_unit_fails_the_run_only_where_the_job_says_so",
+    "commit.parallelism": "tests/unit/engine/commit/test_committer.py::test_slow_steps_are_spread_over_threads",
+    "commit.delivery": "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_as_the_default_does",
+    "execution.retries.count": f"{_RETRIES}::test_retries_can_be_turned_off",
+    "execution.retries.backoff_s": f"{_RETRIES}::test_waits_double_up_to_the_longest_and_are_slept_whole",
+    "execution.retry_failed": "tests/unit/engine/test_retry_failed.py::test_rule_holds_under_policies_as_in_the_original",
+    "execution.limit.rows": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
+    "execution.limit.seconds": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
+    "execution.limit.rows_per_second": f"{_READ_LIMITS}::test_rate_waits_between_batches",
+    "execution.max_work_units": "tests/unit/engine/test_limits.py::test_work_units_are_shared_out_evenly_among_datasets",
+    "execution.packs": "tests/unit/engine/test_packing.py::test_pack_fewer_units_than_bins_gives_no_empty_pack",
+    "execution.packing": "tests/unit/engine/test_packing.py::test_bi_level_keeps_small_datasets_whole",
+    "converters(*).max_errors": f"{_STAGE}::test_bad_rows_are_skipped_alone_and_counted",
+    "output.path": f"{_RUN}::test_run_new_datasets_publishes_all_branches_and_moves_watermarks",
+    "output.file_mode": f"{_MODES}::test_job_publishes_with_modes",
+    "output.dir_mode": f"{_MODES}::test_job_publishes_with_modes",
+    "output.group": f"{_MODES}::test_what_can_never_be_set_is_refused_before_anything_is_read",
+    "extract.namespace": f"{_RUN}::test_run_new_datasets_publishes_all_branches_and_moves_watermarks",
+    "extract.table": f"{_RUN}::test_run_new_datasets_publishes_all_branches_and_moves_watermarks",
+    "extract.type": f"{_FULL}::test_each_run_reads_everything_and_takes_the_place_of_the_last",
+    "extract.is_full": f"{_FULL}::test_each_run_reads_everything_and_takes_the_place_of_the_last",
+    "extract.primary_keys": f"{_FULL}::test_extract_says_what_it_is",
+    "extract.delta_fields": f"{_FULL}::test_extract_says_what_it_is",
+    "source.type": f"{_LOADER}::test_database_is_read_by_url_table_and_column",
+    "source(query).url": f"{_LOADER}::test_secret_in_the_file_is_refused_and_never_shown",
+    "source(query).tables": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
+    "source(query).include": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
+    "source(query).exclude": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
+    "source(query).watermark.column": f"{_QUERY}::test_first_plan_reads_from_the_lowest_to_the_step_after_the_highest",
+    "source(query).watermark.type": f"{_QUERY}::test_each_watermark_type_reads_every_row_once",
+    "source(query).primary_key": f"{_QUERY}::test_overlap_is_refused_where_rows_would_be_published_twice",
+    "source(query).partition_interval": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
+    "source(query).max_partitions": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
+    "source(query).split_points": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
+    "source(query).start": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
+    "source(query).end": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
+    "source(query).max_watermark": f"{_QUERY}::test_what_is_younger_than_the_limit_is_left_and_the_plan_says_so",
+    "source(query).overlap": f"{_QUERY}::test_overlap_reads_again_without_moving_the_interval",
+    "source(query).count_rows": f"{_QUERY}::test_count_rows_counts_committed_ranges_anew",
+    "source(query).query": f"{_QUERY}::test_query_is_one_dataset_named_by_the_extract",
+    "source(query).exclude_columns": f"{_QUERY}::test_columns_left_out_are_not_read_but_the_watermark_column_always_is",
+    "source(query).fetch_rows": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
+    "source(query).timezone": f"{_CURSOR}::test_limits_end_with_their_day_hour_minute_or_second_in_the_zone",
+    "source(kafka).brokers": f"{_TOPICS}::test_broker_that_is_away_is_told",
+    "source(kafka).topics": f"{_TOPICS}::test_topics_are_chosen_by_whole_name_and_excluding_wins",
+    "source(kafka).exclude": f"{_TOPICS}::test_topics_are_chosen_by_whole_name_and_excluding_wins",
+    "source(kafka).group": f"{_TOPICS}::test_group_makes_one_dataset_of_many_topics",
+    "source(kafka).bootstrap": f"{_OFFSETS}::test_topic_without_watermark_begins_where_the_bootstrap_says",
+    "source(kafka).lookback": "tests/integration/kafka/test_offsets.py::test_lookback_begins_before_the_end",
+    "source(kafka).on_out_of_range": f"{_OFFSETS}::test_watermark_that_retention_passed_follows_the_policy",
+    "source(files).path": f"{_DATED}::test_first_plan_offers_each_dataset_from_its_first_to_the_end_of_its_last_date",
+    "source(files).timezone": f"{_DATED}::test_hourly_files_have_hourly_positions",
+    "source(files).start": f"{_DATED}::test_start_leaves_older_files_alone",
+    "source(files).lead_time": f"{_FILES}::test_young_file_waits",
+    "source(files).lookback": f"{_FILES}::test_late_file_inside_the_window_is_read_once",
+    "source(files).max_files_per_run": f"{_FILES}::test_run_takes_so_many_files_and_says_how_many_are_left",
+    "converters": f"{_LOADER}::test_branch_keys_speak_of_their_branch_and_others_of_the_job",
+    "converters(csv_text).columns": f"{_VALUES}::test_csv_text_becomes_columns",
+    "converters(csv_text).delimiter": f"{_VALUES}::test_csv_text_becomes_columns",
+    "converters(csv_text).quote": f"{_VALUES}::test_csv_text_becomes_columns",
+    "converters(json_text).columns": f"{_VALUES}::test_json_text_becomes_typed_columns",
+    "converters(columns).columns": "tests/unit/constructs/converters/test_columns.py::test_text_becomes_the_declared_type",
+    "converters(encrypt).columns": f"{_VALUES}::test_decrypt_undoes_encrypt",
+    "converters(select).columns": f"{_SHAPE}::test_select_picks_columns_and_fields_of_structs_in_order",
+    "converters(sample).ratio": f"{_SHAPE}::test_sample_depends_on_the_row_alone",
+    "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
+    "fork.branches": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
+    "fork.branches.name": f"{_LOADER}::test_branch_keys_speak_of_their_branch_and_others_of_the_job",
+    "fork.queue_capacity": "tests/unit/engine/lane/test_queue.py::test_full_queue_holds_the_fork_back",
+    "fork.queue_timeout_s": "tests/unit/engine/lane/test_queue.py::test_full_queue_holds_the_fork_back",
+    "task_policies": f"{_RUN}::test_enforced_task_policy_failure_publishes_nothing",
+    "task_policies.enforce": f"{_RUN}::test_optional_task_policy_failure_is_recorded_and_published",
+    "task_policies(row_count_range).tolerance": "tests/unit/constructs/quality/test_task_policies.py::test_row_count_range",
+    "row_policies": f"{_RUN}::test_rejected_rows_are_quarantined_with_reason_and_position",
+    "row_policies.on_violation": f"{_STAGE}::test_gobblins_row_policy_types_are_understood_and_written_in_our_words",
+    "row_policies(not_older).max_age": "tests/unit/constructs/quality/test_value_policies.py::test_which_rows_pass",
+    "writer.type": f"{_LOADER}::test_writer_is_told_by_format_or_class",
+    "writer(avro).compression": "tests/unit/constructs/writers/test_orc_avro_text.py::test_avro_codecs_are_in_the_file",
+    "writer(parquet).compression": f"{_WRITERS}::test_parquet_compression",
+    "writer(*).file_name": f"{_WRITERS}::test_files_are_named_by_the_template",
+    "writer(*).partition_by": f"{_PARTITIONS}::test_timestamps_become_folders_in_the_zone_asked_for",
+    "publisher": "tests/unit/engine/test_publishers.py::test_replace_publishes_all_work_units_together_and_nothing_older",
+}
+"""By field: the test that shows what it does."""
+
+
+def render() -> str:
+    """Return the page as it should be."""
+    parts = [HEAD]
+    for title, keys in SECTIONS.items():
+        carried = [key for key in keys if key.field]
+        rest = [key for key in keys if not key.field]
+        parts.append(f"\n## {title}\n")
+        if carried:
+            parts.append("| Key | | Field | | Shown by |\n| --- | --- | --- | --- | --- |\n")
+            parts += [_carried(key) for key in carried]
+        if rest:
+            parts.append(
+                "\n| Not carried | | Why |\n| --- | --- | --- |\n"
+                if carried
+                else "| Not carried | | Why |\n| --- | --- | --- |\n"
+            )
+            parts += [f"| {_name(key)} | {key.mark[0].upper()} | {_cell(key.note)} |\n" for key in rest]
+    return "".join([*parts, TAIL])
+
+
+def _carried(key: Key) -> str:
+    test = TESTS[key.field].removeprefix("tests/")
+    return f"| {_name(key)} | {key.mark[0].upper()} | `{key.field}` | {_cell(key.note)} | `{test}` |\n"
+
+
+def _name(key: Key) -> str:
+    return f"`{key.name}{'[.i]' if key.per_branch else ''}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(render() != PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(render(), encoding="utf-8")
