@@ -36,6 +36,7 @@ from gobblin_dagster.engine.decide import (
     permissions_of,
     without_commit,
 )
+from gobblin_dagster.engine.foresee import with_schema_notes
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.lane.pack import unrun
@@ -103,7 +104,7 @@ def plan_job(
     """
     store = project.open_store()
     try:
-        return JobRun(project, job, store, lane=None, selection=selection, spark=spark).plan(startpoints)
+        return JobRun(project, job, store, lane=None, selection=selection, spark=spark).preview(startpoints)
     finally:
         store.close()
 
@@ -261,6 +262,10 @@ class JobRun:
             on_work=self._lane.start_early if self._lane else None,
             startpoints=startpoints,
         )
+
+    def preview(self, startpoints: Mapping[str, Startpoint] | None = None) -> JobPlan:
+        """Plan for people: with notes on schemas that change, where the source foresees them. Raises as `make_plan`."""
+        return with_schema_notes(self._job, self._source, self._context, self.plan(startpoints))
 
     def extract(self, plan: JobPlan) -> CommitPlan:
         """Run the plan's work units and decide what is to be committed; publishes nothing."""

@@ -92,6 +92,10 @@ class RowsSource:
         """Open a work unit."""
         return RowsExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
 
+    def foresee_schema(self, unit: WorkUnit) -> pa.Schema:
+        """Return the one schema that there is."""
+        return SCHEMA
+
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int:
         """Count the ids in committed ranges."""
         return sum(int(str(high)) - int(str(low)) for low, high in ranges.ranges.get("", ()))

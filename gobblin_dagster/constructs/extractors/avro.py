@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ class AvroFormat:
     """
 
     Options = AvroOptions
+    has_schema: ClassVar[bool] = True
 
     def __init__(self, options: AvroOptions, context: ConstructContext) -> None:
         self._include = options.include

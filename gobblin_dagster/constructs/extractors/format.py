@@ -97,7 +97,10 @@ class FileReader(Protocol):
 
 
 class FileFormat(Protocol):
-    """Makes readers of one format; made with `cls(options, context)`, used in one thread."""
+    """Makes readers of one format; made with `cls(options, context)`, used in one thread.
+
+    One whose files carry their schema (a footer, a header) says so by `has_schema = True`; plans then show what changes.
+    """
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
         """Open a file; `schema` is that of the work unit's first file, which later ones must deliver, or None.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import ClassVar
 
 import pyarrow as pa
 from pyarrow import orc
@@ -30,6 +31,7 @@ class OrcFormat:
     """
 
     Options = OrcOptions
+    has_schema: ClassVar[bool] = True
 
     def __init__(self, options: OrcOptions, context: ConstructContext) -> None:
         self._include = options.include

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import ClassVar
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -30,6 +31,7 @@ class ParquetFormat:
     """
 
     Options = ParquetOptions
+    has_schema: ClassVar[bool] = True
 
     def __init__(self, options: ParquetOptions, context: ConstructContext) -> None:
         self._include = options.include

@@ -41,7 +41,7 @@ class Contract:
         self._gone = {name: text for name, text in before.items() if name not in now}
         self._new = [name for name in now if name not in before]
         self._changed = {name: text for name, text in before.items() if name in now and now[name] != text}
-        self.notes: tuple[str, ...] = tuple(self._differences(now))
+        self.notes: tuple[str, ...] = differences(previous, schema, context.branch)
         """The difference to the published schema, a line per column."""
         self._given = schema
         self.schema: pa.Schema = self._settled(kind)
@@ -53,14 +53,6 @@ class Contract:
             return batch
         columns = [self._column(field, batch) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _differences(self, now: dict[str, str]) -> list[str]:
-        branch = self._context.branch
-        return [
-            *(f"branch {branch!r}: column {name!r} ({now[name]}) is new" for name in self._new),
-            *(f"branch {branch!r}: column {name!r} ({text}) is gone" for name, text in self._gone.items()),
-            *(f"branch {branch!r}: column {name!r} was {text}, is {now[name]}" for name, text in self._changed.items()),
-        ]
 
     def _settled(self, kind: SchemaContract) -> pa.Schema:
         if kind is SchemaContract.DISCARD:
@@ -121,6 +113,20 @@ class Contract:
 
     def _error(self, problem: str) -> ConvertError:
         return convert_error(problem, self._name, self._context)
+
+
+def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[str, ...]:
+    """Return how a schema differs from the published one, a line per column."""
+    before, now = type_texts(previous), type_texts(schema_text(schema))
+    return (
+        *(f"branch {branch!r}: column {name!r} ({kind}) is new" for name, kind in now.items() if name not in before),
+        *(f"branch {branch!r}: column {name!r} ({kind}) is gone" for name, kind in before.items() if name not in now),
+        *(
+            f"branch {branch!r}: column {name!r} was {kind}, is {now[name]}"
+            for name, kind in before.items()
+            if name in now and now[name] != kind
+        ),
+    )
 
 
 def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
