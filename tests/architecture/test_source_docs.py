@@ -12,7 +12,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.spec.job import ConstructSpec
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "reference" / f"sources-{name}.md" for name in ("kafka", "python", "rest")]
+PAGES = [ROOT / "docs" / "reference" / f"sources-{name}.md" for name in ("kafka", "python", "rest", "spark")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

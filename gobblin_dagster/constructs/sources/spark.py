@@ -22,7 +22,7 @@ from gobblin_dagster.constructs.sources.spark_snapshots import (
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, UsageError
-from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -39,15 +39,19 @@ class SparkSource:
     """
 
     Options = SparkOptions
-    full_extract = "own"
 
     def __init__(self, options: SparkOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
         self._frames = Frames(options, context.base_dir)
 
+    @property
+    def full_extract(self) -> str:
+        """How jobs that read everything are planned, see `Source`: a table with snapshots only where it changed."""
+        return "start_over" if self._options.watermark is not None and self._options.watermark.column else "own"
+
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        is_full = self._is_full(context.extract)
+        self._check_extract(context.extract)
         if self._context.spark is None:
             raise SourceError(
                 job=self._context.job,
@@ -58,7 +62,7 @@ class SparkSource:
         now = context.clock.now()
 
         def offer(urn: str) -> DatasetOffer:
-            return self._isolated(session, urn, context.states.get(urn), now, is_full)
+            return self._isolated(session, urn, context.states.get(urn), now, context.extract.is_full)
 
         urns = [urn for urn in self._urns(session, context.extract) if context.is_selected(urn)]
         with ThreadPoolExecutor(_PLANS_AT_ONCE, thread_name_prefix="spark-plan") as pool:
@@ -123,7 +127,7 @@ class SparkSource:
         if history is not None:
             return SnapshotPlanner(self._options, history, is_full).offer(session, dataset, urn, state)
         frame = self._frames.whole(session, dataset)
-        if not is_full:
+        if self._options.watermark is not None:
             return ColumnPlanner(self._options, now).offer(frame, urn, state)
         # Everything, each time: the position only says when.
         low = (state.watermark if state is not None else None) or TimestampWatermark(datetime(1970, 1, 1, tzinfo=UTC))
@@ -156,23 +160,13 @@ class SparkSource:
             return history.watermark_type
         return self._options.cursor.watermark_type if self._options.watermark is not None else TimestampWatermark
 
-    def _is_full(self, extract: Extract) -> bool:
-        """Return whether everything is read each time; raises UsageError where that and the watermark do not go together."""
-        is_full = extract.type is ExtractType.SNAPSHOT_ONLY
-        watermark = self._options.watermark
-        if watermark is None and not is_full:
+    def _check_extract(self, extract: Extract) -> None:
+        if self._options.watermark is None and not extract.is_full:
             raise UsageError(
                 problem=f"Job {self._context.job!r}: without a `watermark` everything is read each time, and "
                 f"`extract.type: {extract.type}` would publish it again and again.",
                 hint="Give a `watermark`, or set `extract.type: snapshot_only`, which replaces what is published.",
             )
-        if watermark is not None and watermark.column and is_full:
-            raise UsageError(
-                problem=f"Job {self._context.job!r}: `extract.type: snapshot_only` replaces what is published, and a "
-                "`watermark` with a `column` reads only what is new.",
-                hint="Leave out one of them.",
-            )
-        return is_full
 
     def _failed(self, urn: str, problem: str) -> DatasetOffer:
         return DatasetOffer(urn, None, None, problem=str(SourceError(job=self._context.job, problem=problem)))

@@ -17,6 +17,10 @@ _PACKAGES = {
 _ABSENT = re.compile(
     "DATA_SOURCE_NOT_FOUND|Failed to find (the )?data source|Cannot find catalog plugin class", re.IGNORECASE
 )
+_FEED_HINT = (
+    " Rows that versions added are read from the change data feed: turn it on with `alter table ... set tblproperties "
+    "(delta.enableChangeDataFeed = true)`, then `gobblin state reset` the dataset, since it tells nothing of before."
+)
 _LOST = ("Job aborted due to stage failure", "StatusCode.UNAVAILABLE", "Connection refused", "was cancelled")
 _MAX = 500
 
@@ -28,7 +32,8 @@ def spark_problem(error: Exception) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = conditions[0] if conditions else next((line for line in lines if _is_telling(line)), type(error).__name__)
     problem = re.sub(r" ?SQLSTATE: \w+.*$", "", _CLASS.sub("", first))[:_MAX].rstrip(" .;")
-    return f"{problem}.{_package_hint(text)}"
+    feed = _FEED_HINT if "DELTA_MISSING_CHANGE_DATA" in text else ""
+    return f"{problem}.{feed}{_package_hint(text)}"
 
 
 def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:

@@ -1,0 +1,334 @@
+"""Source `spark` on a real local Spark: formats, queries and columns that order the rows, published exactly once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.core.errors import SourceError, UsageError
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.audit import audit_dataset
+from gobblin_dagster.engine.job import JobRun, plan_job, run_job
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.spark import SparkLane
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import by_urn, project, published
+
+pytestmark = pytest.mark.spark
+PARTS = "tests.integration.spark_parts"
+ONE = {"branches": [{"name": "all"}]}
+EPOCH = dt.datetime(2026, 3, 29, 0, 30)  # the night when clocks go forward in Europe
+
+
+@pytest.fixture(scope="module")
+def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLane]:
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    lane = SparkLane.start(project(log.parent).spec.spark, log)
+    yield lane
+    lane.close()
+
+
+def _job(source: dict[str, Any], **parts: Any) -> JobSpec:
+    body: dict[str, Any] = {
+        "job": "numbers",
+        "source": {"type": "spark", **source},
+        "extract": {"namespace": "test", "table": "d"},
+        "fork": ONE,
+        "task_policies": [{"type": "row_count"}, {"type": "schema_compatible"}],
+        "output": {"path": "lake"},
+    }
+    return JobSpec.model_validate(body | parts)
+
+
+def _parquet(**more: Any) -> dict[str, Any]:
+    return {"format": "parquet", "path": "data", "watermark": {"column": "id", "type": "long"}, **more}
+
+
+def _run(root: Path, job: JobSpec, lane: SparkLane) -> DatasetResult:
+    (dataset,) = run_job(project(root, job), job, lane=lane).datasets
+    return dataset
+
+
+def _write(root: Path, ids: Sequence[int], name: str = "data", **columns: pa.Array) -> None:
+    folder = root / name
+    folder.mkdir(exist_ok=True)
+    table = pa.table({"id": pa.array(ids, pa.int64()), "value": pa.array(ids, pa.int32()), **columns})
+    pq.write_table(table, folder / f"{len(list(folder.iterdir())):03}.parquet")
+
+
+def test_each_run_reads_what_is_new(tmp_path: Path, lane: SparkLane) -> None:
+    job = _job(_parquet())
+    _write(tmp_path, range(1000))
+    first = _run(tmp_path, job, lane)
+    assert (first.outcome, first.rows_read, str(first.actual_high)) == (DatasetOutcome.COMMITTED, 1000, "1000")
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    _write(tmp_path, [2000, 1500])
+    second = _run(tmp_path, job, lane)
+    assert (str(second.low), str(second.actual_high), second.rows_read) == ("1000", "2001", 2)
+    assert published(tmp_path, job, "test.d") == [*range(1000), 1500, 2000]
+    store = project(tmp_path, job).open_store()
+    try:
+        source = JobRun(project(tmp_path, job), job, store, lane)._source
+        audit = audit_dataset(job, source, store, "test.d")
+    finally:
+        store.close()
+    assert audit is not None
+    assert (audit.source_rows, audit.lost, audit.duplicated) == (1002, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "units"),
+    [({"partitions": 4}, 4), ({"partition_interval": 30}, 4), ({"partition_interval": 1, "partitions": 3}, 3)],
+    ids=["number", "width", "widened"],
+)
+def test_interval_is_read_in_parts_side_by_side(
+    tmp_path: Path, lane: SparkLane, options: dict[str, Any], units: int
+) -> None:
+    job = _job(_parquet(**options))
+    _write(tmp_path, range(100))
+    (dataset,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+    assert (len(dataset.work_units), dataset.rows) == (units, 100)
+    assert _run(tmp_path, job, lane).rows_read == 100
+    assert published(tmp_path, job, "test.d") == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone", "step", "high"),
+    [
+        ("timestamp", "UTC", dt.timedelta(minutes=20), "2026-03-29T02:10:00.000001Z"),
+        ("timestamp", None, dt.timedelta(minutes=20), "2026-03-29T02:10:00.000001Z"),
+        ("hour", "UTC", dt.timedelta(hours=1), "2026-03-29T06Z"),
+        ("hour", None, dt.timedelta(hours=1), "2026-03-29T06Z"),
+        ("date", None, dt.timedelta(days=1), "2026-04-04"),
+    ],
+    ids=["instant", "wall-clock", "hour", "wall-clock-hour", "date"],
+)
+def test_times_order_rows_whatever_the_zone_of_the_session(
+    tmp_path: Path, lane: SparkLane, kind: str, zone: str | None, step: dt.timedelta, high: str
+) -> None:
+    arrow = pa.date32() if kind == "date" else pa.timestamp("us", zone)
+    job = _job(_parquet(watermark={"column": "at", "type": kind}))
+    before = lane.session.conf.get("spark.sql.session.timeZone")
+    lane.session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        for ids in (range(3), range(3, 6)):
+            moments = [EPOCH + step * i for i in ids]
+            values = [moment.date() for moment in moments] if kind == "date" else moments
+            _write(tmp_path, ids, at=pa.array(values, arrow))
+            result = _run(tmp_path, job, lane)
+            assert (result.outcome, result.rows_read) == (DatasetOutcome.COMMITTED, 3)
+    finally:
+        lane.session.conf.set("spark.sql.session.timeZone", str(before))
+    assert str(result.actual_high) == high
+    assert published(tmp_path, job, "test.d") == list(range(6))
+    store = project(tmp_path, job).open_store()
+    try:
+        files = [pq.read_table(file.path) for file in store.load_snapshot(job.job, "test.d")]
+        schema = store.load_dataset_states(job.job)["test.d"].schemas["all"]
+    finally:
+        store.close()
+    assert f"at: {'date32[day]' if kind == 'date' else pa.timestamp('us', zone)}" in schema
+    read = sorted(value for table in files for value in table["at"].to_pylist())
+    expected = [EPOCH + step * i for i in range(6)]
+    if kind == "date":
+        assert read == [moment.date() for moment in expected]
+    else:
+        assert [moment.replace(tzinfo=None) for moment in read] == expected
+
+
+def test_day_that_goes_on_waits_for_its_end(tmp_path: Path, lane: SparkLane) -> None:
+    today = dt.datetime.now(dt.UTC).date()
+    days = pa.array([today - dt.timedelta(days=2), today - dt.timedelta(days=1), today], pa.date32())
+    _write(tmp_path, range(3), at=days)
+    job = _job(_parquet(watermark={"column": "at", "type": "date"}))
+    result = _run(tmp_path, job, lane)
+    assert (result.rows_read, str(result.actual_high)) == (2, str(today))
+    assert result.notes == (f"from {today} on, rows are left for a later run: `max_watermark: CURRENTDATE-1`.",)
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+
+
+def test_lag_end_and_start_bound_what_is_read(tmp_path: Path, lane: SparkLane) -> None:
+    _write(tmp_path, range(100))
+    job = _job(_parquet(start=10, end=80, lag=30))
+    assert str(_run(tmp_path, job, lane).actual_high) == "70"
+    assert published(tmp_path, job, "test.d") == list(range(10, 70))
+
+
+@pytest.mark.parametrize("nulls", ["fail", "exclude", "include"])
+def test_rows_without_a_position_are_treated_as_the_job_says(tmp_path: Path, lane: SparkLane, nulls: str) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    column = pa.array([0, 1, None, 3, None], pa.int64())
+    pq.write_table(pa.table({"id": pa.array(range(5), pa.int64()), "seq": column}), folder / "a.parquet")
+    job = _job(_parquet(watermark={"column": "seq", "type": "long"}, nulls=nulls))
+    result = _run(tmp_path, job, lane)
+    again = _run(tmp_path, job, lane)
+    if nulls == "fail":
+        assert "2 row(s) have NULL in the watermark column `seq`" in result.failures[0].message
+    else:
+        assert published(tmp_path, job, "test.d") == ([0, 1, 3] if nulls == "exclude" else list(range(5)))
+        assert "2 row(s) have NULL" in result.notes[0]
+        assert again.outcome is DatasetOutcome.IDLE
+
+
+def test_query_joins_views_and_results_pass_through_sql_and_function(tmp_path: Path, lane: SparkLane) -> None:
+    _write(tmp_path, range(10))
+    (tmp_path / "names.csv").write_text("id;name\n1;one\n7;seven\n")
+    views = {
+        "numbers": {"format": "parquet", "path": "data"},
+        "names": {
+            "format": "csv",
+            "path": "names.csv",
+            "columns": "id bigint, name string",
+            "options": {"header": True, "sep": ";"},
+        },
+    }
+    source = {
+        "query": "select n.id, n.value, m.name from {numbers} n join {names} m on n.id = m.id",
+        "views": views,
+        "watermark": {"column": "id", "type": "long"},
+        "sql": "select id, value + length(name) as value from {rows}",
+        "function": f"{PARTS}:doubled",
+        "spark_partitions": 1,
+    }
+    job = _job(source)
+    result = _run(tmp_path, job, lane)
+    assert (result.outcome, result.rows_read, result.files) == (DatasetOutcome.COMMITTED, 2, 1)
+    store = project(tmp_path, job).open_store()
+    try:
+        (file,) = store.load_snapshot(job.job, "test.d")
+    finally:
+        store.close()
+    assert pq.read_table(file.path).sort_by("id").to_pylist() == [{"id": 1, "value": 8}, {"id": 7, "value": 24}]
+
+
+def test_datasets_stand_alone(tmp_path: Path, lane: SparkLane) -> None:
+    for name in ("a", "c"):
+        _write(tmp_path, range(5), name)
+    job = _job(_parquet(path="{dataset}", datasets=["a", "b", "c"]))
+    results = by_urn(run_job(project(tmp_path, job), job, lane=lane))
+    assert {urn: str(result.outcome) for urn, result in results.items()} == {
+        "a": "committed",
+        "b": "failed",
+        "c": "committed",
+    }
+    assert "[PATH_NOT_FOUND] Path does not exist" in results["b"].failures[0].message
+    assert published(tmp_path, job, "a") == published(tmp_path, job, "c") == list(range(5))
+
+
+def test_full_extract_replaces_what_was_published(tmp_path: Path, lane: SparkLane) -> None:
+    source = {"format": "parquet", "path": "data"}
+    with pytest.raises(UsageError, match=r"without a `watermark` everything is read each time"):
+        _run(tmp_path, _job(source), lane)
+    job = _job(source, extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
+    _write(tmp_path, range(10))
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.COMMITTED
+    (tmp_path / "data" / "000.parquet").unlink()
+    _write(tmp_path, range(5, 12))
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.COMMITTED
+    assert published(tmp_path, job, "test.d") == list(range(5, 12))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"format": "nosuch"}, r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: nosuch"),
+        ({"format": "avro"}, r"spark.jars.packages: org.apache.spark:spark-avro_2.13:4.1.1"),
+        ({"watermark": {"column": "idd", "type": "long"}}, r"there is no column idd; it has id, value"),
+        ({"watermark": {"column": "id"}}, r"column id is of type bigint, `type: timestamp` needs timestamp"),
+        ({"format": "", "path": "", "table": "no.such"}, r"\[TABLE_OR_VIEW_NOT_FOUND\]"),
+        ({"format": "", "path": "", "query": "selec 1"}, r"\[PARSE_SYNTAX_ERROR\]"),
+        ({"sql": "select nope from {rows}"}, r"\[UNRESOLVED_COLUMN.WITH_SUGGESTION\].*`nope`"),
+        ({"sql": "select id, cast('x' || id as int) as n from {rows}"}, r"\[CAST_INVALID_INPUT\] The value 'x\d'"),
+        ({"function": f"{PARTS}:no_frame"}, r"returned NoneType, expected a DataFrame"),
+        ({"function": f"{PARTS}:nope"}, r"cannot load tests.integration.spark_parts:nope"),
+    ],
+    ids=["format", "jar", "column", "type", "table", "query", "sql-name", "sql-value", "no-frame", "no-function"],
+)
+def test_fault_says_what_is_wrong(tmp_path: Path, lane: SparkLane, source: dict[str, Any], message: str) -> None:
+    _write(tmp_path, range(5))
+    result = _run(tmp_path, _job(_parquet(**source)), lane)
+    assert result.outcome is DatasetOutcome.FAILED
+    (failure,) = result.failures
+    assert re.search(message, failure.message), failure.message
+    assert not failure.transient
+
+
+def test_worker_that_dies_once_is_replaced_and_rows_are_published_once(tmp_path: Path, lane: SparkLane) -> None:
+    _write(tmp_path, range(100))
+    flag = tmp_path / "kill"
+    flag.touch()
+    job = _job(_parquet(partitions=2), converters=[{"type": f"{PARTS}:Fragile", "kill_once": str(flag)}])
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.COMMITTED
+    assert not flag.exists()
+    assert published(tmp_path, job, "test.d") == list(range(100))
+
+
+def test_incremental_reads_make_up_the_whole_however_rows_arrive_and_runs_fail(tmp_path: Path, lane: SparkLane) -> None:
+    chance, flag, ids, highest = random.Random(5), tmp_path / "fail", list[int](), 0
+    converters = [{"type": f"{PARTS}:Fragile", "fail_while": str(flag)}]
+    job = _job(_parquet(partitions=2), converters=converters, commit={"policy": "successful"})
+    for _ in range(5):
+        batch = chance.sample(range(highest, highest + 60), chance.randint(0, 40))
+        if batch:
+            _write(tmp_path, batch)
+            ids += batch
+        if chance.random() < 0.4:
+            flag.touch()
+        outcome = _run(tmp_path, job, lane).outcome if ids else DatasetOutcome.IDLE
+        flag.unlink(missing_ok=True)
+        # Rows may come below the highest one as long as no run has read beyond them.
+        highest = max(ids, default=-1) + 1 if outcome is DatasetOutcome.COMMITTED else highest
+    _run(tmp_path, job, lane)
+    assert published(tmp_path, job, "test.d") == sorted(ids)
+    assert not plan_job(project(tmp_path, job), job, spark=lane).has_work
+
+
+def test_plan_without_spark_says_that_it_needs_it(tmp_path: Path) -> None:
+    job = _job(_parquet())
+    with pytest.raises(SourceError, match="planning with source `spark` needs Spark"):
+        plan_job(project(tmp_path, job), job)
+
+
+_GOBBLIN = [sys.executable, "-m", "gobblin_dagster"]
+
+
+@pytest.mark.slow
+def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "gobblin.yaml").write_text("project: killed\n")
+    (tmp_path / "jobs" / "numbers.yaml").write_text(
+        "job: numbers\n"
+        "source: {type: spark, format: parquet, path: data, partitions: 2, watermark: {column: id, type: long},\n"
+        f"         function: '{PARTS}:killed_once'}}\n"
+        "extract: {namespace: test, table: d}\n"
+        "fork: {branches: [{name: all}]}\n"
+        "output: {path: lake}\n"
+    )
+    _write(tmp_path, range(200))
+    (tmp_path / "order").write_text("first")
+
+    def gobblin(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        return subprocess.run(
+            [*_GOBBLIN, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert gobblin("run").returncode == -9
+    assert gobblin("run", "--crash-at", "commit:1").returncode == -9
+    third = gobblin("run")
+    assert third.returncode == 0, third.stdout + third.stderr
+    assert "recovered test.d" in third.stdout
+    assert published(tmp_path, _job(_parquet()), "test.d") == list(range(200))

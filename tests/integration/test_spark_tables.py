@@ -1,0 +1,294 @@
+"""Source `spark` on a Spark Connect server: Iceberg and Delta tables that Spark and deltalake write, read by snapshot."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.task_state import PolicyResult
+from gobblin_dagster.engine.audit import audit_dataset
+from gobblin_dagster.engine.job import JobRun, plan_job, run_job
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.spark import SparkLane
+from gobblin_dagster.spec.job import JobSpec
+from tests.services.spark_connect import running_connect, table_jars
+from tests.unit.engine.jobs import by_urn, project, published
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def lane() -> Iterator[SparkLane]:
+    jars = table_jars()
+    if jars is None:
+        pytest.skip("no Java, or the jars of Iceberg and Delta cannot be fetched (Maven)")
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    # Not below pytest's folder: other users' tables have short paths too, and so have URLs in error messages.
+    home = Path(tempfile.mkdtemp(prefix="gobblin-spark-"))
+    try:
+        with running_connect(home, jars) as address:
+            session: Any = RemoteSession.builder.remote(address).create()
+            yield SparkLane(session, 2)
+            session.stop()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> str:
+    """A name of the test's own."""
+    return "t_" + "".join(char if char.isalnum() else "_" for char in request.node.name)[-60:]
+
+
+class Table:
+    """A table of one kind, with what people do to it."""
+
+    def __init__(self, session: SparkSession, kind: str, name: str, feed: bool = True) -> None:
+        self._sql = session.sql
+        self.kind = kind
+        self.name = f"lake.db.{name}" if kind == "iceberg" else f"default.{name}"
+        self._properties = (
+            f"tblproperties (delta.enableChangeDataFeed = {str(feed).lower()})" if kind == "delta" else ""
+        )
+
+    def create(self) -> None:
+        if self.kind == "iceberg":
+            self._sql("create namespace if not exists lake.db")
+        self._sql(f"create or replace table {self.name} (id bigint, name string) using {self.kind} {self._properties}")
+
+    def append(self, low: int, high: int) -> None:
+        self._sql(f"insert into {self.name} select id, 'n' || id from range({low}, {high}, 1, 1)")
+
+    def compact(self) -> None:
+        if self.kind == "iceberg":
+            self._sql(
+                f"call lake.system.rewrite_data_files(table => '{self.name}', options => map('rewrite-all', 'true'))"
+            )
+        else:
+            self._sql(f"optimize {self.name}")
+
+    def delete(self, condition: str) -> None:
+        self._sql(f"delete from {self.name} where {condition}")
+
+    def job(self, **parts: Any) -> JobSpec:
+        source = {"type": "spark", "table": self.name, "watermark": {"snapshot": self.kind}} | parts.pop("source", {})
+        return JobSpec.model_validate(
+            {
+                "job": "tables",
+                "source": source,
+                "extract": {"namespace": "test", "table": "d"},
+                "fork": {"branches": [{"name": "all"}]},
+                "task_policies": [{"type": "row_count"}, {"type": "schema_compatible"}],
+                "output": {"path": "lake"},
+            }
+            | parts
+        )
+
+
+def _run(root: Path, job: JobSpec, lane: SparkLane) -> DatasetResult:
+    (dataset,) = run_job(project(root, job), job, lane=lane).datasets
+    return dataset
+
+
+KINDS = pytest.mark.parametrize("kind", ["iceberg", "delta"])
+
+
+@KINDS
+def test_snapshots_are_read_once_and_exactly(tmp_path: Path, lane: SparkLane, table: str, kind: str) -> None:
+    made = Table(lane.session, kind, table)
+    made.create()
+    made.append(0, 10)
+    made.delete("id = 3")  # before the first read: that takes the table as it is
+    job = made.job()
+    first = _run(tmp_path, job, lane)
+    assert (first.outcome, first.rows_read) == (DatasetOutcome.COMMITTED, 9)
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    made.append(10, 15)
+    made.compact()
+    made.append(15, 20)
+    (planned,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+    assert (planned.rows, len(planned.work_units)) == (10, 1)
+    second = _run(tmp_path, job, lane)
+    assert (second.rows_read, second.policies[0].result) == (10, PolicyResult.PASSED)
+    assert published(tmp_path, job, "test.d") == [i for i in range(20) if i != 3]
+    store = project(tmp_path, job).open_store()
+    try:
+        audit = audit_dataset(job, JobRun(project(tmp_path, job), job, store, lane)._source, store, "test.d")
+        schema = store.load_dataset_states(job.job)["test.d"].schemas["all"]
+    finally:
+        store.close()
+    assert audit is not None
+    assert (audit.source_rows, audit.lost, audit.duplicated) == (19, 0, 0)
+    assert schema == "id: int64\nname: string"
+    made.compact()
+    third = _run(tmp_path, job, lane)  # compaction alone moves the watermark and publishes nothing
+    assert (third.outcome, third.rows_read, third.files) == (DatasetOutcome.COMMITTED, 0, 0)
+    assert str(third.low) == str(second.actual_high) != str(third.actual_high)
+
+
+@KINDS
+def test_rows_that_were_taken_away_are_refused_until_the_table_is_read_anew(
+    tmp_path: Path, lane: SparkLane, table: str, kind: str
+) -> None:
+    made = Table(lane.session, kind, table)
+    made.create()
+    made.append(0, 10)
+    job = made.job()
+    _run(tmp_path, job, lane)
+    made.delete("id < 5")
+    result = _run(tmp_path, job, lane)
+    assert result.outcome is DatasetOutcome.FAILED
+    assert "which cannot be published as added rows; `gobblin state reset`" in result.failures[0].message
+    assert published(tmp_path, job, "test.d") == list(range(10))
+
+
+@KINDS
+def test_full_extract_reads_the_table_whole_and_only_where_it_changed(
+    tmp_path: Path, lane: SparkLane, table: str, kind: str
+) -> None:
+    made = Table(lane.session, kind, table)
+    made.create()
+    made.append(0, 10)
+    job = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
+    assert _run(tmp_path, job, lane).rows_read == 10
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    made.delete("id < 5")
+    made.append(10, 12)
+    assert _run(tmp_path, job, lane).rows_read == 7
+    assert published(tmp_path, job, "test.d") == [5, 6, 7, 8, 9, 10, 11]
+
+
+@KINDS
+def test_snapshots_are_read_in_parts(tmp_path: Path, lane: SparkLane, table: str, kind: str) -> None:
+    made = Table(lane.session, kind, table)
+    made.create()
+    made.append(0, 3)
+    job = made.job(source={"snapshots_per_work_unit": 2})
+    _run(tmp_path, job, lane)
+    for low in range(3, 18, 3):
+        made.append(low, low + 3)
+    (planned,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+    assert [unit.rows for unit in planned.work_units] == [6, 6, 3]
+    assert _run(tmp_path, job, lane).rows_read == 15
+    assert published(tmp_path, job, "test.d") == list(range(18))
+
+
+@KINDS
+def test_table_that_was_made_anew_is_refused(tmp_path: Path, lane: SparkLane, table: str, kind: str) -> None:
+    made = Table(lane.session, kind, table)
+    made.create()
+    made.append(0, 5)
+    made.append(5, 9)
+    job = made.job()
+    _run(tmp_path, job, lane)
+    lane.session.sql(f"drop table {made.name}")
+    made.create()
+    made.append(0, 5)
+    assert "made anew" in _run(tmp_path, job, lane).failures[0].message
+
+
+def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "iceberg", table)
+    made.create()
+    made.append(0, 5)
+    job = made.job()
+    _run(tmp_path, job, lane)
+    made.append(5, 7)
+    made.append(7, 9)
+    lane.session.sql(
+        f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
+    )
+    assert "it expired, or the table was rolled back" in _run(tmp_path, job, lane).failures[0].message
+
+
+def test_delta_without_a_change_feed_says_how_to_turn_it_on(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "delta", table, feed=False)
+    made.create()
+    made.append(0, 5)
+    job = made.job()
+    assert _run(tmp_path, job, lane).rows_read == 5
+    made.append(5, 7)
+    (failure,) = _run(tmp_path, job, lane).failures
+    assert "[DELTA_MISSING_CHANGE_DATA]" in failure.message
+    assert "delta.enableChangeDataFeed = true" in failure.message
+
+
+def test_delta_folder_that_deltalake_appends_to_is_read_by_version(tmp_path: Path, lane: SparkLane) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = tmp_path / "events"
+
+    def append(low: int, high: int) -> None:
+        rows = pa.table({"id": pa.array(range(low, high), pa.int64())})
+        deltalake.write_deltalake(
+            str(folder), rows, mode="append", configuration={"delta.enableChangeDataFeed": "true"}
+        )
+
+    append(0, 4)
+    source = {"format": "delta", "path": str(folder), "table": ""}
+    job = Table(lane.session, "delta", "unused").job(source=source)
+    assert _run(tmp_path, job, lane).rows_read == 4
+    append(4, 9)
+    assert _run(tmp_path, job, lane).rows_read == 5
+    assert published(tmp_path, job, "test.d") == list(range(9))
+
+
+def test_iceberg_folder_without_a_catalog_is_read_by_snapshot(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "iceberg", table)
+    made.create()
+    made.append(0, 4)
+    location = (
+        lane.session.sql(f"select file from {made.name}.metadata_log_entries")
+        .collect()[0][0]
+        .rpartition("/metadata/")[0]
+    )
+    job = made.job(source={"format": "iceberg", "path": location, "table": ""})
+    assert _run(tmp_path, job, lane).rows_read == 4
+    made.append(4, 9)
+    assert _run(tmp_path, job, lane).rows_read == 5
+    assert published(tmp_path, job, "test.d") == list(range(9))
+
+
+def test_tables_of_a_namespace_are_datasets(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    for name in ("a", "b"):
+        made = Table(lane.session, "iceberg", f"{table}_{name}")
+        made.create()
+        made.append(0, 5)
+    source = {
+        "table": "lake.db.{dataset}",
+        "datasets": [f"{table}_*"],
+        "watermark": {"column": "id", "type": "long"},
+    }
+    job = made.job(source=source)
+    results = by_urn(run_job(project(tmp_path, job), job, lane=lane))
+    assert {urn: result.rows_read for urn, result in results.items()} == {f"{table}_a": 5, f"{table}_b": 5}
+    assert run_job(project(tmp_path, job), job, lane=lane).exit_code == 0
+
+
+@KINDS
+def test_incremental_reads_make_up_the_table_whatever_is_done_to_it_between(
+    tmp_path: Path, lane: SparkLane, table: str, kind: str
+) -> None:
+    chance, made, at = random.Random(11), Table(lane.session, kind, table), 0
+    made.create()
+    job = made.job(source={"snapshots_per_work_unit": 2})
+    for _ in range(4):
+        for _ in range(chance.randint(0, 3)):
+            if chance.random() < 0.3:
+                made.compact()
+            else:
+                size = chance.randint(0, 6)
+                made.append(at, at + size)
+                at += size
+        assert _run(tmp_path, job, lane).outcome in (DatasetOutcome.COMMITTED, DatasetOutcome.IDLE)
+        assert published(tmp_path, job, "test.d") == list(range(at))
+    assert not plan_job(project(tmp_path, job), job, spark=lane).has_work
