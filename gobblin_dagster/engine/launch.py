@@ -74,6 +74,8 @@ class LazySparkLane:
             # Here and not above: the import alone takes half a second that an idle run need not pay.
             from gobblin_dagster.engine.spark import SparkLane  # noqa: PLC0415
 
+            if self._log_file is not None:  # the project may have written nothing yet: its state is elsewhere
+                self._log_file.parent.mkdir(parents=True, exist_ok=True)
             self._spark = SparkLane.start(self._spec, self._log_file)
         except Exception as error:  # noqa: BLE001 - raised again in the thread that needs Spark
             self._error = error

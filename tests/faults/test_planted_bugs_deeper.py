@@ -178,8 +178,8 @@ def _first_failed_redo_is_the_last(patch: Patch) -> None:
 
 # -- what is built -----------------------------------------------------------------------------------------------------
 def _last_file_has_no_step(patch: Patch) -> None:
-    right = build._renames
-    patch.setattr(build, "_renames", lambda moves: right(moves[:-1]))
+    right = build.rename_moves
+    patch.setattr(build, "rename_moves", lambda moves: right(moves[:-1]))
 
 
 def _snapshot_is_not_counted(patch: Patch) -> None:

@@ -68,7 +68,7 @@ def _kill_while_running(root: Path, part: str, after_s: float) -> bool:
     return is_killed
 
 
-def _assert_exactly_once(root: Path, said: str) -> None:
+def assert_exactly_once(root: Path, said: str) -> None:
     for urn in DATASETS:
         rows = pq.read_table(root / "lake/shop/orders/main" / urn).column("id").to_pylist()
         assert Counter(rows) == Counter(range(ROWS)), f"{urn}: {len(rows)} rows; {said}"
@@ -84,4 +84,4 @@ def test_killed_at_a_random_time_every_row_is_published_once(tmp_path: Path, vic
     print(f"seed {SEED}: {victim} after {after_s:.2f} s, {'killed' if is_killed else 'had ended'}")  # noqa: T201  # to repeat it
     again = gobblin(root, "run")
     assert again.returncode == 0, again.stdout + again.stderr
-    _assert_exactly_once(root, again.stdout)
+    assert_exactly_once(root, again.stdout)

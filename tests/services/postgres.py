@@ -37,6 +37,10 @@ class PostgresServer:
 
     port: int
     password: str
+    _home: Path
+    _bin_dir: Path
+    _user: str | None
+    _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def url(self, database: str) -> str:
@@ -56,6 +60,54 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        server = [str(self._bin_dir / "postgres"), "-D", str(self._home / "data"), "-p", str(self.port)]
+        # Tests kill processes, never the machine: nothing needs to reach the disk.
+        for setting in ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._home}", "fsync=off"):
+            server += ["-c", setting]
+        user = self._user
+        deadline = time.monotonic() + _START_S
+        with (self._home / "log").open("ab") as log:
+            while True:
+                self._process = subprocess.Popen(
+                    server,
+                    cwd=self._home,
+                    user=user,
+                    group=user,
+                    extra_groups=[] if user else None,
+                    stdout=log,
+                    stderr=log,
+                )
+                try:
+                    _wait_until_ready(self._bin_dir, self.port, self._process, self._home / "log")
+                except RuntimeError:
+                    # After a kill the last of the old server's processes may still hold its shared memory.
+                    if self._process.poll() is None or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
+                else:
+                    return
+
+    def kill(self) -> None:
+        """Let the server die as in a crash; its sessions are cut off, what was committed is in its log."""
+        self._end(signal.SIGKILL)
+
+    def kill_and_start(self) -> None:
+        """Let it die and come back."""
+        self.kill()
+        self.start()
+
+    def stop(self) -> None:
+        """End the server in order: sessions are ended, nothing is left."""
+        self._end(signal.SIGINT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=_START_S)
+            self._process = None
+
 
 @contextmanager
 def running_postgres(bin_dir: Path) -> Iterator[PostgresServer]:
@@ -69,25 +121,14 @@ def running_postgres(bin_dir: Path) -> Iterator[PostgresServer]:
         if user is not None:
             shutil.chown(home, user)
             shutil.chown(home / "password", user)
-        data = home / "data"
-        initdb = [bin_dir / "initdb", "-D", data, "-A", "scram-sha-256", "-U", "postgres", "-E", "UTF8", "--no-sync"]
-        _run_quietly([*map(str, initdb), f"--pwfile={home / 'password'}"], user, home)
-        port = _free_port()
-        # Tests kill processes, never the machine: nothing needs to reach the disk.
-        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={home}", "fsync=off")
-        server = [str(bin_dir / "postgres"), "-D", str(data), "-p", str(port)]
-        for setting in settings:
-            server += ["-c", setting]
-        with (home / "log").open("wb") as log:
-            process = subprocess.Popen(
-                server, cwd=home, user=user, group=user, extra_groups=[] if user else None, stdout=log, stderr=log
-            )
+        initdb = [bin_dir / "initdb", "-D", home / "data", "-A", "scram-sha-256", "-U", "postgres", "-E", "UTF8"]
+        _run_quietly([*map(str, initdb), "--no-sync", f"--pwfile={home / 'password'}"], user, home)
+        server = PostgresServer(_free_port(), password, home, bin_dir, user)
+        server.start()
         try:
-            _wait_until_ready(bin_dir, port, process, home / "log")
-            yield PostgresServer(port, password)
+            yield server
         finally:
-            process.send_signal(signal.SIGINT)  # "fast" shutdown: sessions are ended
-            process.wait(timeout=_START_S)
+            server.stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
