@@ -1,9 +1,13 @@
-"""Two runners on several datasets, in any order of steps that Hypothesis thinks of: rows appear exactly once."""
+"""Two runners on several datasets, in any order of steps that Hypothesis thinks of: rows appear exactly once.
+
+Startpoints send datasets back and forth meanwhile; each is honoured by one commit, and rows appear once for each commit
+that was to publish them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -11,7 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import (
     CommitConflictError,
     CorruptRecordError,
@@ -19,10 +24,13 @@ from gobblin_dagster.core.errors import (
     UnfinishedSequenceError,
 )
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.startpoint import Specific, Startpoint
+from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
 from gobblin_dagster.engine.commit.build import build_sequence
+from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.policy import choose_publishable
 from gobblin_dagster.engine.commit.steps import renames_of
+from gobblin_dagster.engine.startpoints import begin_at
 from tests.unit.engine.commit.world import JOB, NOW, ROOT, World, staging
 
 URNS = ("a:b", "a_b")
@@ -52,6 +60,10 @@ class Commits(RuleBasedStateMachine):
         self.work: dict[tuple[str, str], Work] = {}
         self.versions = dict.fromkeys(URNS, 0)
         self.commits = 0
+        self.wished = dict.fromkeys(URNS, "")
+        """Id of the startpoint that was set last."""
+        self.planned: dict[str, tuple[int, int]] = {}
+        """What a sequence reads, by its id."""
 
     @rule(runner=runners, urn=urns, rows=st.integers(1, 5), last=steps)
     def start(self, runner: str, urn: str, rows: int, last: str) -> None:
@@ -67,6 +79,14 @@ class Commits(RuleBasedStateMachine):
         for step in STEPS[: STEPS.index(last) + 1]:
             getattr(self, step)(runner, urn)
 
+    @rule(urn=urns, share=st.integers(0, 4))
+    def wish(self, urn: str, share: int) -> None:
+        """A person wants the next run to begin somewhere."""
+        position = Specific(str(self.ends[urn] * share // 4))
+        startpoint = Startpoint(JOB, urn, position, NOW, NOW + TTL, "anna@host")
+        self.world.store.save_startpoint(startpoint)
+        self.wished[urn] = startpoint.id
+
     def acquire(self, runner: str, urn: str) -> None:
         """A runner takes a dataset, unless another holds it, and recovers what it finds."""
         owner = LeaseOwner.current(runner)
@@ -78,21 +98,39 @@ class Commits(RuleBasedStateMachine):
             self.world.committer().recover(stored, grant.granted[urn].epoch)
 
     def extract(self, runner: str, urn: str) -> None:
-        """A runner reads what is new into two staged files."""
+        """A runner reads what is new, or what lies behind a startpoint, into two staged files."""
         work = self.work.get((runner, urn))
         before = self.world.store.load_dataset_states(JOB, [urn]).get(urn)
+        startpoint = self.world.store.load_startpoints(JOB, [urn]).get(urn)
+        if startpoint is not None:
+            begin = CommittedRanges(LongWatermark, {"": ((0, int(str(startpoint.position))),)})
+            before = begin_at(before, JOB, urn, begin, NOW)
         low = _low(before.watermark if before else None)
         high = self.ends[urn]
-        if work is None or work.sequence is not None or low >= high:
+        if work is None or work.sequence is not None or (startpoint is None and low >= high):
             return
         self.commits += 1
         commit_id = f"{self.commits:032x}"
+        self.planned[commit_id] = (low, high)
+        if before is not None and low >= high:
+            after = replace(before, version=before.version + 1)
+            work.sequence = CommitSequence(
+                commit_id, JOB, urn, runner, before.version, (), (), after, ROOT, created_at=NOW
+            )
+        else:
+            work.sequence = self._reading(runner, urn, commit_id, before, low, high)
+        if startpoint is not None:
+            work.sequence = replace(work.sequence, startpoint=startpoint.id)
+
+    def _reading(
+        self, runner: str, urn: str, commit_id: str, before: DatasetState | None, low: int, high: int
+    ) -> CommitSequence:
         cuts = sorted({low, (low + high) // 2, high})
         units = [
             self.world.unit(commit_id, urn=urn, number=number, low=start, high=end)
             for number, (start, end) in enumerate(pairwise(cuts), 1)
         ]
-        work.sequence = build_sequence(
+        return build_sequence(
             commit_id=commit_id,
             job=JOB,
             run_id=runner,
@@ -121,9 +159,9 @@ class Commits(RuleBasedStateMachine):
         work = self.work.get((runner, urn))
         if work is None or work.sequence is None or not work.is_prepared:
             return
-        first = next(renames_of(work.sequence.steps))
+        first = next(iter(renames_of(work.sequence.steps)), None)
         self.world.storage.make_dirs(f"{ROOT}/main")
-        if self.world.storage.size(first.source) is not None:
+        if first is not None and self.world.storage.size(first.source) is not None:
             first.execute(self.world.storage)
 
     def commit(self, runner: str, urn: str) -> None:
@@ -161,7 +199,10 @@ class Commits(RuleBasedStateMachine):
         for urn in URNS:
             self.acquire("third", urn)
             self.go_on("third", urn, "commit")
-            assert _published(self.world, urn) == Counter(range(self.ends[urn]))
+            self.go_on("third", urn, "commit")
+            state = self.world.store.load_dataset_states(JOB, [urn]).get(urn)
+            assert _low(state.watermark if state else None) == self.ends[urn]
+            assert self.world.store.load_startpoints(JOB, [urn]) == {}
             named = {file.path for file in self.world.store.load_snapshot(JOB, urn)}
             ours = [path for path in self.world.storage.walk_files(f"{ROOT}/main") if self._owner(path) == urn]
             assert set(ours) == named, "an orphan stays, or a published file is gone"
@@ -178,7 +219,29 @@ class Commits(RuleBasedStateMachine):
             version = state.version if state else 0
             assert version >= self.versions[urn], "a version went down"
             self.versions[urn] = version
-            assert _published(self.world, urn) == Counter(range(_low(state.watermark if state else None)))
+            committed = self._committed(urn)
+            rows = Counter(row for one in committed for row in range(*self.planned[one.id]))
+            assert _published(self.world, urn) == rows
+            assert {row for row in rows if row >= _low(state.watermark if state else None)} == set()
+
+    @invariant()
+    def startpoints_are_honoured_once_and_lost_never(self) -> None:
+        for urn in URNS:
+            end = 0
+            committed = self._committed(urn)
+            for one in committed:
+                low, high = self.planned[one.id]
+                assert low == end or one.startpoint, "a commit left rows out, or read them again, unasked"
+                end = max(low, high)
+            consumed = [one.startpoint for one in committed if one.startpoint]
+            assert len(consumed) == len(set(consumed)), "a startpoint was honoured twice"
+            waiting = {one.id for one in self.world.store.load_startpoints(JOB, [urn]).values()}
+            assert waiting == {self.wished[urn]} - {"", *consumed}
+
+    def _committed(self, urn: str) -> list[CommitSequence]:
+        """Return what became true, oldest first."""
+        stored = self.world.store.load_sequences(JOB, [SequenceState.COMMITTED], [urn])
+        return sorted(map(decode_sequence, stored), key=lambda sequence: sequence.version_read)
 
 
 def _low(watermark: object) -> int:
