@@ -120,6 +120,7 @@ TESTS = {
     "source(query).fetch_rows": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
     "source(query).timezone": f"{_CURSOR}::test_limits_end_with_their_day_hour_minute_or_second_in_the_zone",
     "source(kafka).brokers": f"{_TOPICS}::test_broker_that_is_away_is_told",
+    "source(kafka).value": f"{_TOPICS}::test_avro_messages_follow_their_schemas_in_the_registry",
     "source(kafka).topics": f"{_TOPICS}::test_topics_are_chosen_by_whole_name_and_excluding_wins",
     "source(kafka).exclude": f"{_TOPICS}::test_topics_are_chosen_by_whole_name_and_excluding_wins",
     "source(kafka).group": f"{_TOPICS}::test_group_makes_one_dataset_of_many_topics",
@@ -170,11 +171,11 @@ def render() -> str:
         rest = [key for key in keys if not key.field]
         parts.append(f"\n## {title}\n")
         if carried:
-            parts.append("| Key | | Field | | Shown by |\n| --- | --- | --- | --- | --- |\n")
+            parts.append("| Key | Mark | Field | Remark | Shown by |\n| --- | --- | --- | --- | --- |\n")
             parts += [_carried(key) for key in carried]
         if rest:
             parts.append(
-                "\n| Not carried | | Why |\n| --- | --- | --- |\n"
+                "\n| Not carried | Mark | Why |\n| --- | --- | --- |\n"
                 if carried
                 else "| Not carried | | Why |\n| --- | --- | --- |\n"
             )

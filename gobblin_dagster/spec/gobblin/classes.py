@@ -48,6 +48,7 @@ CONVERTERS: Mapping[str, str] = {
     f"{_CONVERTER}.json.BytesToJsonConverter": "bytes_to_text",
     f"{_CONVERTER}.json.JsonStringToJsonIntermediateConverter": "json_text",
     f"{_CONVERTER}.json.JsonToStringConverter": "to_json",
+    "org.apache.gobblin.example.simplejson.SimpleJsonConverter": "json_text",
     f"{_CONVERTER}.parquet.JsonIntermediateToParquetGroupConverter": "columns",
     f"{_CONVERTER}.SamplingConverter": "sample",
     f"{_CONVERTER}.AvroStringFieldDecryptorConverter": "decrypt",
@@ -93,6 +94,7 @@ PUBLISHERS: Mapping[str, str] = {
 
 PASSED: Mapping[str, str] = {
     f"{_CONVERTER}.IdentityConverter": "does nothing",
+    f"{_CONVERTER}.StringSchemaInjector": "the converter after it takes the schema",
     f"{_CONVERTER}.serde.HiveSerDeConverter": "the writer takes columns as they are",
     f"{_CONVERTER}.avro.AvroRecordToAvroWritableConverter": "the writer takes columns as they are",
     "org.apache.gobblin.policies.schema.SchemaRowCheckPolicy": "it lets every row pass",

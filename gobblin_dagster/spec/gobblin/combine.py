@@ -78,6 +78,18 @@ def split_points(texts: Texts) -> list[str | int]:
     return [values.position(point) for point in values.words(texts["partitioner.userSpecifiedPartitions"])]
 
 
+def message_value(texts: Texts) -> dict[str, str]:
+    """Return how messages' values are read."""
+    given = texts.get("kafka.deserializer.type", "").upper()
+    registry = texts.get("kafka.schema.registry.url")
+    if given == "CONFLUENT_AVRO" and registry is None:
+        raise ValueError("kafka.schema.registry.url is missing")
+    kind = {"CONFLUENT_AVRO": "avro", "BYTE_ARRAY": "bytes", "STRING": "string", "": "avro"}.get(given)
+    if kind is None:
+        raise ValueError(f"expected BYTE_ARRAY, STRING or CONFLUENT_AVRO, got {given[:60]!r}")
+    return {"type": kind, "registry": registry} if kind == "avro" and registry else {"type": kind}
+
+
 def bootstrap(texts: Texts) -> str:
     """Return where a topic without a watermark begins."""
     given = texts["bootstrap.with.offset"].lower()
@@ -170,7 +182,7 @@ def output_path(final_dirs: list[str], file_systems: list[str]) -> str:
     shared = dirs.pop() if len(dirs) == 1 else posixpath.commonpath(sorted(dirs))
     if shared in ("", "/"):
         raise ValueError("the final folders of the branches share no folder but the root; put them below one")
-    if "://" in final_dirs[0] or scheme in ("", "file:///", "file://", "file:/"):
+    if "://" in final_dirs[0] or not scheme or scheme.startswith("file:"):
         return shared
     return f"{scheme.rstrip('/')}/{shared.lstrip('/')}"
 
@@ -245,6 +257,7 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "source(query).partition_interval": partition_interval,
     "source(query).max_partitions": max_partitions,
     "source(query).split_points": split_points,
+    "source(kafka).value": message_value,
     "source(kafka).bootstrap": bootstrap,
     "source(kafka).group": group,
     "commit.parallelism": parallelism,

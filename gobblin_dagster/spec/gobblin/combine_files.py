@@ -16,6 +16,10 @@ _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
 
 def file_path(texts: Mapping[str, str]) -> str:
     """Return the pattern of input files."""
+    if given := texts.get("source.filebased.files.to.pull"):
+        if "," in given:
+            raise ValueError("expected one file or a pattern; name a folder in source.filebased.data.directory")
+        return given
     if "source.filebased.data.directory" not in texts:
         raise ValueError("source.filebased.data.directory is missing")
     folder = texts["source.filebased.data.directory"].rstrip("/")

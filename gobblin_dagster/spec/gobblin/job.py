@@ -88,6 +88,8 @@ class _Conversion:
     # Sorting keys
 
     def _sort(self, entry: Entry, referred: set[str]) -> None:
+        if not entry.text:
+            return  # as good as not there: templates to fill in hold many
         name, scope = lookup.split(entry.key)
         known = lookup.known(name) or lookup.known(entry.key)
         if not known:

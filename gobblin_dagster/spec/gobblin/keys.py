@@ -133,7 +133,10 @@ JOB = (
     Key("gobblin.runtime.delivery.semantics", "commit.delivery", values.lower, _SEED),
     _needless("gobblin.runtime.commit.sequence.store.*", _STATE, _SEED),
     _needless("jobconf.*", "the project says where its jobs are"),
-    _needless("mr.job.root.dir", "no MapReduce here"),
+    _needless("mr.*", "no MapReduce here", _RARE),
+    _needless("mapreduce.*", "no MapReduce here", _RARE),
+    _needless("zookeeper.*", "no ZooKeeper here", _RARE),
+    _needless("filebased.*", _METRICS, _RARE),
 )
 
 STATE = (
@@ -206,14 +209,15 @@ QUERY = (
     Key("source.conn.username", "source(query).url"),
     Key("source.conn.password", "source(query).url", note="${env:NAME} only; the variable holds it percent-encoded"),
     _needless("source.conn.driver", "the URL names the database"),
-    Key("source.conn.timeout", note="write it into a URL of your own"),
-    Key("source.conn.use.proxy.*", note="write a URL of your own"),
+    Key("source.conn.*", note="`classes` of gobblin.yaml can name a source with a `url` of your own"),
 )
 
 KAFKA = (
     Key("kafka.brokers", "source(kafka).brokers"),
     Key("topic.whitelist", "source(kafka).topics", values.words),
     Key("topic.blacklist", "source(kafka).exclude", values.words),
+    Key("kafka.deserializer.type", "source(kafka).value", note="BYTE_ARRAY, STRING or CONFLUENT_AVRO"),
+    Key("kafka.schema.registry.url", "source(kafka).value"),
     Key("bootstrap.with.offset", "source(kafka).bootstrap", note="offset_lookback: `lookback`"),
     Key("kafka.offset.lookback", "source(kafka).lookback", values.count),
     Key("reset.on.offset.out.of.range", "source(kafka).on_out_of_range", values.lower),
@@ -257,13 +261,13 @@ FILES = (
     Key("date.partitioned.source.lookback.time", "source(files).lookback", note="late files of these dates are read"),
     Key("source.filebased.maxFilesPerRun", "source(files).max_files_per_run", values.count, note="per dataset"),
     Key("source.filebased.fs.prior.snapshot.required", mark=_RARE, note="a state without its snapshot is never stored"),
-    Key("source.filebased.files.to.pull", note="write a pattern: `source.path`"),
+    Key("source.filebased.files.to.pull", "source(files).path", note="one file, or a pattern"),
     _needless("source.filebased.fs.snapshot", "Gobblin's own note of what it has seen; the state holds ours"),
     Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
     Key("source.filebased.downloader.class", note="formats are read in place"),
     Key("source.skip.first.record", note="read the files with `format: {type: csv}`", holds=("false",)),
     Key("source.schema", "converters(csv_text).columns", values.column_names),
-    Key("source.schema", "converters(json_text).columns", values.columns),
+    Key("source.schema", "converters(json_text).columns", values.shapes),
     Key("source.schema", "converters(columns).columns", values.columns),
     Key("schema.in.source.dir", mark=_RARE, note="write the schema into the job", holds=("false",)),
     Key("schema.filename", mark=_RARE, note="write the schema into the job"),
@@ -271,6 +275,9 @@ FILES = (
 
 CONVERTERS = (
     Key("converter.classes", "converters", values.words, _SEED, per_branch=True),
+    Key("gobblin.converter.schemaInjector.schema", "converters(csv_text).columns", values.column_names),
+    Key("gobblin.converter.schemaInjector.schema", "converters(columns).columns", values.columns),
+    _needless("gobblin.converter.jsonStringToJsonIntermediate.*", "nested fields are always unpacked", _RARE),
     Key("converter.csv.to.json.delimiter", "converters(csv_text).delimiter", note="its first character"),
     Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
     Key("converter.sample.ratio", "converters(sample).ratio", values.number),
@@ -342,6 +349,9 @@ WRITER = (
     Key("writer.partition.pattern", "writer(*).partition_by", note="tells the granularity", per_branch=True),
     Key("writer.partition.timeUnit", note="the column is a date or timestamp; see `parse_timestamps`", per_branch=True),
     _needless("writer.include.partition.in.file.names", "partition folders are always `name=value`", _RARE),
+    _needless("writer.parquet.*", "files hold columns as they are", _RARE),
+    Key("writer.jdbc.*", note="see the publisher `sql_table`"),
+    Key("jdbc.publisher.*", note="see the publisher `sql_table`"),
     Key("simple.writer.delimiter", note="lines end with a line feed", holds=("\\n", "\n", "")),
     Key("simple.writer.prepend.size", note="lines end with a line feed", holds=("false",)),
     Key("gobblin.writer.retry.*", note="a work unit is tried again whole: `task.maxretries`"),

@@ -150,14 +150,31 @@ def after_position(given: str) -> str | int:
     return later.date().isoformat() if len(given) == 8 else later.isoformat()
 
 
-def columns(given: str) -> dict[str, str]:
-    """Return our type by column name, of a schema as Gobblin writes it in JSON: `[{columnName, dataType: {type}}]`."""
-    return {field: _TYPES.get(kind, kind) for field, kind in _fields(given)}
+def columns(given: str) -> dict[str, Any]:
+    """Return our type by column name, of a schema in JSON; columns with parts of their own are left as they come."""
+    return {name: shape for name, shape in shapes(given).items() if isinstance(shape, str)}
 
 
 def column_names(given: str) -> list[str]:
     """Return the names of such a schema, in order."""
-    return [field for field, _ in _fields(given)]
+    return list(shapes(given))
+
+
+def shapes(given: str) -> dict[str, Any]:
+    """Return shapes by column name, of a schema as Gobblin or Avro write it in JSON.
+
+    Example:
+        >>> shapes('[{"columnName": "id", "dataType": {"type": "long"}}]')
+        {'id': 'int64'}
+        >>> shapes('{"type": "record", "fields": [{"name": "tags", "type": {"type": "array", "items": "string"}}]}')
+        {'tags': ['string']}
+    """
+    try:
+        found: Any = json.loads(given)
+        return _record(found["fields"] if isinstance(found, dict) else found)
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        problem = "expected a schema in JSON, a list of {columnName, dataType: {type}}, or Avro's"
+        raise ValueError(f"{problem}: {type(error).__name__} {str(error)[:60]}") from None
 
 
 _TYPES = {
@@ -171,30 +188,33 @@ _TYPES = {
     "bool": "bool",
     "string": "string",
     "varchar": "string",
+    "enum": "string",
+    "uuid": "string",
     "bytes": "binary",
     "date": "date",
     "timestamp": "timestamp",
 }
 
 
-def _fields(given: str) -> list[tuple[str, str]]:
-    try:
-        found: Any = json.loads(given)
-        fields = found["fields"] if isinstance(found, dict) else found
-        return [(_name_of(field), _type_of(field)) for field in fields]
-    except (ValueError, KeyError, TypeError) as error:
-        problem = "expected a schema in JSON, a list of {columnName, dataType: {type}}"
-        raise ValueError(f"{problem}: {type(error).__name__} {str(error)[:60]}") from None
+def _record(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        str(field["columnName"] if "columnName" in field else field["name"]): _shape(
+            field["dataType"] if "dataType" in field else field["type"]
+        )
+        for field in fields
+    }
 
 
-def _name_of(field: dict[str, Any]) -> str:
-    return str(field["columnName"] if "columnName" in field else field["name"])
-
-
-def _type_of(field: dict[str, Any]) -> str:
-    kind: Any = field["dataType"]["type"] if "dataType" in field else field["type"]
+def _shape(kind: Any) -> Any:
+    """Return the shape of a type: a name, a union with null, or a mapping that says its `type` and its parts."""
     if isinstance(kind, list):  # Avro's way to say that a value may be absent
-        kind = next(one for one in kind if one != "null")
-    if not isinstance(kind, str):
-        raise TypeError(f"column {_name_of(field)!r} is nested")
-    return kind.lower()
+        return _shape(next(one for one in kind if one != "null"))
+    if isinstance(kind, str):
+        return _TYPES.get(kind.lower(), kind.lower())
+    match kind["type"]:
+        case "record":
+            return _record(kind["values"] if "values" in kind else kind["fields"])
+        case "array":
+            return [_shape(kind["items"] if "items" in kind else kind["values"])]
+        case inner:
+            return _shape(inner)

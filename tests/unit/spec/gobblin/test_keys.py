@@ -205,6 +205,14 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         for name in ("conn.host", "conn.port", "conn.username", "conn.password", "querybased.schema")
     ],
     ("kafka.brokers", KAFKA, "", "source.brokers", "localhost:9092"),
+    ("kafka.deserializer.type", KAFKA, "kafka.deserializer.type=STRING", "source.value", {"type": "string"}),
+    (
+        "kafka.schema.registry.url",
+        KAFKA,
+        "kafka.deserializer.type=CONFLUENT_AVRO\nkafka.schema.registry.url=http://localhost:8081",
+        "source.value",
+        {"type": "avro", "registry": "http://localhost:8081"},
+    ),
     ("topic.whitelist", KAFKA, "topic.whitelist=a,b.*", "source.topics", ["a", "b.*"]),
     ("topic.blacklist", KAFKA, "topic.blacklist=a", "source.exclude", ["a"]),
     ("bootstrap.with.offset", KAFKA, "bootstrap.with.offset=EARLIEST", "source.bootstrap", "earliest"),
@@ -312,6 +320,22 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         f"converter.classes=JsonStringToJsonIntermediateConverter\nsource.schema={SCHEMA}",
         "converters.0.columns",
         {"ID": "int64"},
+    ),
+    (
+        "gobblin.converter.schemaInjector.schema",
+        TEXT,
+        CSV.replace("source.schema", "gobblin.converter.schemaInjector.schema").replace(
+            "=Csv", "=StringSchemaInjector,Csv"
+        ),
+        "converters.0.columns",
+        ["ID"],
+    ),
+    (
+        "source.filebased.files.to.pull",
+        TEXT.replace("source.filebased.data.directory", "source.filebased.files.to.pull"),
+        "",
+        "source.path",
+        "/in",
     ),
     ("converter.classes", TEXT, CSV, "converters.0.column", "line"),
     ("converter.csv.to.json.delimiter", TEXT, CSV, "converters.0.delimiter", ";"),
