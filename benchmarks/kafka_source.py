@@ -8,13 +8,13 @@ Both sides take turns, each in a process of its own that does it twice; the seco
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sides import Side, compare, tell, write_by_spark, write_ours
+from sides import Comparison, write_by_spark, write_ours
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the broker is that of the tests
@@ -71,9 +71,6 @@ def spark(brokers: str, targets: list[Path]) -> None:
     write_by_spark(read, folder, targets)
 
 
-SIDES: dict[str, Side] = {"ours": ours, "spark": spark}
-
-
 def fill(broker: KafkaBroker, rows: int) -> None:
     """Write JSON messages into all partitions."""
     broker.new_topic(TOPIC, PARTITIONS)
@@ -87,24 +84,16 @@ def fill(broker: KafkaBroker, rows: int) -> None:
     producer.flush()
 
 
-def main() -> None:
-    """Measure both sides in turns and print their rows per second."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="messages (default: 1,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each side (default: 3)")
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.side:
-        SIDES[args.side](args.more[0], [Path(target) for target in args.more[1:]])
-        return
+@contextmanager
+def filled_kafka(rows: int) -> Iterator[str]:
+    """Start a broker with so many messages and yield its address."""
     libs = jars()
     if libs is None:
         sys.exit("Kafka cannot be fetched by Maven, or there is no Java.")
-    with running_kafka(libs) as broker, tempfile.TemporaryDirectory() as work:
-        fill(broker, args.rows)
-        tell("Kafka JSON", args.rows, compare(__file__, list(SIDES), broker.address, work, args.rounds, args.rows))
+    with running_kafka(libs) as broker:
+        fill(broker, rows)
+        yield broker.address
 
 
 if __name__ == "__main__":
-    main()
+    Comparison(__file__, "Kafka JSON", 1_000_000, {"ours": ours, "spark": spark}).main(__doc__, filled_kafka)

@@ -9,15 +9,15 @@ Needs what tests need (`make install`), PostgreSQL, Java and Maven.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sides import Side, compare, tell, write_by_spark, write_ours
+from sides import Comparison, write_by_spark, write_ours
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the database is that of the tests
@@ -75,30 +75,18 @@ def spark(url: str, targets: list[Path]) -> None:
     write_by_spark(read, folder, targets)
 
 
-SIDES: dict[str, Side] = {"ours": ours, "spark": spark}
-
-
-def main() -> None:
-    """Measure both sides in turns and print their rows per second."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the table (default: 4,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each side (default: 3)")
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.side:
-        SIDES[args.side](args.more[0], [Path(target) for target in args.more[1:]])
-        return
+@contextmanager
+def filled_postgres(rows: int) -> Iterator[str]:
+    """Start a server with a table of so many rows and yield its URL."""
     folder = binaries()
     if folder is None:
         sys.exit("No PostgreSQL server is installed here.")
-    with running_postgres(folder) as server, tempfile.TemporaryDirectory() as work:
+    with running_postgres(folder) as server:
         database = server.new_database()
-        for statement in (TABLE.format(rows=args.rows), "ALTER TABLE flights ADD PRIMARY KEY (id)", "ANALYZE"):
+        for statement in (TABLE.format(rows=rows), "ALTER TABLE flights ADD PRIMARY KEY (id)", "ANALYZE"):
             server.execute(statement, database)
-        url = server.url(database)
-        tell("PostgreSQL", args.rows, compare(__file__, list(SIDES), url, work, args.rounds, args.rows))
+        yield server.url(database)
 
 
 if __name__ == "__main__":
-    main()
+    Comparison(__file__, "PostgreSQL", 4_000_000, {"ours": ours, "spark": spark}).main(__doc__, filled_postgres)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -60,30 +64,47 @@ def write_by_spark(read: Callable[[SparkSession], DataFrame], jars: Path, target
         print(time.perf_counter() - begun, flush=True)
 
 
-def compare(script: str, sides: Sequence[str], address: str, work: str, rounds: int, rows: int) -> dict[str, float]:
-    """Run each side in turns as `script --side NAME ADDRESS TARGET...`, check its rows, and return its warm median seconds.
+@dataclass(frozen=True)
+class Comparison:
+    """Both sides of one script, ours first; each writes the rows of a server, which have an `id` from 0 to `rows - 1`."""
 
-    The rows must have an integer column `id` with the values 0 to `rows - 1`.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds):
-        for name in sides:
-            targets = [f"{work}/{name}-{number}-{turn}" for turn in ("cold", "warm")]
-            command = [sys.executable, script, "--side", name, address, *targets]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-            seconds[name].append(float(done.stdout.split()[-1]))
-            files = [str(file) for file in Path(targets[-1], "lake").rglob("*.parquet")]
-            query = "select count(*), sum(id)::bigint from read_parquet($1)"
-            found = duckdb.execute(query, [files]).fetchall()[0]
-            if found != (rows, rows * (rows - 1) // 2):
-                sys.exit(f"{name} wrote other rows: {found}")
-            print(f"{name}, round {number + 1}: {seconds[name][-1]:.1f} s, {found[0]:,} rows", flush=True)
-    return {name: median(found) for name, found in seconds.items()}
+    script: str
+    what: str
+    """What is read, for people."""
+    rows: int
+    """How many by default."""
+    sides: dict[str, Side]
 
+    def main(self, doc: str | None, server: Callable[[int], AbstractContextManager[str]]) -> None:
+        """Measure both sides in turns and print their rows per second; `server` fills one with rows and yields its address."""
+        parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--rows", type=int, default=self.rows, help=f"rows (default: {self.rows:,})")
+        parser.add_argument("--rounds", type=int, default=3, help="turns of each side (default: 3)")
+        parser.add_argument("--side", choices=self.sides, help=argparse.SUPPRESS)
+        parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
+        args = parser.parse_args()
+        if args.side:
+            self.sides[args.side](args.more[0], [Path(target) for target in args.more[1:]])
+            return
+        with server(args.rows) as address, tempfile.TemporaryDirectory() as work:
+            mine, theirs = self._seconds(address, work, args.rounds, args.rows)
+        rates = f"{args.rows / mine:,.0f} rows/s, Spark's own reader {args.rows / theirs:,.0f} rows/s"
+        print(f"{self.what} -> Parquet, {os.cpu_count()} cores, warm: {rates}: {theirs / mine:.1f}x (bar: >= 2x)")
+        print(f"Load average of the machine: {os.getloadavg()[0]:.1f}.")
 
-def tell(what: str, rows: int, seconds: dict[str, float]) -> None:
-    """Print rows per second of ours and of the other side, and their ratio."""
-    mine, theirs = seconds.values()
-    rates = f"{rows / mine:,.0f} rows/s, Spark's own reader {rows / theirs:,.0f} rows/s"
-    print(f"{what} -> Parquet, {os.cpu_count()} cores, warm: {rates}: {theirs / mine:.1f}x (bar: >= 2x)")
-    print(f"Load average of the machine: {os.getloadavg()[0]:.1f}.")
+    def _seconds(self, address: str, work: str, rounds: int, rows: int) -> list[float]:
+        """Run each side in turns, check its rows, and return the median warm seconds of each."""
+        seconds: dict[str, list[float]] = {name: [] for name in self.sides}
+        for number in range(rounds):
+            for name, found in seconds.items():
+                targets = [f"{work}/{name}-{number}-{turn}" for turn in ("cold", "warm")]
+                command = [sys.executable, self.script, "--side", name, address, *targets]
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+                found.append(float(done.stdout.split()[-1]))
+                files = [str(file) for file in Path(targets[-1], "lake").rglob("*.parquet")]
+                query = "select count(*), sum(id)::bigint from read_parquet($1)"
+                wrote = duckdb.execute(query, [files]).fetchall()[0]
+                if wrote != (rows, rows * (rows - 1) // 2):
+                    sys.exit(f"{name} wrote other rows: {wrote}")
+                print(f"{name}, round {number + 1}: {found[-1]:.1f} s, {rows:,} rows", flush=True)
+        return [median(found) for found in seconds.values()]
