@@ -64,8 +64,7 @@ class GobblinFiles:
     def read(self, path: Path, environ: Mapping[str, str]) -> GobblinDocument:
         """Read one; raises UsageError where there is no such file."""
         _read(path)
-        # An optional part with libraries of its own: YAML jobs need neither.
-        from gobblin_dagster.spec.gobblin.document import read_gobblin  # noqa: PLC0415
+        from gobblin_dagster.spec.gobblin.document import read_gobblin  # noqa: PLC0415 - YAML jobs need none of it
 
         own = {name: spec.model_dump() for name, spec in self.classes.items()}
         return read_gobblin(path, self.root, own, environ, shown_path)

@@ -32,10 +32,10 @@ _COLUMN_BYTES = 600
 
 def _known_fields(template: str) -> str:
     rest = re.sub(r"\{(unique|job|branch|rows)\}", "", template)
-    if "{unique}" not in template or not re.fullmatch(r"[\w.=-]*", rest, re.ASCII) or template[0] in "._":
+    if "{unique}" not in template or not re.fullmatch(r"[\w=-]*", rest, re.ASCII) or template[0] == "_":
         raise ValueError(
-            f"expected letters, digits, `.`, `_`, `=`, `-`, and {{unique}}, {{job}}, {{branch}}, {{rows}}, with {{unique}} among "
-            f"them, not beginning with `.` or `_`, got {template[:80]!r}"
+            f"expected letters, digits, `_`, `=`, `-`, and {{unique}}, {{job}}, {{branch}}, {{rows}}; {{unique}} among them, and no "
+            f"`_` first (readers pass over such files); got {template[:80]!r}"
         )
     return template
 
@@ -55,7 +55,7 @@ class FileOptions(SpecModel):
     """Files of one branch open at a time; beyond, the least recently used is closed and a new one begun when needed. Rows of
     further folders wait in `buffer_bytes`, so that few files are begun anew."""
     file_name: FileName = "{unique}"
-    """Name of files before their extension: letters, digits, `.`, `_`, `=`, `-`, and `{unique}` (needed: no two files of a
+    """Name of files before their extension: letters, digits, `_`, `=`, `-`, and `{unique}` (needed: no two files of a
     job share it), `{job}`, `{branch}`, `{rows}` (rows of the file). Source: `writer.file.name`."""
     max_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
     """Bytes after which a file is closed and the next begun; exceeded by at most one row group and 64 KiB."""

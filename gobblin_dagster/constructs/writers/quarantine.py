@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -24,10 +25,25 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("source_row", pa.int64()),
         pa.field("stage", pa.string(), nullable=False),
         pa.field("record", pa.string(), nullable=False),
+        pa.field("arrow", pa.binary()),
     ]
 )
 """One row per rejected row: which policy, why, whence (row from 1; null where no single row is to blame), the stage
-(`pre_fork` or a branch's name) and the row itself as JSON. The same for every dataset, whatever its schema."""
+(`pre_fork` or a branch's name) and the row itself as JSON, for people. The same for every dataset, whatever its schema.
+
+Rows with the same policy, reason, stage and schema follow each other; the first of them holds all of them once more in
+`arrow`, as an Arrow IPC stream with their exact types, so that they can be sent through the pipeline again."""
+BY_CONVERTER = {b"gobblin.rejected_by": b"converter"}
+"""Metadata of that stream's schema where a converter could not take the rows; else a policy rejected them."""
+_GATHERED_BYTES = 4 << 20
+"""Bytes of rejected rows that are gathered before they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejected:
+    batch: pa.RecordBatch
+    source_file: str
+    source_rows: pa.Array
 
 
 class QuarantineWriter:
@@ -45,6 +61,8 @@ class QuarantineWriter:
         )
         where = dataclasses.replace(writer_context, branch=QUARANTINE_BRANCH, schema=QUARANTINE_SCHEMA)
         self._json = JsonRows("quarantine", context)
+        self._gathered: dict[tuple[str, str, str], list[_Rejected]] = {}
+        self._gathered_bytes = 0
         self._writer = ParquetWriter(ParquetWriter.Options(), context, writer_context=where)
 
     def write(
@@ -60,25 +78,49 @@ class QuarantineWriter:
             source_rows: int64, their row numbers in that file, from 1; may hold nulls.
             stage: `pre_fork` or the branch's name.
         """
-        count = batch.num_rows
-
-        def repeated(text: str) -> pa.Array:
-            return pa.repeat(pa.scalar(text, pa.string()), count)
-
-        columns = [
-            repeated(policy),
-            repeated(reason),
-            repeated(source_file),
-            source_rows,
-            repeated(stage),
-            self._json.texts(batch),
-        ]
-        self._writer.write(pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA))
+        key = (policy, reason, stage)
+        if key in self._gathered and not self._gathered[key][0].batch.schema.equals(batch.schema, check_metadata=True):
+            self._flush(key)
+        self._gathered.setdefault(key, []).append(_Rejected(batch, source_file, source_rows))
+        self._gathered_bytes += batch.nbytes
+        if self._gathered_bytes > _GATHERED_BYTES:
+            self._flush_all()
 
     def finish(self) -> Sequence[StagedFile]:
         """Close and sync; no rejected rows means no files."""
+        self._flush_all()
         return self._writer.finish()
+
+    def _flush_all(self) -> None:
+        for key in list(self._gathered):
+            self._flush(key)
+        self._gathered_bytes = 0
+
+    def _flush(self, key: tuple[str, str, str]) -> None:
+        parts = self._gathered.pop(key)
+        count = sum(part.batch.num_rows for part in parts)
+        policy, reason, stage = (pa.repeat(pa.scalar(text, pa.string()), count) for text in key)
+        files = [pa.repeat(pa.scalar(part.source_file, pa.string()), part.batch.num_rows) for part in parts]
+        rows = pa.Table.from_batches([part.batch for part in parts]).combine_chunks().to_batches()[0]
+        columns = [
+            policy,
+            reason,
+            pa.concat_arrays(files),
+            pa.concat_arrays([part.source_rows for part in parts]),
+            stage,
+            self._json.texts(rows),
+            pa.array([_stream(rows), *[None] * (count - 1)], pa.binary()),
+        ]
+        self._writer.write(pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA))
 
     def abort(self) -> None:
         """Delete what was staged; never raises."""
         self._writer.abort()
+
+
+def _stream(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_batch(rows)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -189,9 +190,9 @@ def output_path(final_dirs: list[str], file_systems: list[str]) -> str:
 
 def file_name(texts: Texts) -> str:
     """Return the template of files' names."""
-    name = posixpath.splitext(texts.get("writer.file.name", ""))[0]
+    name = re.sub(r"[^\w=-]", "-", posixpath.splitext(texts.get("writer.file.name", ""))[0], flags=re.ASCII)
     has_rows = values.switch(texts.get("writer.include.record.count.in.file.names", "false"))
-    return (f"{name}-" if name else "") + "{unique}" + (".{rows}" if has_rows else "")
+    return (f"{name}-" if name else "") + "{unique}" + ("-{rows}" if has_rows else "")
 
 
 def retry_failed(texts: Texts) -> str:

@@ -21,6 +21,7 @@ from .jobs import job_spec, project, run
         {"type": "csv", "header": False, "delimiter": ";"},
         {"type": "jsonl"},
         {"type": "jsonl", "compression": "zstd"},
+        {"type": "csv", "compression": "gzip", "file_name": "{branch}-{unique}-{rows}"},
         {"type": "orc"},
         {"type": "avro"},
     ],

@@ -96,6 +96,12 @@ def test_quarantine_holds_row_reason_and_origin_of_any_schema() -> None:
     table = pq.ParquetFile(io.BytesIO(context.storage.read(file.path))).read()
     assert table.schema.equals(QUARANTINE_SCHEMA)
     first, second, third = table.to_pylist()
+    rows = pa.ipc.open_stream(first.pop("arrow")).read_all()
+    assert rows.to_pydict() == {"tail": [None, "N1"], "seen": [INSTANT, INSTANT]}
+    assert (second["arrow"], pa.ipc.open_stream(third["arrow"]).read_all()["price"][0].as_py()) == (
+        None,
+        Decimal("1.10"),
+    )
     assert first == {
         "policy": "has_tail",
         "reason": "null in tail",

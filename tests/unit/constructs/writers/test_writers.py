@@ -153,7 +153,7 @@ def test_memory_that_is_full_costs_a_file_per_folder_and_no_row() -> None:
     ("template", "name"),
     [
         ("{unique}", "commit-wu-1-0000.parquet"),
-        ("part.{unique}.{rows}", "part.commit-wu-1-0000.1000.parquet"),
+        ("part-{unique}-{rows}", "part-commit-wu-1-0000-1000.parquet"),
         ("{job}_{branch}-{unique}", "flights_main-commit-wu-1-0000.parquet"),
     ],
 )
@@ -165,7 +165,17 @@ def test_files_are_named_by_the_template(template: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["part", "../{unique}", "{unique}/x", ".{unique}", "_{unique}", "{unique}{0}", "{unique}{job.x}"]
+    "template",
+    [
+        "part",
+        "../{unique}",
+        "{unique}/x",
+        ".{unique}",
+        "{unique}.{rows}",
+        "_{unique}",
+        "{unique}{0}",
+        "{unique}{job.x}",
+    ],
 )
 def test_template_that_is_not_unique_or_no_plain_name_is_refused(template: str) -> None:
     with pytest.raises(ValidationError, match="expected letters, digits"):

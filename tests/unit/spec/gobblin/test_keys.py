@@ -419,7 +419,7 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         KAFKA,
         "writer.include.record.count.in.file.names=true",
         "writer.file_name",
-        "{unique}.{rows}",
+        "{unique}-{rows}",
     ),
     ("writer.codec.type", KAFKA, "writer.codec.type=SNAPPY", "writer.compression", "snappy"),
     (
