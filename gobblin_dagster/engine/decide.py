@@ -222,6 +222,11 @@ def _with_startpoint(plan: DatasetPlan, sequence: CommitSequence) -> CommitSeque
     return dataclasses.replace(sequence, startpoint=plan.startpoint.id, report=report)
 
 
+def _cut_note(published: Sequence[TaskState]) -> tuple[str, ...]:
+    cut = [state for state in published if not state.is_part and state.actual_high != state.expected_high]
+    return (f"{len(cut)} work unit(s) ended at their limit; the next run reads on.",) if cut else ()
+
+
 def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
     """Sum how the branches' queues were used, also by work units that are not published: they were slow all the same."""
     used: dict[str, QueueStats] = {}
@@ -258,7 +263,7 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         policies=tuple(outcome for state in states for outcome in state.policies),
         failures=tuple(failure for state in decision.failed for failure in state.failures),
         failed_ranges=tuple(f"[{state.low}, {state.expected_high})" for state in decision.failed),
-        notes=(*plan.notes, *dict.fromkeys(note for state in states for note in state.notes)),
+        notes=(*plan.notes, *_cut_note(published), *dict.fromkeys(note for state in states for note in state.notes)),
         seconds=round(sum(state.seconds for state in states), 3),
         queues=_queues(states),
     )

@@ -206,11 +206,12 @@ def _dataset_plans(
 
 def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:
     """Give work units ids that are unique in the run."""
-    number = 0
+    number, is_told = 0, False
     for dataset in datasets:
         units = []
-        if dataset.has_work and number == 0 and on_work is not None:
+        if on_work is not None and not is_told and not all(unit.is_empty for unit in dataset.work_units):
             on_work()
+            is_told = True
         for unit in dataset.work_units:
             number += 1
             units.append(dataclasses.replace(unit, id=f"wu-{number:05d}"))

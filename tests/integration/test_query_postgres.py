@@ -494,3 +494,40 @@ def test_job_publishes_each_row_once_and_keeps_the_password_nowhere(url: str, co
     secret = url.split(":")[2].split("@", maxsplit=1)[0].encode()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if secret in path.read_bytes()] == []
+
+
+def test_limited_runs_read_ties_whole_and_every_row_once(url: str, connect: Connect, tmp_path: Path) -> None:
+    writer = connect()
+    with writer.cursor() as cursor:
+        # Written in no order; 40 rows of each of 25 instants.
+        values = (
+            "SELECT '2013-01-01Z'::timestamptz + (n * 7 % 25) * interval '1 hour', 'x' FROM generate_series(1, 1000) n"
+        )
+        cursor.execute(f"INSERT INTO events (at, body) {values}")
+    writer.commit()
+    body = {
+        "job": "shop",
+        "source": {
+            "type": "query",
+            "url": url,
+            "tables": ["events"],
+            "watermark": {"column": "at", "type": "timestamp"},
+            "horizon_wait_s": 0,
+        },
+        "extract": {"namespace": "shop", "table": "events"},
+        "output": {"path": "lake"},
+        "execution": {"limit": {"rows": 300}, "block_bytes": 1 << 16},
+    }
+    job = JobSpec.model_validate(body)
+    project = Project(tmp_path, ProjectSpec(project="p"), (job,))
+    read: list[int] = []
+    while not read or read[-1]:
+        (dataset,) = run_job(project, job, lane=InlineLane()).datasets
+        assert dataset.rows_read % 40 == 0
+        read.append(dataset.rows_read)
+    assert sum(read) == 1000
+    store = project.open_store()
+    audit = audit_dataset(job, source(url, "at", "timestamp"), store, URN)
+    store.close()
+    assert audit is not None
+    assert (audit.source_rows, audit.lost, audit.duplicated) == (1000, 0, 0)

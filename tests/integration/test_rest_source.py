@@ -65,6 +65,8 @@ class RestJob:
     api: JsonApi
     issues: Issues
     options: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    """What the job has besides its source."""
 
     @property
     def spec(self) -> JobSpec:
@@ -77,6 +79,7 @@ class RestJob:
                 "output": {"path": "lake"},
                 "execution": {"retries": {"count": 0}},  # a client's own retries are what these tests are about
             }
+            | self.parts
         )
 
     def run(self) -> DatasetResult:
@@ -103,9 +106,9 @@ class RestJob:
 def new_job(tmp_path: Path) -> Iterator[Callable[..., RestJob]]:
     with ExitStack() as stack:
 
-        def make(**options: Any) -> RestJob:
+        def make(parts: dict[str, Any] | None = None, **options: Any) -> RestJob:
             issues = Issues()
-            return RestJob(tmp_path, stack.enter_context(running_api(issues.reply)), issues, options)
+            return RestJob(tmp_path, stack.enter_context(running_api(issues.reply)), issues, options, parts or {})
 
         yield make
 
@@ -368,3 +371,31 @@ def test_wrong_options_are_told(new_job: Callable[..., RestJob], options: dict[s
     with pytest.raises(InvalidSpecError, match=said):
         job.run()
     assert job.api.asked == []
+
+
+def test_sorted_list_is_read_in_parts_by_limited_runs(new_job: Callable[..., RestJob]) -> None:
+    cursor = {**BY_ID, "is_sorted": True}
+    job = new_job(paging={"type": "page"}, cursor=cursor, key=["id"], parts={"execution": {"limit": {"rows": 15}}})
+    job.issues.add(35)
+    assert [job.run().rows_read for _ in range(4)] == [19, 15, 1, 0]
+    assert job.ids() == list(range(1, 36))
+
+
+def test_list_that_is_not_sorted_as_promised_fails_and_publishes_nothing(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "page"}, cursor={**BY_ID, "is_sorted": True}, parts={"commit": {"policy": "partial"}})
+    job.issues.add(35)
+    job.issues.records.reverse()
+    failed = job.run()
+    assert failed.outcome is DatasetOutcome.FAILED
+    assert "rows are not in ascending order of 'id'" in failed.failures[0].message
+
+
+def test_part_before_a_broken_page_is_published(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(paging={"type": "page"}, cursor={**BY_ID, "is_sorted": True}, parts={"commit": {"policy": "partial"}})
+    job.issues.add(35)
+    job.issues.records[22]["updated_at"] = "x"
+    part = job.run()
+    assert (part.outcome, str(part.actual_high), len(part.failures)) == (DatasetOutcome.COMMITTED, "20", 1)
+    job.issues.records[22]["updated_at"] = None
+    assert job.run().failures == ()
+    assert job.ids() == list(range(1, 36))

@@ -38,7 +38,7 @@ def test_spark_tasks_move_the_files_of_a_large_dataset(
     monkeypatch.setattr(roll, "FILES_PER_BATCH", 10)
     monkeypatch.setattr(build, "BATCH_ABOVE_FILES", 10)
     monkeypatch.setattr(build, "BATCH_FILES", 4)
-    job = job_spec({"a": {"rows": 200, "unit_rows": 10}}, commit={"spark_threshold": 40})
+    job = job_spec({"a": {"rows": 200, "unit_rows": 10}}, commit={"spark_threshold": 40}, execution={"merge_bytes": 0})
     result = run_job(project(tmp_path, job), job, lane=lane)
     assert result.exit_code == 0
     assert lane.batches >= 4

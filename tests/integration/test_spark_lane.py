@@ -59,6 +59,30 @@ def test_spark_unit_that_kills_its_worker_ends_as_its_own_failure(tmp_path: Path
     assert all(published(tmp_path, job, urn) == list(range(50)) for urn in datasets)
 
 
+def test_spark_small_units_share_files_and_killers_among_them_fail_alone(tmp_path: Path, lane: SparkLane) -> None:
+    job = job_spec(
+        {"a": {"rows": 200, "unit_rows": 10}, "poison": {"rows": 200, "unit_rows": 10, "kill_at": 155}},
+        commit={"policy": "successful"},
+        execution={"packs": 1},
+    )
+    result = by_urn(_run(tmp_path, job, lane))
+    assert published(tmp_path, job, "a") == list(range(200))
+    assert published(tmp_path, job, "poison") == [n for n in range(200) if not 150 <= n < 160]
+    assert [failure.code for failure in result["poison"].failures] == ["worker-died"]
+    assert (result["a"].files, result["poison"].files) == (2, 2 * 19)
+
+
+def test_spark_publishes_the_part_before_a_fault_and_what_limits_allow(tmp_path: Path, lane: SparkLane) -> None:
+    datasets: dict[str, dict[str, Any]] = {"broken": {"rows": 1000, "fail_at": 450}, "long": {"rows": 1000}}
+    job = job_spec(datasets, commit={"policy": "partial"}, execution={"limit": {"rows": 600}})
+    assert _run(tmp_path, job, lane).exit_code == 4
+    assert published(tmp_path, job, "broken") == list(range(400))
+    assert published(tmp_path, job, "long") == list(range(600))
+    mended = job_spec({urn: {"rows": 1000} for urn in datasets}, commit={"policy": "partial"})
+    assert _run(tmp_path, mended, lane).exit_code == 0
+    assert [published(tmp_path, mended, urn, "masked") for urn in datasets] == [list(range(1000))] * 2
+
+
 def test_spark_large_plan_travels_as_pack_files(
     tmp_path: Path, lane: SparkLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,10 @@ class TaskBoard:
         """Note that a work unit begins; False where it was begun before (a worker died, or Spark speculates)."""
         return self._storage.put_if_absent(f"{self._folder}/{work_unit_id}.started", b"")
 
+    def was_started(self, work_unit_id: str) -> bool:
+        """Tell whether a work unit began."""
+        return self._storage.size(f"{self._folder}/{work_unit_id}.started") is not None
+
     def finish(self, state: TaskState) -> TaskState:
         """Keep a result and return the one that counts: that of the first attempt to finish."""
         path = self._done_path(state.work_unit_id)

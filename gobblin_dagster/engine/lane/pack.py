@@ -47,53 +47,67 @@ def run_pack(
         return board.is_stop_requested() or (is_stopped is not None and is_stopped())
 
     for group in make_groups(list(tasks), spec):
-        states = _run_group(lane, spec, group, storage, board, must_stop) if len(group) > 1 else []
+        yield from _GroupRun(lane, spec, group, storage, board, must_stop).run()
+
+
+class _GroupRun:
+    """The work units of a group: in common first, then one by one those that did not come to an end so."""
+
+    def __init__(
+        self,
+        lane: LaneContext,
+        spec: JobSpec,
+        group: Sequence[LaneTask],
+        storage: Storage,
+        board: TaskBoard,
+        must_stop: Callable[[], bool],
+    ) -> None:
+        self._lane = lane
+        self._spec = spec
+        self._group = group
+        self._storage = storage
+        self._board = board
+        self._must_stop = must_stop
+        self._suspect = group[0].unit.id
+        """The unit that was at work when the group killed its worker, if it did."""
+
+    def run(self) -> Iterator[TaskState]:
+        states = self._run_together() if len(self._group) > 1 else []
         yield from states
         done = {state.work_unit_id for state in states}
-        for task in group:
+        for task in self._group:
             if task.unit.id not in done:
-                yield _run_alone(lane, spec, task, storage, board, must_stop)
+                yield self._run_alone(task)
 
-
-def _run_group(
-    lane: LaneContext,
-    spec: JobSpec,
-    group: Sequence[LaneTask],
-    storage: Storage,
-    board: TaskBoard,
-    must_stop: Callable[[], bool],
-) -> list[TaskState]:
-    """Run a group, once: where it killed its worker, or any unit failed, its units are run one by one."""
-    first_id = group[0].unit.id
-    if states := board.group_results(first_id):
+    def _run_together(self) -> list[TaskState]:
+        board, ids = self._board, [task.unit.id for task in self._group]
+        if states := board.group_results(ids[0]):
+            return states
+        if self._must_stop():
+            return []
+        if not board.start_group(ids[0]):
+            self._suspect = next((unit_id for unit_id in reversed(ids) if board.was_started(unit_id)), ids[0])
+            return []
+        self._suspect = ""
+        states = run_group(self._lane, self._spec, self._group, self._storage, self._must_stop, board.start)
+        if states:
+            board.finish_group(states)
         return states
-    if must_stop() or not board.start_group(first_id):
-        return []
-    states = run_group(lane, spec, group, storage, must_stop)
-    if states:
-        board.finish_group(states)
-    return states
 
-
-def _run_alone(
-    lane: LaneContext,
-    spec: JobSpec,
-    task: LaneTask,
-    storage: Storage,
-    board: TaskBoard,
-    must_stop: Callable[[], bool],
-) -> TaskState:
-    finished = board.result(task.unit.id)
-    if finished is not None:
-        return finished
-    if must_stop():
-        return board.finish(unrun(task, WorkingState.CANCELLED, None))
-    attempt = (
-        partial(run_work_unit, lane, spec, task, storage, must_stop)
-        if board.start(task.unit.id)
-        else partial(_run_isolated, lane, task)
-    )
-    return board.finish(run_with_retries(attempt, spec.execution.retries, must_stop))
+    def _run_alone(self, task: LaneTask) -> TaskState:
+        board, unit_id = self._board, task.unit.id
+        if (finished := board.result(unit_id)) is not None:
+            return finished
+        if self._must_stop():
+            return board.finish(unrun(task, WorkingState.CANCELLED, None))
+        # A unit that began before, in its group, is no suspect for that; one that also began alone is.
+        is_suspect = not board.start(unit_id) and (unit_id == self._suspect or not board.start(f"{unit_id}-alone"))
+        attempt = (
+            partial(_run_isolated, self._lane, task)
+            if is_suspect
+            else partial(run_work_unit, self._lane, self._spec, task, self._storage, self._must_stop)
+        )
+        return board.finish(run_with_retries(attempt, self._spec.execution.retries, self._must_stop))
 
 
 def run_packs_in_arrow(

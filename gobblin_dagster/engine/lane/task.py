@@ -66,11 +66,13 @@ def run_group(
     tasks: Sequence[LaneTask],
     storage: Storage,
     is_stopped: Callable[[], bool] = never,
+    begin: Callable[[str], object] = str,
 ) -> list[TaskState]:
     """Run work units of one dataset into common files; each has a TaskState of its own, the first one names the files.
 
     Returns nothing, and leaves nothing staged, where any of them did not end well: then they are to be run one by one, so
-    that a failure stays its unit's own. Units that had not begun when `is_stopped` said so are absent.
+    that a failure stays its unit's own. Units that had not begun when `is_stopped` said so are absent. `begin` is told the id
+    of each unit that begins.
     """
     first = _WorkUnitRun(lane, spec, tasks[0], storage, is_stopped)
     shared = SharedFiles(first.writer_context)
@@ -81,6 +83,7 @@ def run_group(
                 break
             run = _WorkUnitRun(lane, spec, task, storage, is_stopped) if runs else first
             run.share(shared, first)
+            begin(task.unit.id)
             if not run.read():
                 shared.abort()
                 return []

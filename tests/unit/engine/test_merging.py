@@ -10,9 +10,10 @@ import pytest
 
 from gobblin_dagster.core.errors import StorageError
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.lane import pack
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.groups import make_groups
@@ -144,6 +145,62 @@ def test_group_that_died_is_run_one_by_one_and_its_files_count_for_nothing(tmp_p
     states = _run_pack(tmp_path, job)
     assert [len(state.files) for state in states] == [2, 2, 2]
     assert board.all_results() == {state.work_unit_id: state for state in states}
+
+
+@pytest.fixture
+def isolated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The units that were run in a process of their own, in order; they are run in this one all the same."""
+    units: list[str] = []
+
+    def run_here(lane: LaneContext, task: LaneTask) -> TaskState:
+        units.append(task.unit.id)
+        return pack.run_one(lane, task)
+
+    monkeypatch.setattr(pack, "_run_isolated", run_here)
+    return units
+
+
+def test_only_the_unit_at_work_is_suspected_when_a_group_dies(tmp_path: Path, isolated: list[str]) -> None:
+    board = TaskBoard(LocalStorage(durable=False), f"{tmp_path}/lake/_gobblin/staging/run-1")
+    board.start_group("wu-00001")
+    board.start("wu-00001")
+    board.start("wu-00002")
+    states = _run_pack(tmp_path, job_spec({"a": {"rows": 30}}))
+    assert isolated == ["wu-00002"]
+    assert {state.state for state in states} == {WorkingState.SUCCESSFUL}
+
+
+def test_unit_that_began_alone_and_died_is_suspected_too(tmp_path: Path, isolated: list[str]) -> None:
+    board = TaskBoard(LocalStorage(durable=False), f"{tmp_path}/lake/_gobblin/staging/run-1")
+    board.start_group("wu-00001")
+    for mark in ("wu-00001", "wu-00002", "wu-00001-alone"):
+        board.start(mark)
+    _run_pack(tmp_path, job_spec({"a": {"rows": 30}}))
+    assert isolated == ["wu-00001", "wu-00002"]
+
+
+def test_units_of_a_group_that_failed_in_order_are_no_suspects(tmp_path: Path, isolated: list[str]) -> None:
+    _run_pack(tmp_path, job_spec({"a": {"rows": 30, "fail_at": 25}}))
+    assert isolated == []
+
+
+def test_suspect_is_repeated_where_it_fails_for_a_passing_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[str] = []
+
+    def lose_once(lane: LaneContext, task: LaneTask) -> TaskState:
+        attempts.append(task.unit.id)
+        if len(attempts) == 1:
+            return pack.unrun(task, WorkingState.FAILED, TaskFailure("transient", "lost", transient=True))
+        return pack.run_one(lane, task)
+
+    monkeypatch.setattr(pack, "_run_isolated", lose_once)
+    board = TaskBoard(LocalStorage(durable=False), f"{tmp_path}/lake/_gobblin/staging/run-1")
+    board.start("wu-00001")
+    job = job_spec({"a": {"rows": 10}}, execution={"retries": {"count": 1, "backoff_s": 0}})
+    (state,) = _run_pack(tmp_path, job, units=1)
+    assert (state.state, attempts) == (WorkingState.SUCCESSFUL, ["wu-00001", "wu-00001"])
 
 
 def test_result_of_a_group_counts_before_that_of_its_units(tmp_path: Path) -> None:
