@@ -31,7 +31,7 @@ COMMANDS = {
     "show": "Show what is published of a dataset, and its snapshots.",
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",
     "compact": "Merge small files of a job's datasets.",
-    "quarantine": "Count and show rows that policies rejected.",
+    "quarantine": "Count, show and replay rows that policies rejected.",
     "clean": "Delete leftovers of killed runs, and expired snapshots' files.",
     "doctor": "Check Java, Spark, folders, state store and clock.",
     "dev": "Open the project in Dagster's UI.",

@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from gobblin_dagster.cli.confirm import who
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here
 from gobblin_dagster.cli.output import console, count, dataset_name, print_json, print_table, rows_of
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.quarantine import QuarantineCount, QuarantinedRow, count_quarantined, read_quarantined
+from gobblin_dagster.engine.replay import replay_quarantine
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, help="Count and show rows that policies rejected.")
+app = typer.Typer(
+    rich_markup_mode=None, add_completion=False, help="Count, show and replay rows that policies rejected."
+)
 
 _COLUMNS = {"job": "left", "dataset": "left", "policy": "left", "rows": "right"}
 
@@ -85,6 +89,43 @@ def show(
         out.print(f"  {row.record}")
     if total > len(rows):
         out.print(f"... {count(total - len(rows), 'more row')}; `--limit` shows more")
+
+
+@app.command(
+    epilog=examples("gobblin quarantine replay AA/EWR --dry-run", "gobblin quarantine replay AA/EWR --rule has_tail")
+)
+def replay(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    job: JobOption = None,
+    rule: Annotated[str | None, typer.Option(help="Only rows that this policy or converter rejected.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Send rejected rows of a dataset through the pipeline again, by the job as it is now, exactly once.
+
+    Rows enter where they were rejected. What is rejected again comes back into quarantine; the watermark does not move.
+    """
+    project = open_here(ctx)
+    spec = project.job(one_state(project, dataset, job).job)
+    done = replay_quarantine(project, spec, dataset, rule=rule, dry_run=dry_run, who=who())
+    if output is Output.JSON:
+        print_json(dry_run=dry_run, job=spec.job, **dataclasses.asdict(done))
+        return
+    out = console(sys.stdout)
+    rows = sum(done.rows.values())
+    if not rows:
+        out.print(f"No row of {dataset_name(dataset)} can be replayed; {count(done.kept, 'row')} in quarantine.")
+        return
+    by_rule = ", ".join(f"{name} {number:,}" for name, number in done.rows.items())
+    if dry_run:
+        out.print(f"{count(rows, 'row')} would go through the pipeline again: {by_rule}; {done.kept:,} would stay")
+        return
+    written = ", ".join(f"{name} {number:,}" for name, number in done.published.items()) or "none"
+    out.print(f"{count(rows, 'row')} went through the pipeline again: {by_rule}")
+    out.print(
+        f"published {written}; {done.rejected_again:,} rejected again, {done.kept:,} stayed; snapshot {done.snapshot}"
+    )
 
 
 def _origin(row: QuarantinedRow) -> str:

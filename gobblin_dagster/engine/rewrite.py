@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
@@ -19,6 +20,7 @@ from gobblin_dagster.engine.commit.publication import Move, published_file
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.steps import Permissions
 from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.spec.job import JobSpec
 
 
 def rewrite_sequence(
@@ -35,6 +37,7 @@ def rewrite_sequence(
     change: Mapping[str, Any],
     note: str,
     totals: Totals | None = None,
+    steps: Sequence[CommitStep] = (),
 ) -> CommitSequence:
     """Return the sequence that puts staged files in the place of published ones.
 
@@ -51,6 +54,7 @@ def rewrite_sequence(
         change: JSON facts for the dataset's history: `action`, `who`, `why`.
         note: what was done, for people.
         totals: the dataset's counts of rows; default: they stay.
+        steps: of publishers, after the files are in place.
 
     Raises:
         StepRefusedError: a path is not its own to touch.
@@ -89,7 +93,7 @@ def rewrite_sequence(
         dataset_urn=before.dataset_urn,
         run_id=run_id,
         version_read=before.version,
-        steps=(*rename_moves(moves), *permission_steps(output_root, targets, permissions)),
+        steps=(*rename_moves(moves), *permission_steps(output_root, targets, permissions), *steps),
         files=files,
         after=after,
         output_root=output_root,
@@ -100,3 +104,23 @@ def rewrite_sequence(
     )
     check_paths(sequence)
     return sequence
+
+
+def publish_view(
+    job: JobSpec, before: DatasetState, commit_id: str, run_id: str, output_root: str, now: datetime
+) -> PublishView:
+    """Return what publishers see of a rewriting, for all branches: it begins and ends at the watermark."""
+    mark = str(before.watermark or "")
+    return PublishView(
+        job=job.job,
+        run_id=run_id,
+        commit_id=commit_id,
+        dataset_urn=before.dataset_urn,
+        branch="",
+        extract=job.to_extract(),
+        output_root=output_root,
+        folder="",
+        now=now,
+        low=mark,
+        high=mark,
+    )

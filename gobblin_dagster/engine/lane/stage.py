@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
 from gobblin_dagster.core.errors import ConvertError, DataQualityError
 from gobblin_dagster.engine.lane.tolerance import TolerantConverter
@@ -89,7 +90,8 @@ class Stage:
             self.rejected[spec.label] += chunk.batch.num_rows
             if spec.on_error is OnError.QUARANTINE:
                 self.rows_quarantined += chunk.batch.num_rows
-                self._quarantine(chunk, spec.label, reason, self._name)
+                marked = chunk.batch.replace_schema_metadata(BY_CONVERTER)
+                self._quarantine(dataclasses.replace(chunk, batch=marked), spec.label, reason, self._name)
 
         return TolerantConverter(converter, spec.max_errors, drop)
 

@@ -76,3 +76,24 @@ def test_nothing_rejected_is_said_so(cli: Cli, project: Path, inline: list[Inlin
     assert "No row is in quarantine." in cli("quarantine", "list").out
     assert "No row of a is in quarantine." in cli("quarantine", "show", "a").out
     assert cli("quarantine", "list", "--output", "json").json()["counts"] == []
+
+
+def test_replay_sends_rows_through_the_job_as_it_is_now(cli: Cli, rejected: Path) -> None:
+    write_job(rejected, {"a": {"rows": 25}, "b/c": {"rows": 3}}, row_policies=POLICIES[:1])
+    planned = cli("quarantine", "replay", "a", "--dry-run")
+    assert planned.out == "7 rows would go through the pipeline again: few 4, has_value 3; 0 would stay\n"
+    one = cli("quarantine", "replay", "a", "--rule", "few", "--output", "json").json()
+    assert (one["rows"], one["published"], one["rejected_again"], one["kept"]) == ({"few": 4}, {"main": 4}, 0, 3)
+    rest = cli("quarantine", "replay", "a")
+    assert rest.out.splitlines() == [
+        "3 rows went through the pipeline again: has_value 3",
+        "published main 0; 3 rejected again, 0 stayed; snapshot 3",
+    ]
+    assert "replay of the quarantine" in cli("state", "history", "a").out
+    assert cli("quarantine", "list", "--output", "json").json()["rows"] == 3 + 1
+
+
+def test_replay_of_nothing_says_so_and_unknown_datasets_are_refused(cli: Cli, rejected: Path) -> None:
+    nothing = cli("quarantine", "replay", "a", "--rule", "none")
+    assert (nothing.code, nothing.out) == (0, "No row of a can be replayed; 7 rows in quarantine.\n")
+    assert cli("quarantine", "replay", "nowhere").code == 2

@@ -44,7 +44,7 @@ from .jobs import by_urn, job_spec, project, published, run
 
 
 def _job(rows: int, writer: dict[str, Any] | None = None, unit_rows: int = 5, **parts: Any) -> JobSpec:
-    settings = {"writer": writer or {"type": "parquet"}}
+    settings = {"writer": writer or {"type": "parquet"}, "execution": {"merge_bytes": 0}}
     return job_spec({"a": {"rows": rows, "unit_rows": unit_rows}}, **(settings | parts))
 
 
@@ -303,18 +303,18 @@ def test_killed_around_any_operation_readers_see_each_row_once(tmp_path: Path) -
     watch = FaultPoints()
     _compact_with(watch, root, job)
     assert {"store.prepare", "store.commit", "storage.move", "sink.finish"} <= set(watch.trace)
-    for number in range(1, len(watch.trace) + 1):
-        for action in (crash_before, crash_after):
-            begin_anew()
-            points = FaultPoints(Fault(number, action))
-            assert run_in_child(partial(_compact_with, points, root, job)) == CRASHED
-            where = (number, watch.trace[number - 1], action.__name__)
-            assert _ids(root, job) == list(range(8)), where
-            run(root, job)
-            assert _ids(root, job) == list(range(8)), where
-            assert [one.problem for one in compact(project(root, job), job)] in ([], [""]), where
-            assert (len(_files(root)), _ids(root, job)) == (1, list(range(8))), where
-            assert read_published(root / "lake", "numbers", "a") == load_published(project(root, job), job, "a"), where
+    # After each call is before the next one.
+    for number, action in [(1, crash_before), *((n, crash_after) for n in range(1, len(watch.trace) + 1))]:
+        begin_anew()
+        points = FaultPoints(Fault(number, action))
+        assert run_in_child(partial(_compact_with, points, root, job)) == CRASHED
+        where = (number, watch.trace[number - 1], action.__name__)
+        assert _ids(root, job) == list(range(8)), where
+        run(root, job)
+        assert _ids(root, job) == list(range(8)), where
+        assert [one.problem for one in compact(project(root, job), job)] in ([], [""]), where
+        assert (len(_files(root)), _ids(root, job)) == (1, list(range(8))), where
+        assert read_published(root / "lake", "numbers", "a") == load_published(project(root, job), job, "a"), where
 
 
 def _ids(root: Path, job: JobSpec) -> list[int]:

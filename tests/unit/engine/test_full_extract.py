@@ -139,8 +139,9 @@ def test_extract_says_what_it_is() -> None:
     [
         ({**SNAPSHOT, "is_full": False}, {}, "type snapshot_only reads everything"),
         (SNAPSHOT, {"execution": {"max_work_units": 3}}, "the first part of a full extract again and again"),
+        (SNAPSHOT, {"execution": {"limit": {"rows": 3}}}, "a part of a snapshot would take the place of the whole"),
     ],
-    ids=["contradiction", "work units"],
+    ids=["contradiction", "work units", "rows"],
 )
 def test_half_a_full_extract_is_refused(extract: dict[str, Any], parts: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):

@@ -1,0 +1,395 @@
+"""Replay of the quarantine: rejected rows go through the pipeline again, by the job as it is now, exactly once.
+
+A row enters where it was rejected: one that a policy rejected is judged by all policies of its stage again (its converters
+have had it already); one that a converter could not take begins at that converter. What passes goes on to the fork and the
+branches, or, where a branch rejected it, to that branch alone. What is rejected again comes into the quarantine anew. One
+commit adds the rows and takes the replayed ones out of the quarantine; the watermark does not move. Runs in this process.
+
+Source: none; the original writes error files and reads them no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.writers.parquet import ParquetWriter
+from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTINE_SCHEMA
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, WriterContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CommitConflictError, UsageError
+from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.publication import Move, Publishers, reads_current
+from gobblin_dagster.engine.decide import permissions_of
+from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.task import run_part
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types, make_publishers
+from gobblin_dagster.engine.rewrite import publish_view, rewrite_sequence
+from gobblin_dagster.engine.state_admin import busy_error
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
+from gobblin_dagster.state.store import StateStore
+
+PRE_FORK = "pre_fork"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What was replayed of one dataset, or would be."""
+
+    dataset_urn: str
+    rows: Mapping[str, int]
+    """Rows sent through the pipeline, by the rule that had rejected them."""
+    kept: int = 0
+    """Rows that stay in quarantine: not asked for, or of a rule, branch or version that is no more."""
+    published: Mapping[str, int] = field(default_factory=dict)
+    """Rows written, by branch."""
+    rejected_again: int = 0
+    snapshot: int = 0
+    """The snapshot that holds them; 0 in a dry run, or where there was nothing to replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Where rows enter the pipeline: the rule that rejected them, in its stage."""
+
+    stage: str
+    rule: str
+    is_converter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows that were rejected together: one rule, one schema."""
+
+    entry: _Entry | None
+    """None where there is no way back into the pipeline."""
+    rule: str
+    origin: pa.RecordBatch
+    """The rows as the quarantine holds them."""
+    rows: pa.RecordBatch | None
+
+
+def replay_quarantine(
+    project: Project, job: JobSpec, dataset_urn: str, *, rule: str | None = None, dry_run: bool = False, who: str = ""
+) -> Replay:
+    """Send rejected rows of a dataset through the pipeline again.
+
+    Args:
+        project: the project.
+        job: one of its jobs, as it is now.
+        dataset_urn: the dataset.
+        rule: only rows that this policy or converter rejected; default: all.
+        dry_run: only count them.
+        who: kept in the dataset's history.
+
+    Raises:
+        UsageError: nothing was published of the dataset.
+        DatasetBusyError: a run holds it.
+        UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+        GobblinDagsterError: what the rows met in the pipeline; nothing was published.
+    """
+    load_step_types(job)
+    store = project.open_store()
+    try:
+        work = _Replayer(project, job, store, rule)
+        if dry_run:
+            return work.count(work.state(dataset_urn))
+        owner, ttl = LeaseOwner.current(work.run_id), timedelta(seconds=project.spec.lease_ttl_s)
+        with LeaseKeeper(store, job.job, owner, ttl) as leases:
+            if busy := leases.acquire([dataset_urn]).busy:
+                raise busy_error(busy[dataset_urn])
+            # Under the lease: what is read here is what the commit will demand.
+            return work.run(work.state(dataset_urn), leases.epoch(dataset_urn), who)
+    finally:
+        store.close()
+
+
+class _Replayer:
+    def __init__(self, project: Project, job: JobSpec, store: StateStore, rule: str | None) -> None:
+        self.run_id = new_run_id(project.clock.now())
+        self._project = project
+        self._job = job
+        self._store = store
+        self._rule = rule
+        self._storage: Storage = project.storage(job)
+        self._lane = LaneContext(
+            job_json=job.model_dump_json(),
+            run_id=self.run_id,
+            base_dir=str(project.root),
+            output_root=project.output_root(job),
+        )
+
+    def state(self, dataset_urn: str) -> DatasetState:
+        """Return the dataset's state; raises UsageError where nothing was published of it."""
+        state = self._store.load_dataset_states(self._job.job, [dataset_urn]).get(dataset_urn)
+        if state is None:
+            raise UsageError(problem=f"Nothing was published of dataset {dataset_urn!r} of job {self._job.job!r}.")
+        return state
+
+    def count(self, state: DatasetState) -> Replay:
+        """Say what would be replayed."""
+        rows: Counter[str] = Counter()
+        kept = 0
+        for file in self._files(state):
+            for group in self._groups(file):
+                if self._is_wanted(group):
+                    rows[group.rule] += group.origin.num_rows
+                else:
+                    kept += group.origin.num_rows
+        return Replay(state.dataset_urn, dict(sorted(rows.items())), kept)
+
+    def run(self, state: DatasetState, epoch: int, who: str) -> Replay:
+        """Replay and commit."""
+        planned = self.count(state)
+        if not planned.rows:
+            return planned
+        commit_id = new_commit_id()
+        staging = f"{self._lane.staging_root}/{commit_id}"
+        is_stored = False
+        try:
+            touched = [file for file in self._files(state) if any(map(self._is_wanted, self._groups(file)))]
+            units = self._run_units(state, touched, commit_id)
+            rest = self._stage_rest(state, touched, commit_id, staging)
+            sequence = self._sequence(state, touched, units, rest, commit_id, staging, who)
+            committer = Committer(self._store, self._storage, parallelism=self._job.commit.parallelism)
+            is_stored = True  # even where the store's answer is lost
+            committer.prepare(sequence, epoch)
+        except CommitConflictError:
+            self._storage.delete_tree(staging)
+            raise
+        finally:
+            if not is_stored:
+                self._storage.delete_tree(staging)
+        committer.publish(sequence, epoch, verify_sources=False)
+        return dataclasses.replace(
+            planned,
+            published=_written(units),
+            rejected_again=sum(unit.rows_quarantined for unit in units),
+            snapshot=sequence.after.snapshot,
+        )
+
+    # -- what is in quarantine -----------------------------------------------------------------------------------------
+    def _files(self, state: DatasetState) -> list[PublishedFile]:
+        held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
+        return sorted((f for f in held if f.branch == QUARANTINE_BRANCH), key=lambda file: (file.snapshot, file.path))
+
+    def _groups(self, file: PublishedFile) -> Iterator[_Group]:
+        """Yield the rows of a quarantine file, as they were rejected together."""
+        # Here and not above: slow to load, and other commands import this module's neighbours.
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
+
+        filesystem, (path,) = arrow_files([file.path])
+        with filesystem.open_input_file(path) as opened:
+            reader = pq.ParquetFile(opened)
+            rows = pa.RecordBatch.from_pylist([], schema=reader.schema_arrow)
+            for number in range(reader.num_row_groups):
+                # A merged file may be cut between rows that belong together.
+                parts = pa.Table.from_batches([rows, *reader.read_row_group(number).to_batches()])
+                rows = parts.combine_chunks().to_batches()[0]
+                start, is_last = 0, number + 1 == reader.num_row_groups
+                while start < rows.num_rows and (group := self._group(rows.slice(start), is_last=is_last)):
+                    yield group
+                    start += group.origin.num_rows
+                rows = rows.slice(start)
+
+    def _group(self, rows: pa.RecordBatch, *, is_last: bool) -> _Group | None:
+        """Return the first rows of a batch that belong together; None where the others of them are still to come."""
+        rule = rows.column("policy")[0].as_py()
+        stream = rows.column("arrow")[0].as_py() if "arrow" in rows.schema.names else None
+        if stream is None:
+            return _Group(None, rule, rows.slice(0, 1), None)
+        batch = pa.ipc.open_stream(stream).read_all().combine_chunks().to_batches()[0]
+        if batch.num_rows > rows.num_rows:
+            return _Group(None, rule, rows, None) if is_last else None
+        is_converter = (batch.schema.metadata or {}).items() >= BY_CONVERTER.items()
+        entry = self._entry(_Entry(rows.column("stage")[0].as_py(), rule, is_converter))
+        return _Group(entry, rule, rows.slice(0, batch.num_rows), batch)
+
+    def _entry(self, entry: _Entry) -> _Entry | None:
+        """Return where rows enter the job as it is now; None where it has no such place any more."""
+        stage = _stage_of(self._job, entry.stage)
+        if stage is None or (entry.is_converter and entry.rule not in [one.label for one in stage.converters]):
+            return None
+        return entry
+
+    def _is_wanted(self, group: _Group) -> bool:
+        return group.entry is not None and self._rule in (None, group.rule)
+
+    # -- through the pipeline ------------------------------------------------------------------------------------------
+    def _run_units(self, state: DatasetState, files: Sequence[PublishedFile], commit_id: str) -> list[TaskState]:
+        """Run the rows of each entry and schema as a work unit of its own."""
+        wanted: dict[tuple[_Entry, str], list[_Group]] = {}
+        for file in files:
+            for group in self._groups(file):
+                if self._is_wanted(group) and group.entry is not None and group.rows is not None:
+                    wanted.setdefault((group.entry, str(group.rows.schema)), []).append(group)
+        units = []
+        for number, ((entry, _), groups) in enumerate(wanted.items(), 1):
+            mark: Any = state.watermark
+            rows = sum(group.origin.num_rows for group in groups)
+            unit = WorkUnit(f"replay-{number:03d}", state.dataset_urn, mark, mark, rows=rows)
+            task = LaneTask(unit, commit_id, state.schemas)
+            ended, _ = run_part(self._lane, from_entry(self._job, entry), task, self._storage, _Rejected(groups))
+            if ended.state is not WorkingState.SUCCESSFUL:
+                why = ended.failures[0].message if ended.failures else f"it is {ended.state}"
+                raise UsageError(
+                    problem=f"Rows of dataset {state.dataset_urn!r} that {entry.rule!r} had rejected cannot be replayed: {why}",
+                    hint="Nothing was published. Mend the job, or replay other rules with --rule.",
+                )
+            units.append(ended)
+        return units
+
+    def _stage_rest(
+        self, state: DatasetState, files: Sequence[PublishedFile], commit_id: str, staging: str
+    ) -> list[StagedFile]:
+        """Stage the rows of touched files that stay in quarantine."""
+        context = ConstructContext(
+            job=self._job.job, base_dir="", dataset_urn=state.dataset_urn, branch=QUARANTINE_BRANCH
+        )
+        where = WriterContext(
+            storage=self._storage,
+            staging_dir=staging,
+            target_dir=files[0].path.rpartition("/")[0].removeprefix(self._lane.output_root + "/"),
+            file_stem=f"{commit_id}-kept",
+            branch=QUARANTINE_BRANCH,
+            dataset_urn=state.dataset_urn,
+            schema=QUARANTINE_SCHEMA,
+        )
+        writer = ParquetWriter(ParquetWriter.Options(), context, writer_context=where)
+        for file in files:
+            for group in self._groups(file):
+                if not self._is_wanted(group):
+                    writer.write(group.origin)
+        return list(writer.finish())
+
+    def _sequence(
+        self,
+        state: DatasetState,
+        touched: Sequence[PublishedFile],
+        units: Sequence[TaskState],
+        rest: Sequence[StagedFile],
+        commit_id: str,
+        staging: str,
+        who: str,
+    ) -> Any:
+        root, now = self._lane.output_root, self._project.clock.now()
+        staged = [*(file for unit in units for file in unit.files), *rest]
+        frame = publish_view(self._job, state, commit_id, self.run_id, root, now)
+        # Rows join what is published: a publisher that replaces has nothing to say here.
+        publishers = {
+            name: publisher
+            for name, publisher in make_publishers(self._job, self._lane, state.dataset_urn).items()
+            if not reads_current([publisher])
+        }
+        moves = [Move(file, f"{root}/{file.target}") for file in staged]
+        done = Publishers(publishers).plan(frame, moves, state.schemas, state.snapshot + 1)
+        replayed = sum(unit.rows_read for unit in units)
+        written = _written(units)
+        totals = dataclasses.replace(
+            state.totals,
+            rows_filtered=state.totals.rows_filtered + sum(unit.rows_filtered for unit in units),
+            rows_rejected=state.totals.rows_rejected
+            - replayed
+            + sum(count for unit in units for count in unit.rows_rejected.values()),
+            rows_untaken=state.totals.rows_untaken + sum(unit.rows_untaken for unit in units),
+            rows_quarantined=state.totals.rows_quarantined - replayed + sum(unit.rows_quarantined for unit in units),
+            branch_rows={
+                name: state.totals.branch_rows.get(name, 0) + written.get(name, 0)
+                for name in sorted({*state.totals.branch_rows, *written})
+            },
+        )
+        return rewrite_sequence(
+            commit_id=commit_id,
+            run_id=self.run_id,
+            before=state,
+            moves=done.moves,
+            removed=[file.path for file in touched],
+            output_root=root,
+            staging_dir=staging,
+            now=now,
+            permissions=permissions_of(self._job),
+            change={
+                "action": "replay of the quarantine",
+                "who": who,
+                "why": f"rule {self._rule}" if self._rule else "",
+            },
+            note=f"{replayed} rows of the quarantine went through the pipeline again",
+            totals=totals,
+            steps=done.steps,
+        )
+
+
+class _Rejected:
+    """Reads rejected rows; an `Extractor`."""
+
+    bytes_read = 0
+
+    def __init__(self, groups: Sequence[_Group]) -> None:
+        self._groups = groups
+        self.schema: pa.Schema = _plain(groups[0]).schema
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows, with the files and numbers that they came from at first."""
+        for group in self._groups:
+            rows, files = _plain(group), group.origin.column("source_file").to_pylist()
+            start = 0
+            while start < len(files):
+                end = next((n for n in range(start, len(files)) if files[n] != files[start]), len(files))
+                numbers = group.origin.column("source_row").slice(start, end - start)
+                yield Chunk(rows.slice(start, end - start), files[start], numbers)
+                start = end
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _plain(group: _Group) -> pa.RecordBatch:
+    """Return the rows without the mark of who rejected them."""
+    if group.rows is None:
+        raise UsageError(problem="Rows without their types cannot be replayed.")
+    return group.rows.replace_schema_metadata(None)
+
+
+def from_entry(job: JobSpec, entry: _Entry) -> JobSpec:
+    """Return the part of a job's pipeline that begins where rows were rejected."""
+    stage = _stage_of(job, entry.stage)
+    labels = [one.label for one in stage.converters] if stage else []
+    converters = stage.converters[labels.index(entry.rule) :] if stage and entry.is_converter else ()
+    plain: dict[str, Any] = {
+        # Limits and parts are about positions of a source.
+        "execution": ExecutionSpec(),
+        "commit": job.commit.model_copy(update={"policy": "full"}),
+    }
+    if isinstance(stage, BranchSpec):
+        branch = stage.model_copy(update={"converters": converters})
+        plain |= {"fork": ForkSpec(branches=(branch,)), "converters": (), "row_policies": ()}
+    else:
+        plain |= {"converters": converters}
+    return job.model_copy(update=plain)
+
+
+def _stage_of(job: JobSpec, name: str) -> JobSpec | BranchSpec | None:
+    return job if name == PRE_FORK else next((branch for branch in job.fork.branches if branch.name == name), None)
+
+
+def _written(units: Sequence[TaskState]) -> dict[str, int]:
+    written: Counter[str] = Counter()
+    for unit in units:
+        written.update({name: counts.rows_written for name, counts in unit.branches.items()})
+    return dict(sorted(written.items()))
