@@ -17,6 +17,7 @@ from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_sta
 from gobblin_dagster.cli.views import mark, state_view
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine import state_admin, state_transfer
 from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.project import Project
@@ -204,31 +205,41 @@ def import_states(
         plan = state_transfer.plan_import(store, exported)
         out = console(sys.stdout)
         if output is Output.TEXT:
+            parts = [count(len(plan.missing), "commit"), count(len(plan.runs), "run")]
+            parts += [count(len(plan.startpoints), "startpoint")] if plan.startpoints else []
             out.print(
-                f"{count(len(plan.datasets), 'dataset')} to import ({count(len(plan.missing), 'commit')}, "
-                f"{count(len(plan.runs), 'run')}), {len(plan.unchanged)} unchanged, {len(plan.conflicts)} with another history."
+                f"{count(len(plan.datasets), 'dataset')} to import ({', '.join(parts)}), {len(plan.unchanged)} unchanged, "
+                f"{len(plan.conflicts)} with another history."
             )
             for job, urn in plan.conflicts:
                 out.print(f"  left alone: {dataset_name(urn)} ({job})")
-        if not dry_run and (plan.missing or plan.runs):
+        if not dry_run and plan.has_changes:
             confirm(f"Import into {store.url}?", yes)
             state_transfer.run_import(store, plan)
     if output is Output.JSON:
         keys = {"imported": plan.datasets, "unchanged": plan.unchanged, "conflicts": plan.conflicts}
         listed = {name: [{"job": job, "dataset": urn} for job, urn in found] for name, found in keys.items()}
-        print_json(dry_run=dry_run, commits=len(plan.missing), runs=len(plan.runs), **listed)
+        print_json(
+            dry_run=dry_run,
+            commits=len(plan.missing),
+            startpoints=len(plan.startpoints),
+            runs=len(plan.runs),
+            **listed,
+        )
     raise typer.Exit(int(bool(plan.conflicts)))
 
 
 def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.TEXT) -> None:
     """Compare this project's store with an export: what was committed of which dataset."""
     project = open_here(ctx)
-    there = _read(file).states()
-    here: dict[state_transfer.Key, DatasetState] = {}
+    there = _read(file).standing()
+    states: dict[state_transfer.Key, DatasetState] = {}
+    startpoints: dict[state_transfer.Key, Startpoint] = {}
     with _store(project) as store:
-        for job in sorted({*store.list_jobs(), *(job for job, _ in there)}):
-            here |= {(job, urn): state for urn, state in store.load_dataset_states(job).items()}
-    differences = state_transfer.diff_states(here, there)
+        for job in sorted({*store.list_jobs(), *(job for job, _ in (*there.states, *there.startpoints))}):
+            states |= {(job, urn): state for urn, state in store.load_dataset_states(job).items()}
+            startpoints |= {(job, urn): one for urn, one in store.load_startpoints(job).items()}
+    differences = state_transfer.diff_states(state_transfer.Standing(states, startpoints), there)
     if output is Output.JSON:
         print_json(
             differences=[
@@ -237,6 +248,8 @@ def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.T
                     "dataset": one.dataset_urn,
                     "here": state_view(one.here) if one.here else None,
                     "there": state_view(one.there) if one.there else None,
+                    "startpoint_here": str(one.startpoint_here) if one.startpoint_here else None,
+                    "startpoint_there": str(one.startpoint_there) if one.startpoint_there else None,
                 }
                 for one in differences
             ]
@@ -246,13 +259,21 @@ def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.T
     out.print(f"{count(len(differences), 'dataset')} differ." if differences else "No difference.", style="bold")
     columns = {"dataset": "left", "job": "left", "here": "left", "in the file": "left"}
     if differences:
-        print_table(
-            out, columns, ((dataset_name(d.dataset_urn), d.job, _shown(d.here), _shown(d.there)) for d in differences)
+        rows = (
+            (
+                dataset_name(d.dataset_urn),
+                d.job,
+                _shown(d.here, d.startpoint_here),
+                _shown(d.there, d.startpoint_there),
+            )
+            for d in differences
         )
+        print_table(out, columns, rows)
 
 
-def _shown(state: DatasetState | None) -> str:
-    return "-" if state is None else f"{state.committed or '-'}, snapshot {state.snapshot}"
+def _shown(state: DatasetState | None, startpoint: Startpoint | None) -> str:
+    shown = "-" if state is None else f"{state.committed or '-'}, snapshot {state.snapshot}"
+    return f"{shown}, startpoint {startpoint}" if startpoint else shown
 
 
 def _read(file: Path) -> state_transfer.Exported:

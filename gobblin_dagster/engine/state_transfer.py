@@ -2,6 +2,7 @@
 
     {"format": "GobblinState/1", ...}      the first line
     {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
+    {"startpoint": {...}}                  each startpoint that waits
     {"run": {...}}                         each run's record
 
 A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store of
@@ -12,8 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serial import from_document, to_document
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.state_admin import LEASE_TTL, busy_error
 from gobblin_dagster.state.store import StateStore
@@ -41,15 +43,17 @@ class Exported:
     all_sequences: tuple[StoredSequence, ...] = ()
     """Committed sequences; those of a dataset in order of their versions."""
     runs: tuple[RunRecord, ...] = ()
+    startpoints: tuple[Startpoint, ...] = ()
 
     @property
     def sequences(self) -> dict[Key, tuple[StoredSequence, ...]]:
         """Committed sequences by dataset, oldest first."""
         return _by_dataset(self.all_sequences)
 
-    def states(self) -> dict[Key, DatasetState]:
-        """Return the newest state of each dataset."""
-        return {key: decode_sequence(sequences[-1]).after for key, sequences in self.sequences.items()}
+    def standing(self) -> Standing:
+        """Return the newest state, and the startpoint, of each dataset."""
+        states = {key: decode_sequence(sequences[-1]).after for key, sequences in self.sequences.items()}
+        return Standing(states, {(one.job, one.dataset_urn): one for one in self.startpoints})
 
 
 def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
@@ -64,12 +68,17 @@ def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[
         for stored in store.load_sequences(job, {*UNFINISHED, SequenceState.QUARANTINED}):
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
+        # Before the commits: one that is consumed meanwhile comes with the commit that tells so, and is not imported.
+        startpoints = store.load_startpoints(job)
         committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
         # Not by time: clocks of several drivers may disagree, versions do not.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
         _require_whole(_by_dataset(committed), store.load_dataset_states(job), is_selected)
         for stored in committed:
             yield canonical_json({"sequence": _sequence_to_json(stored)})
+        for urn, startpoint in sorted(startpoints.items()):
+            if is_selected(urn):
+                yield canonical_json({"startpoint": to_document(startpoint)})
         for run in reversed(store.load_runs(job, MAX_RUNS)):
             yield canonical_json({"run": to_document(run)})
 
@@ -100,18 +109,23 @@ def read_export(lines: Iterable[str]) -> Exported:
         raise CorruptRecordError(what="The export", problem=f"expected format {FORMAT!r}, got {header.get('format')!r}")
     sequences: list[StoredSequence] = []
     runs: list[RunRecord] = []
+    startpoints: list[Startpoint] = []
     for number, line in enumerate(rows, start=2):
         record = _parsed(line, number)
         if "sequence" in record:
             sequences.append(_sequence_from_json(record["sequence"], number))
+        elif "startpoint" in record:
+            startpoints.append(from_document(Startpoint, record["startpoint"]))
         elif "run" in record:
             runs.append(from_document(RunRecord, record["run"]))
         else:
-            raise CorruptRecordError(what="The export", problem=f"line {number} is neither sequence nor run")
+            raise CorruptRecordError(
+                what="The export", problem=f"line {number} is neither sequence, startpoint nor run"
+            )
     for (job, urn), parts in _by_dataset(sequences).items():
         if [part.version_read for part in parts] != list(range(len(parts))):
             raise CorruptRecordError(what="The export", problem=f"the history of {urn!r} of job {job!r} has a hole")
-    return Exported(tuple(sequences), tuple(runs))
+    return Exported(tuple(sequences), tuple(runs), tuple(startpoints))
 
 
 def _parsed(line: str, number: int) -> dict[str, Any]:
@@ -158,6 +172,13 @@ class ImportPlan:
     conflicts: tuple[Key, ...]
     """Datasets that have another history in the store; they are left alone."""
     runs: tuple[RunRecord, ...]
+    startpoints: tuple[Startpoint, ...] = ()
+    """Those of datasets that have none, and whose commits here and there have not consumed them."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether an import would do anything."""
+        return bool(self.missing or self.runs or self.startpoints)
 
     @property
     def datasets(self) -> tuple[Key, ...]:
@@ -189,7 +210,25 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
         unchanged=tuple(unchanged),
         conflicts=tuple(conflicts),
         runs=tuple(run for run in exported.runs if (run.job, run.run_id) not in known),
+        startpoints=_missing_startpoints(store, exported, here, conflicts),
     )
+
+
+def _missing_startpoints(
+    store: StateStore,
+    exported: Exported,
+    here: Mapping[Key, Sequence[StoredSequence]],
+    conflicts: Collection[Key],
+) -> tuple[Startpoint, ...]:
+    missing = []
+    taken = {job: store.load_startpoints(job) for job in {one.job for one in exported.startpoints}}
+    for one in exported.startpoints:
+        key = (one.job, one.dataset_urn)
+        commits = (*here.get(key, ()), *exported.sequences.get(key, ()))
+        is_consumed = any(decode_sequence(stored).startpoint == one.id for stored in commits)
+        if key not in conflicts and one.dataset_urn not in taken[one.job] and not is_consumed:
+            missing.append(one)
+    return tuple(missing)
 
 
 def _by_time(sequences: Sequence[StoredSequence]) -> list[StoredSequence]:
@@ -221,6 +260,8 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
             sequence = decode_sequence(stored)
             epoch = grants[stored.job].granted[stored.dataset_urn].epoch
             store.record(stored, epoch, sequence.after, sequence.files, sequence.removed, sequence.startpoint)
+        for startpoint in plan.startpoints:
+            store.save_startpoint(startpoint)
         for run in plan.runs:
             store.save_run(run)
     finally:
@@ -231,19 +272,41 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
 # -- diff --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A dataset whose state differs between a store and an export; None where one of them has none."""
+    """A dataset whose state or startpoint differs between a store and an export; None where one of them has none."""
 
     job: str
     dataset_urn: str
     here: DatasetState | None
     there: DatasetState | None
+    startpoint_here: Startpoint | None = None
+    startpoint_there: Startpoint | None = None
 
 
-def diff_states(here: Mapping[Key, DatasetState], there: Mapping[Key, DatasetState]) -> list[Difference]:
-    """Return what differs in what was committed, in order of job and dataset; times and run ids do not count."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where datasets stand, by job and urn."""
+
+    states: Mapping[Key, DatasetState]
+    startpoints: Mapping[Key, Startpoint] = field(default_factory=dict)
+
+
+def diff_states(here: Standing, there: Standing) -> list[Difference]:
+    """Return what differs in what was committed and where to begin, in order of job and dataset.
+
+    Times and run ids do not count.
+    """
     differences = []
-    for job, urn in sorted({*here, *there}):
-        ours, theirs = here.get((job, urn)), there.get((job, urn))
-        if ours is None or theirs is None or (ours.committed, ours.snapshot) != (theirs.committed, theirs.snapshot):
-            differences.append(Difference(job, urn, ours, theirs))
+    for key in sorted({*here.states, *there.states, *here.startpoints, *there.startpoints}):
+        ours, theirs = here.states.get(key), there.states.get(key)
+        wishes = here.startpoints.get(key), there.startpoints.get(key)
+        if _position(ours) != _position(theirs) or _wish(wishes[0]) != _wish(wishes[1]):
+            differences.append(Difference(*key, ours, theirs, *wishes))
     return differences
+
+
+def _position(state: DatasetState | None) -> object:
+    return None if state is None else (state.committed, state.snapshot)
+
+
+def _wish(startpoint: Startpoint | None) -> object:
+    return None if startpoint is None else (startpoint.position, startpoint.pinned)

@@ -136,7 +136,7 @@ class _LogObserver(Observer):
         )
 
     def planned(self, plan: JobPlan) -> None:
-        moving = [f"{one.dataset_urn}: {one.low} -> {one.expected_high}" for one in plan.datasets if one.has_work]
+        moving = [f"{one.dataset_urn}: {one.low} -> {one.expected_high}" for one in plan.datasets if one.is_moving]
         more = [f"and {len(moving) - SHOWN} more"] if len(moving) > SHOWN else []
         lines = [f"{len(moving)} of {len(plan.datasets)} datasets have something new", *moving[:SHOWN], *more]
         self._log.info("\n".join(lines))

@@ -62,10 +62,13 @@ def new_data_sensor(
             held = _living(binding, store.load_leases(binding.name))
         finally:
             store.close()
-        moving = [dataset for dataset in plan.datasets if dataset.has_work and dataset.dataset_urn not in held]
+        moving = [dataset for dataset in plan.datasets if dataset.is_moving and dataset.dataset_urn not in held]
         if not moving:
             return dg.SensorResult(skip_reason=f"None of {len(plan.datasets)} datasets has anything new to start on.")
-        found = [[one.dataset_urn, str(one.expected_high), one.version_read] for one in moving]
+        found = [
+            [one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else ""]
+            for one in moving
+        ]
         return _requests(binding, context.instance, {"new-data": (found, [one.dataset_urn for one in moving])})
 
     return evaluate

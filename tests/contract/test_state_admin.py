@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.core.startpoint import Position, Specific, Startpoint, Upcoming
 from gobblin_dagster.core.watermark import (
     CommittedRanges,
     CompositeWatermark,
@@ -42,6 +43,7 @@ from gobblin_dagster.engine.state_admin import (
 )
 from gobblin_dagster.engine.state_transfer import (
     Exported,
+    Standing,
     diff_states,
     export_state,
     plan_import,
@@ -58,7 +60,15 @@ TTL = timedelta(seconds=60)
 SNOW: dict[str, Any] = {"who": "anna@host", "why": "snow fell into the file", "now": START + timedelta(hours=1)}
 
 
-def commit(store: StateStore, urn: str, low: int, high: int, finish: bool = True) -> CommitSequence:
+def commit(
+    store: StateStore,
+    urn: str,
+    low: int,
+    high: int,
+    finish: bool = True,
+    removed: Sequence[str] = (),
+    startpoint: str = "",
+) -> CommitSequence:
     """Commit a range of a dataset as a run would, with one published file."""
     before = store.load_dataset_states(JOB, [urn]).get(urn)
     version = before.version if before else 0
@@ -77,14 +87,30 @@ def commit(store: StateStore, urn: str, low: int, high: int, finish: bool = True
         schemas={"all": "id: int64"},
     )
     sequence = CommitSequence(
-        sequence_id, JOB, urn, after.run_id, version, (), (file,), after, "/lake", (), START, {"rows_read": high - low}
+        sequence_id,
+        JOB,
+        urn,
+        after.run_id,
+        version,
+        steps=(),
+        files=(file,),
+        after=after,
+        output_root="/lake",
+        created_at=START,
+        report={"rows_read": high - low},
+        removed=tuple(removed),
+        startpoint=startpoint,
     )
     lease = store.acquire_leases(JOB, [urn], OWNER, TTL).granted[urn]
     store.prepare(encode_sequence(sequence), lease.epoch)
     if finish:
-        store.commit(sequence.id, lease.epoch, after, (file,))
+        store.commit(sequence.id, lease.epoch, after, (file,), sequence.removed, startpoint)
     store.release_leases(JOB, [lease])
     return sequence
+
+
+def wish(urn: str, position: Position) -> Startpoint:
+    return Startpoint(JOB, urn, position, START, START + TTL, "anna@host")
 
 
 def state_of(store: StateStore, urn: str = "a") -> DatasetState:
@@ -186,6 +212,7 @@ def filled(tmp_path: Path, empty_sqlite: Path) -> Iterator[StateStore]:
     apply_change(store, plan_set(state_of(store), LongWatermark(12), **SNOW), "/lake")
     commit(store, "a", 12, 40)
     store.save_run(RunRecord("run-1", JOB, START, RunStatus.SUCCEEDED, START))
+    store.save_startpoint(wish("a", Specific("7")))
     yield store
     store.close()
 
@@ -277,18 +304,59 @@ def test_damaged_export_is_refused_before_anything_is_imported(
 def test_export_is_json_lines_with_the_format_first(filled: StateStore) -> None:
     first, *rest = [json.loads(line) for line in lines(filled)]
     assert first == {"format": "GobblinState/1", "jobs": [JOB]}
-    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["run"]
+    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["startpoint", "run"]
 
 
 def test_diff_names_what_differs_in_what_was_committed(filled: StateStore) -> None:
     exported = read_export(lines(filled))
-    here = {(JOB, urn): state for urn, state in filled.load_dataset_states(JOB).items()}
-    assert diff_states(here, exported.states()) == []
+    assert diff_states(standing(filled), exported.standing()) == []
     commit(filled, "a", 40, 50)
-    here = {(JOB, urn): state for urn, state in filled.load_dataset_states(JOB).items()}
-    (difference,) = diff_states(here, exported.states())
-    assert difference.dataset_urn == "a"
-    assert [d.here for d in diff_states({}, Exported(exported.all_sequences).states())] == [None, None]
+    (difference,) = diff_states(standing(filled), exported.standing())
+    assert (difference.dataset_urn, difference.startpoint_here) == ("a", difference.startpoint_there)
+    assert [d.here for d in diff_states(Standing({}), Exported(exported.all_sequences).standing())] == [None, None]
+
+
+def test_diff_names_startpoints_that_differ(filled: StateStore) -> None:
+    there = read_export(lines(filled)).standing()
+    newer = wish("b/ü", Upcoming())
+    filled.save_startpoint(newer)
+    (difference,) = diff_states(standing(filled), there)
+    assert (difference.dataset_urn, difference.startpoint_here, difference.startpoint_there) == ("b/ü", newer, None)
+    assert difference.here == difference.there
+
+
+def standing(store: StateStore) -> Standing:
+    states = {(JOB, urn): state for urn, state in store.load_dataset_states(JOB).items()}
+    return Standing(states, {(JOB, urn): one for urn, one in store.load_startpoints(JOB).items()})
+
+
+def test_removed_files_and_consumed_startpoints_come_along(store: StateStore, tmp_path: Path) -> None:
+    first = commit(store, "a", 0, 10)
+    consumed = wish("a", Specific("5"))
+    store.save_startpoint(consumed)
+    second = commit(store, "a", 10, 20, removed=(first.files[0].path,), startpoint=consumed.id)
+    assert store.load_startpoints(JOB) == {}
+    there = open_store("sqlite:///there.db", tmp_path)
+    run_import(there, plan_import(there, read_export(lines(store))))
+    assert there.load_snapshot(JOB, "a") == list(second.files)
+    assert there.load_snapshot(JOB, "a", 1) == list(first.files)
+    assert lines(there) == lines(store)
+    there.close()
+
+
+def test_import_brings_no_startpoint_that_is_consumed_or_replaced_here(filled: StateStore, store: StateStore) -> None:
+    exported = read_export(lines(filled))
+    run_import(store, plan_import(store, exported))
+    (brought,) = store.load_startpoints(JOB).values()
+    newer = wish("a", Upcoming())
+    store.save_startpoint(newer)
+    assert plan_import(store, exported).startpoints == ()
+    store.delete_startpoint(newer)
+    assert plan_import(store, exported).startpoints == (brought,)
+    store.save_startpoint(brought)
+    commit(store, "a", 40, 50, startpoint=brought.id)
+    assert store.load_startpoints(JOB) == {}
+    assert plan_import(store, exported).startpoints == ()
 
 
 # -- what people write -------------------------------------------------------------------------------------------------

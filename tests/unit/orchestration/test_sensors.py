@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.startpoint import Startpoint, Upcoming
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.ops import run_config
@@ -60,6 +61,20 @@ def test_new_data_asks_for_nothing_where_nothing_is_new(world: World) -> None:
     data = new_data(world)
     assert not data.run_requests
     assert data.skip_message == "None of 3 datasets has anything new to start on."
+
+
+def test_new_data_asks_for_a_run_that_honours_a_startpoint(world: World) -> None:
+    world.run_all()
+    store = world.binding.project.open_store()
+    now = datetime.now(UTC)
+    keys = set()
+    for _ in range(2):
+        store.save_startpoint(Startpoint("numbers", "a", Upcoming(), now, now + timedelta(days=1), "anna@host"))
+        (request,) = new_data(world).run_requests
+        assert request.run_config == run_config("numbers", ["a"])
+        keys.add(request.run_key)
+    assert len(keys) == 2, "a startpoint in the place of another one is another request"
+    store.close()
 
 
 def test_new_data_leaves_datasets_to_the_run_that_works_on_them(world: World) -> None:
