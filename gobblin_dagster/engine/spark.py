@@ -20,6 +20,7 @@ from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -140,6 +141,9 @@ class SparkLane:
 
     def open_session(self) -> SparkSession:
         """Return the session for a source that reads with Spark; one of our own is set up for that first."""
+        for kind in ("SQL", "DataFrame"):
+            # They write each error that we translate as pages of JSON to standard error.
+            PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
         if self._owns_session:
             for key, value in _READING.items():
                 if key not in self._conf:

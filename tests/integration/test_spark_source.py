@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.errors import SourceError, UsageError
+from gobblin_dagster.core.constructs import SourceContext, StartpointResolver
+from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.job import JobRun, plan_job, run_job
 from gobblin_dagster.engine.results import DatasetResult
@@ -256,13 +258,16 @@ def test_full_extract_replaces_what_was_published(tmp_path: Path, lane: SparkLan
     ],
     ids=["format", "jar", "column", "type", "table", "query", "sql-name", "sql-value", "no-frame", "no-function"],
 )
-def test_fault_says_what_is_wrong(tmp_path: Path, lane: SparkLane, source: dict[str, Any], message: str) -> None:
+def test_fault_says_what_is_wrong(
+    tmp_path: Path, lane: SparkLane, capfd: pytest.CaptureFixture[str], source: dict[str, Any], message: str
+) -> None:
     _write(tmp_path, range(5))
     result = _run(tmp_path, _job(_parquet(**source)), lane)
     assert result.outcome is DatasetOutcome.FAILED
     (failure,) = result.failures
     assert re.search(message, failure.message), failure.message
     assert not failure.transient
+    assert capfd.readouterr().err == ""
 
 
 def test_worker_that_dies_once_is_replaced_and_rows_are_published_once(tmp_path: Path, lane: SparkLane) -> None:
@@ -293,6 +298,28 @@ def test_incremental_reads_make_up_the_whole_however_rows_arrive_and_runs_fail(t
     _run(tmp_path, job, lane)
     assert published(tmp_path, job, "test.d") == sorted(ids)
     assert not plan_job(project(tmp_path, job), job, spark=lane).has_work
+
+
+def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, lane: SparkLane) -> None:
+    moments = [EPOCH + dt.timedelta(hours=i) for i in range(5)]
+    _write(tmp_path, range(5), at=pa.array(moments, pa.timestamp("us", "UTC")))
+    job = _job(_parquet(watermark={"column": "at", "type": "timestamp"}))
+    opened = project(tmp_path, job)
+    store = opened.open_store()
+    try:
+        source = JobRun(opened, job, store, lane)._source
+        context = SourceContext(job.to_extract(), {}, lambda urn: True, opened.clock)
+        assert isinstance(source, StartpointResolver)
+        instant = Timestamp((EPOCH + dt.timedelta(hours=2)).replace(tzinfo=dt.UTC))
+        assert str(source.resolve_startpoint("test.d", instant, context)) == "2026-03-29T02:30:00Z"
+        assert str(source.resolve_startpoint("test.d", Upcoming(), context)) == "2026-03-29T04:30:00.000001Z"
+        assert source.resolve_startpoint("test.d", Oldest(), context) is None
+        numbers = JobRun(opened, _job(_parquet()), store, lane)._source
+        assert isinstance(numbers, StartpointResolver)
+        with pytest.raises(StartpointError, match="column `id` tells no time"):
+            numbers.resolve_startpoint("test.d", instant, context)
+    finally:
+        store.close()
 
 
 def test_plan_without_spark_says_that_it_needs_it(tmp_path: Path) -> None:

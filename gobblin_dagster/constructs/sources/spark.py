@@ -19,10 +19,12 @@ from gobblin_dagster.constructs.sources.spark_snapshots import (
     SnapshotPlanner,
     TableHistory,
 )
+from gobblin_dagster.constructs.sources.spark_starts import column_start, snapshot_start
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, UsageError
+from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -67,6 +69,26 @@ class SparkSource:
         urns = [urn for urn in self._urns(session, context.extract) if context.is_selected(urn)]
         with ThreadPoolExecutor(_PLANS_AT_ONCE, thread_name_prefix="spark-plan") as pool:
             yield from pool.map(offer, urns)
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        if isinstance(position, Watermark):
+            return position
+        if isinstance(position, Oldest):
+            return None
+        try:
+            if self._context.spark is None or self._options.watermark is None:
+                raise ValueError("it needs Spark and a `watermark`")
+            session, dataset, history = self._context.spark(), self._dataset(dataset_urn), self._history()
+            if history is not None:
+                return snapshot_start(session, dataset, history, position)
+            return column_start(self._frames.whole(session, dataset), self._options, position)
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+        except Exception as error:
+            problem = spark_problem(error).rstrip(".")
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem) from error
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         raise UsageError(

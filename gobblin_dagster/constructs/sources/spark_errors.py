@@ -41,7 +41,7 @@ def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
     problem = spark_problem(error)
     if any(sign in str(error) for sign in _LOST) and not _CONDITION.search(str(error)):
         return TransientError(problem=f"Dataset {dataset_urn!r}: Spark lost this work unit: {problem}")
-    return ExtractError(dataset_urn=dataset_urn, file="the DataFrame of source 'spark'", problem=problem)
+    return ExtractError(dataset_urn=dataset_urn, file="(read by Spark)", problem=problem)
 
 
 def _is_telling(line: str) -> bool:
