@@ -34,8 +34,8 @@ def _known_fields(template: str) -> str:
     rest = re.sub(r"\{(unique|job|branch|rows)\}", "", template)
     if "{unique}" not in template or not re.fullmatch(r"[\w=-]*", rest, re.ASCII) or template[0] == "_":
         raise ValueError(
-            f"expected letters, digits, `_`, `=`, `-`, and {{unique}}, {{job}}, {{branch}}, {{rows}}; {{unique}} among them, and no "
-            f"`_` first (readers pass over such files); got {template[:80]!r}"
+            f"expected letters, digits, `_`, `=`, `-`, {{unique}}, {{job}}, {{branch}} and {{rows}}; {{unique}} among them, "
+            f"and no `_` first (readers pass over such files); got {template[:80]!r}"
         )
     return template
 
