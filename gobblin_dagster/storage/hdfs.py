@@ -12,6 +12,7 @@ import hashlib
 import os
 import posixpath
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,8 +24,10 @@ from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage.local import TEMP_PREFIX
 
 if TYPE_CHECKING:
-    from hdfs_native import Client, FileStatus, FileWriter
+    from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
+_REPORT_WAIT_S = 30
+_REPORT_PAUSE_S = 0.01
 _CODES = {
     "is not a file": errno.EISDIR,
     "is not a directory": errno.ENOTDIR,
@@ -170,17 +173,36 @@ class HdfsStorage:
         status = self._status(path)
         return None if status is None or status.isdir else status.length
 
+    def _open(self, path: str) -> FileReader:
+        """Open a file whose writer has closed it.
+
+        Where a cluster lets files be closed before a DataNode has told of their last block
+        (`dfs.namenode.file.close.num-committed-allowed`), that block is missing from them for a moment; without a word,
+        the file is just shorter.
+        """
+        client, name = self.connect(), self._name(path)
+        deadline = time.monotonic() + _REPORT_WAIT_S
+        while True:
+            file = client.read(name)
+            expected = client.get_file_info(name).length
+            if len(file) >= expected:
+                return file
+            if time.monotonic() > deadline:
+                problem = f"{len(file)} of {expected} bytes can be read; no DataNode has told of the rest"
+                raise OSError(errno.EIO, problem, path)
+            time.sleep(_REPORT_PAUSE_S)
+
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()
         with hdfs_errors(path):
-            file = self.connect().read(self._name(path))
+            file = self._open(path)
             for piece in file.read_range_stream(0, len(file)):
                 digest.update(piece)
         return digest.hexdigest()
 
     def read(self, path: str) -> bytes:
         with hdfs_errors(path):
-            return self.connect().read(self._name(path)).read()
+            return self._open(path).read()
 
     def move(self, source: str, target: str) -> None:
         with hdfs_errors(source, target):

@@ -56,6 +56,15 @@ def write(storage: Storage, path: str, content: bytes = b"") -> str:
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
+def test_what_was_just_written_is_read_whole(storage: Storage, root: str) -> None:
+    for number in range(20):
+        content = b"x" * (100 + number)
+        assert storage.put_if_absent(f"{root}/{number}", content)
+        assert storage.read(f"{root}/{number}") == content
+        write(storage, f"{root}/w{number}", content)
+        assert storage.sha256(f"{root}/w{number}") == hashlib.sha256(content).hexdigest()
+
+
 def test_open_new_whole_file_digest_is_that_of_all_bytes(storage: Storage, root: str) -> None:
     content = bytes(range(256)) * 8192
     sink = storage.open_new(f"{root}/new/folder/a.bin")
