@@ -19,7 +19,7 @@ from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslat
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.spec.load import constructs, find_project, load_job
+from gobblin_dagster.spec.load import GOBBLIN_SUFFIXES, GobblinFiles, constructs, find_project, load_job
 from gobblin_dagster.spec.project import ProjectSpec
 
 _POLICY_FIELDS = {"type", "name", "on_violation", "enforce"}
@@ -32,7 +32,7 @@ def _resolve_folder(context: dg.ResolutionContext, value: str | None) -> Path | 
 def _resolve_job(context: dg.ResolutionContext, value: str | dict[str, Any] | None) -> JobSpec | Path | str | None:
     """Return an inline job checked, a job file as a path, a name as it is."""
     if isinstance(value, str):
-        is_file = value.endswith((".yaml", ".yml"))
+        is_file = value.endswith((".yaml", ".yml", *GOBBLIN_SUFFIXES))
         return context.resolve_source_relative_path(value) if is_file else value
     return _inline_job(context, value) if value is not None else None
 
@@ -79,7 +79,8 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
             case JobSpec():
                 jobs = (self.job,)
             case Path():
-                jobs = (load_job(self.job, registry.check).spec,)
+                files = GobblinFiles(project.root / project.spec.jobs, project.spec.classes)
+                jobs = (load_job(self.job, registry.check, gobblin=files).spec,)
             case str():
                 jobs = (project.job(self.job),)
             case other:

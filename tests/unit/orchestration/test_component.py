@@ -84,6 +84,18 @@ def test_job_file_needs_no_project(sandbox: DefsFolderSandbox, project: Path) ->
     assert names(load(sandbox, TYPE + f"attributes: {{job: {file}}}\n")) == ["test/numbers/main"]
 
 
+def test_job_file_of_gobblins_takes_the_classes_and_common_keys_of_its_project(
+    sandbox: DefsFolderSandbox, project: Path
+) -> None:
+    source = "{type: 'gobblin_dagster.testing.rows_source:RowsSource', datasets: {a: {rows: 5}}}"
+    with (project / "gobblin.yaml").open("a") as file:
+        file.write(f"classes:\n  com.shop.Numbers: {source}\n")
+    (project / "jobs" / "common.properties").write_text("extract.namespace=shop\ndata.publisher.final.dir=lake\n")
+    path = project / "jobs" / "old.pull"
+    path.write_text("job.name=old\nsource.class=com.shop.Numbers\n")
+    assert names(load(sandbox, TYPE + f"attributes: {{project: {project}, job: {path}}}\n")) == ["shop/old/main"]
+
+
 def test_inline_job_is_a_job(sandbox: DefsFolderSandbox) -> None:
     assert names(load(sandbox, inline(JOB))) == ["test/numbers/main"]
 
