@@ -173,7 +173,7 @@ class HdfsStorage:
         status = self._status(path)
         return None if status is None or status.isdir else status.length
 
-    def _open(self, path: str) -> FileReader:
+    def open_whole(self, path: str) -> FileReader:
         """Open a file whose writer has closed it.
 
         Where a cluster lets files be closed before a DataNode has told of their last block
@@ -195,14 +195,14 @@ class HdfsStorage:
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()
         with hdfs_errors(path):
-            file = self._open(path)
+            file = self.open_whole(path)
             for piece in file.read_range_stream(0, len(file)):
                 digest.update(piece)
         return digest.hexdigest()
 
     def read(self, path: str) -> bytes:
         with hdfs_errors(path):
-            return self._open(path).read()
+            return self.open_whole(path).read()
 
     def move(self, source: str, target: str) -> None:
         with hdfs_errors(source, target):
