@@ -227,7 +227,7 @@ class HdfsFiles:
 
     def open(self, url: str, *, is_stream: bool) -> pa.NativeFile:
         with hdfs_errors(url):
-            return pa.PythonFile(HdfsStorage(self.authority).connect().read(self._inside(url)), mode="r")
+            return pa.PythonFile(HdfsStorage(self.authority).open_whole(self._inside(url)), mode="r")
 
 
 @dataclass(frozen=True)
