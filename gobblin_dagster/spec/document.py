@@ -58,6 +58,8 @@ class Document:
     """(reference, value) of the variables read at a place."""
     found: list[SpecFault] = field(default_factory=list)
     """Faults of other files that the document was made of."""
+    broken: set[Loc] = field(default_factory=set)
+    """Parts that have such faults: what is missing or wrong there because of them is no further fault."""
     warnings: list[SpecFault] = field(default_factory=list)
     """What is left out on purpose."""
 

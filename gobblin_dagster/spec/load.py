@@ -230,7 +230,7 @@ def _load(
             faults.append(SpecFault("", f"is empty; expected keys, at least {', '.join(_required(model))}", 1))
         raise _invalid(path, faults)
     # One fault per place: a reference that could not be replaced has no right type either.
-    broken = {loc for loc, *_ in document.faults if loc}
+    broken = {loc for loc, *_ in document.faults if loc} | document.broken
     found = list(more_faults(document.data))
     try:
         spec = model.model_validate(document.data)

@@ -141,12 +141,12 @@ def writer_type(texts: Texts, builder: str | None) -> str:
         raise ValueError(
             f"there is no writer for the destination {destination[:60]}; name one in `writer.builder.class`"
         )
-    given = texts.get("writer.output.format", "").lower()
-    if given in ("", "other"):
+    given = texts.get("writer.output.format", "")
+    if given.lower() in ("", "other"):
         return builder or "avro"
-    if given not in _FORMATS:
+    found = _FORMATS.get(given.lower())
+    if found is None:
         raise ValueError(f"expected one of {', '.join(_FORMATS).upper()}, got {given[:60]!r}")
-    found = _FORMATS[given]
     if builder in ("text", "console", None) and found in ("text", "csv", "jsonl"):
         return builder if builder == "console" else found
     if builder not in (found, None, "console"):

@@ -56,9 +56,10 @@ def construct_of(
         found = next((meant for known, meant in table.items() if known.rpartition(".")[2] == last), None)
     if found is None:
         hint = nearest(last, (known.rpartition(".")[2] for known in table))
+        shown = class_name[:120]
         raise ClassError(
-            f"no {kind} stands for the class {class_name[:120]!r}; {hint}. Declare yours in `classes` of gobblin.yaml: "
-            f"{{{class_name[:120]}: {{type: 'module:Class'}}}}"
+            f"no {kind} stands for the class {shown!r}; {hint}{'' if hint.endswith('?') else '.'} Declare yours in `classes` of "
+            f"gobblin.yaml: {{{shown}: {{type: 'module:Class'}}}}"
         )
     return Construct({"type": found, **DEFAULTS.get(last, {})}, name)
 

@@ -13,7 +13,7 @@ from gobblin_dagster.core.errors import SpecFault
 from gobblin_dagster.spec.document import Document, Loc, plain_scalars, read_document, show_loc
 from gobblin_dagster.spec.gobblin.entries import Entry
 from gobblin_dagster.spec.gobblin.job import read_job
-from gobblin_dagster.spec.gobblin.lookup import first_key
+from gobblin_dagster.spec.gobblin.lookup import first_key, places_of
 from gobblin_dagster.spec.gobblin.values import Plain
 from gobblin_dagster.spec.job import JobSpec
 
@@ -66,6 +66,7 @@ def read_gobblin(
         origins=job.origins,
     )
     found.found, found.warnings = job.faults, job.warnings
+    found.broken = {loc for fault in job.faults for loc in places_of(fault.path)}
     return found
 
 

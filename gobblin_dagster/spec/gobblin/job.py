@@ -215,7 +215,9 @@ class _Conversion:
         if len(_LISTS[slot]) > 1 and len(texts) != len(kinds):
             one = names or types
             if one is not None:
-                self._fault(one, f"{len(texts)} {kind}(s) need as many types, got {len(kinds)}")
+                self._fault(
+                    one, f"expected as many types as there is of each {kind}, got {len(kinds)} for {len(texts)}"
+                )
             return
         declared: list[dict[str, Any]] = []
         for index, text in enumerate(texts):

@@ -61,3 +61,12 @@ def names_of(name: str) -> list[str]:
 def first_key(field_name: str) -> str:
     """Return the key that a field comes from, for a field that is missing; empty where there is none."""
     return _MISSING.get(field_name) or _FIRST_KEY.get(field_name, "")
+
+
+def places_of(key: str) -> Iterator[tuple[str, ...]]:
+    """Yield the parts of a job that are missing where a key could not be read: its fields, and what lies around them."""
+    for one in known(split(key)[0]):
+        match = FIELD.fullmatch(one.field)
+        place = (match["slot"], *match["option"].split(".")) if match else tuple(one.field.split("."))
+        for length in range(1, len(place) + 1):
+            yield place[:length]

@@ -113,14 +113,14 @@ def test_load_job_message_names_file_and_line(job_file: Path, monkeypatch: pytes
         ("converters: [{select: x}]", "5 converters[0].type: is missing"),
         ("commit: {redo_limit: 0}", "5 commit.redo_limit: expected at least 1, got 0"),
         ("commit: {redo_limit: 1.5}", "5 commit.redo_limit: expected a whole number, got 1.5"),
-        ("commit: {policy: ful}", "5 commit.policy: expected 'full' or 'successful', got 'ful'"),
+        ("commit: {policy: ful}", "5 commit.policy: expected 'full', 'successful' or 'partial', got 'ful'"),
         ("fork: {branches: []}", "5 fork.branches: expected at least 1 item(s), got 0"),
         (
             "task_policies: [{type: a, enforce: perhaps}]",
             "5 task_policies[0].enforce: expected true or false, got 'perhaps'",
         ),
         ("zzz: 1", "5 zzz: unknown key; known: commit, converters, description"),
-        (f"commit: {{policy: {'x' * 500}}}", "5 commit.policy: expected 'full' or 'successful', got 'xxxxxxx"),
+        (f"commit: {{policy: {'x' * 500}}}", "5 commit.policy: expected 'full', 'successful' or 'partial', got 'xxxxxxx"),
     ],
 )
 def test_load_job_single_fault_in_plain_words(job_file: Path, addition: str, fault: str) -> None:

@@ -184,7 +184,7 @@ def test_option_that_a_class_needs_is_told_at_its_key(tmp_path: Path) -> None:
 
 def test_policies_and_types_must_be_as_many(tmp_path: Path) -> None:
     text = KAFKA + "qualitychecker.task.policies=RowCountPolicy,FileSizePolicy\nqualitychecker.task.policy.types=FAIL\n"
-    assert "2 task policy(s) need as many types, got 1" in faults(tmp_path, text)[0]
+    assert "expected as many types as there is of each task policy, got 1 for 2" in faults(tmp_path, text)[0]
     text = KAFKA + "qualitychecker.task.policies=RowCountPolicy\nqualitychecker.task.policy.types=STRICT\n"
     assert "expected one of FAIL, FAILED, OPTIONAL, got 'STRICT'" in faults(tmp_path, text)[0]
 
@@ -216,6 +216,13 @@ def test_text_messages_become_columns_of_a_schema(tmp_path: Path) -> None:
     assert columns.options == {"columns": {"ID": "int64", "NAME": "string"}}
     found = faults(tmp_path, text.replace('"columnName":"ID",', ""))
     assert any("7 source.schema: expected a schema in JSON" in fault for fault in found)
+
+
+def test_what_is_missing_because_of_a_fault_is_no_fault_of_its_own(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, KAFKA.replace("KafkaSimpleSource", "KafkaSimpleSorce") + "extract.namespace=a\n")
+    assert fault.startswith("2 source.class: no source stands for the class")
+    text = KAFKA + "writer.fs.uri=hdfs://a/\nfork.branches=2\nwriter.fs.uri.1=hdfs://b/\n"
+    assert len(faults(tmp_path, text)) == 1
 
 
 # Sources
