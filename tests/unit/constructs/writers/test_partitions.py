@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from gobblin_dagster.constructs.writers.levels import Partition
+from gobblin_dagster.constructs.writers.levels import ClassPartition, Partition, SqlPartition, TimePartition
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.constructs.writers.partitions import Partitioner
 from gobblin_dagster.core.constructs import WriterContext
@@ -167,7 +167,7 @@ def test_hive_readers_get_the_values_back(tmp_path: Path) -> None:
 
 
 class ByLength:
-    """Batch-wise: the length of a text column."""
+    """A WriterPartitioner, batch-wise: the length of a text column."""
 
     def __init__(self, column: str, at_most: int = 9) -> None:
         self._column, self._at_most = column, at_most
@@ -177,7 +177,7 @@ class ByLength:
 
 
 class ByFirstLetter:
-    """Record-wise."""
+    """A WriterPartitioner, record-wise."""
 
     def partition_record(self, record: dict[str, Any]) -> Any:
         return record["k"] and record["k"][0]
@@ -209,6 +209,21 @@ def test_expression_gives_each_row_its_folder() -> None:
         "letter=A/": [0, 3],
         "letter=B/": [1],
         "letter=__HIVE_DEFAULT_PARTITION__/": [2],
+    }
+
+
+def test_levels_of_every_form_nest() -> None:
+    rows = batch(WORDS | {"seen": [NOON] * 4})
+    levels = (
+        TimePartition(column="seen", granularity="year", name="year"),
+        SqlPartition(name="letter", sql="left(k, 1)"),
+        ClassPartition(name="length", partitioner=f"{HERE}:ByLength", options={"column": "k"}),
+    )
+    parts = dict(Partitioner(levels, rows.schema, keep_columns=False, context=CONTEXT).split(rows))
+    assert {folder: part.num_rows for folder, part in parts.items()} == {
+        "year=2013/letter=a/length=3/": 2,
+        "year=2013/letter=b/length=1/": 1,
+        "year=2013/letter=__HIVE_DEFAULT_PARTITION__/length=__HIVE_DEFAULT_PARTITION__/": 1,
     }
 
 
