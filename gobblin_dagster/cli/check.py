@@ -9,7 +9,7 @@ import typer
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
 from gobblin_dagster.cli.output import print_json
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.engine.project import check_construct
+from gobblin_dagster.engine.project import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE
 
@@ -27,7 +27,13 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
     jobs: list[LoadedJob] = []
     errors: list[InvalidSpecError] = []
     try:
-        jobs, errors = load_jobs(root, load_project(root), check_construct)
+        loaded, errors = load_jobs(root, load_project(root), check_construct)
+        for job in loaded:
+            try:
+                check_parts(job.spec, root)
+                jobs.append(job)
+            except UsageError as error:
+                errors.append(InvalidSpecError(file=shown_path(job.path), faults=(SpecFault("", error.message()),)))
     except InvalidSpecError as error:
         errors = [error]  # without a project it is not known where the jobs are
     if not jobs and not errors:

@@ -13,7 +13,7 @@ from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.task_state import StagedFile, TaskState
+from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState, advance
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark, WatermarkInterval
 from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.publication import BranchPublications, Move, Publishers, published_file
@@ -70,12 +70,15 @@ def build_sequence(
 
     Raises:
         UsageError: nothing is to be published.
+        WorkingStateError: a work unit is to be published that was cancelled or skipped.
         RangeOverlapError: a work unit covers positions that were committed before.
         StepRefusedError: a target leaves the output root, lacks the commit id in its name or appears twice; a source
             lies in none of the staging folders; or a publisher plans what it must not.
     """
     if not decision.publish:
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
+    for unit in decision.publish:
+        advance(unit.state, WorkingState.COMMITTED)
     root = output_root.rstrip("/")
     moves = [
         Move(file, posixpath.join(root, _checked(file, commit_id))) for unit in decision.publish for file in unit.files

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from gobblin_dagster.core.task_state import TaskFailure, TaskState
+from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState, advance
 from gobblin_dagster.spec.job import RetrySpec
 
 _NAP_S = 0.5
@@ -42,6 +42,7 @@ def run_with_retries(
             break
         if not wait(delay, is_stopped, sleep):
             break
+        advance(state.state, WorkingState.RUNNING)
         notes.append(_note(number, state.failures))
         state = attempt()
     return dataclasses.replace(state, notes=(*notes, *state.notes)) if notes else state

@@ -34,6 +34,38 @@ def test_each_run_reads_what_is_new_and_nothing_twice(new_job: NewJob) -> None:
     assert job.state().watermark == CompositeWatermark({f"{job.topic}-0": 50, f"{job.topic}-1": 50})
 
 
+def test_limited_runs_read_on_at_each_partitions_offset(new_job: NewJob) -> None:
+    job = new_job(partitions=2)
+    job.parts = {"execution": {"block_bytes": 1 << 16, "limit": {"rows": 400}}}
+    job.send(range(1000))
+    job.send(range(1000, 1600), partition=1)
+    runs = 0
+    while job.plan().has_work:
+        runs += 1
+        assert runs < 10
+        assert job.run().status is RunStatus.SUCCEEDED
+        assert len(job.ids()) == len(set(job.ids()))
+    assert runs > 1, "a work unit brings 500 messages with its first batch, at most"
+    assert job.ids() == list(range(1600))
+
+
+def test_messages_before_one_that_does_not_decode_are_published(new_job: NewJob, broker: KafkaBroker) -> None:
+    job = new_job(partitions=2)
+    job.parts = {"commit": {"policy": "partial"}}
+    job.send(range(50))
+    job.send(range(50, 600), partition=1)
+    producer = broker.producer()
+    producer.produce(job.topic, b"no JSON", partition=1)
+    producer.flush()
+    (part,) = job.run().datasets
+    assert (part.outcome, len(part.failures)) == (DatasetOutcome.COMMITTED, 1)
+    assert 50 <= len(job.ids()) < 600
+    job.options["on_undecodable"] = "null"
+    (rest,) = job.run().datasets
+    assert rest.failures == ()
+    assert sorted(number for number in job.table()["id"].to_pylist() if number is not None) == list(range(600))
+
+
 def test_reading_ends_at_the_offsets_that_the_plan_saw(new_job: NewJob) -> None:
     job = new_job(offsets_per_work_unit=7)
     job.parts = {"converters": [{"type": "tests.integration.kafka.meddling:SendsMore"}]}
@@ -114,6 +146,7 @@ def test_offsets_that_vanish_while_they_are_read_fail_the_work_unit_and_are_stat
     job.parts = {
         "converters": [{"type": "tests.integration.kafka.meddling:DeletesBefore30"}],
         "commit": {"policy": "successful"},
+        "execution": {"merge_bytes": 0},  # the first work unit, read well, is not to be read again with the others
     }
     job.send(range(60))
     (dataset,) = job.run().datasets

@@ -55,3 +55,15 @@ def test_schema_is_one_json_document_with_the_built_in_constructs(cli: Cli) -> N
     assert document["$schema"].endswith("2020-12/schema")
     types = {option["properties"]["type"]["const"] for option in document["$defs"]["writer"]["oneOf"]}
     assert {"parquet", "csv"} <= types
+
+
+def test_check_names_a_source_that_limits_cannot_end(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 1}}, job="bounded", execution={"limit": {"rows": 5}})
+    limit = "execution: {limit: {rows: 5}}\n"
+    source = "source: {type: spark, format: csv, path: in}\nextract: {namespace: n, table: t}\noutput: {path: lake}\n"
+    (project / "jobs" / "limited.yaml").write_text(f"job: limited\n{source}{limit}")
+    called = cli("check")
+    assert called.code == 2
+    assert "ok    jobs/bounded.yaml: job bounded" in called.out
+    assert "FAULT jobs/limited.yaml has 1 fault:" in called.out
+    assert "source 'spark' cannot tell how far it got" in called.out

@@ -100,7 +100,7 @@ class World:
         *,
         urn: str = "a",
         units: Sequence[TaskState] | None = None,
-        policy: Literal["full", "successful"] = "successful",
+        policy: Literal["full", "successful", "partial"] = "successful",
         planned_low: Watermark | None = None,
         report: Mapping[str, Any] | None = None,
     ) -> CommitSequence:
