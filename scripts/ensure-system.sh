@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that programs of the system are there which tests use: ensure-system.sh [postgresql] [chromium]
-# [maven] [default-jdk-headless]
+# [maven] [default-jdk-headless] [openssh-server]
 # Installs them where permitted; otherwise says in one sentence what is missing and goes on, and ends with exit code 2.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -9,6 +9,7 @@ has_postgresql() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgres
 has_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
 has_maven() { command -v mvn >/dev/null; }
 has_default-jdk-headless() { command -v javac >/dev/null; }
+has_openssh-server() { command -v sshd || [ -x /usr/sbin/sshd ]; } >/dev/null
 
 missing=0
 for program in "$@"; do

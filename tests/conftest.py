@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.services.gcs import GcsServer, gcs_binary, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
 from tests.services.postgres import PostgresServer, binaries, running_postgres
 from tests.services.s3 import S3Server, running_s3
+from tests.services.sftp import SftpServer, running_sftp, sshd_binary
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +36,23 @@ def s3_server() -> Iterator[S3Server]:
     with running_s3() as server, pytest.MonkeyPatch.context() as patch:
         for name, value in server.environment.items():
             patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    binary = gcs_binary()
+    if isinstance(binary, str):
+        pytest.skip(binary)
+    with running_gcs(binary) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sftp_server() -> Iterator[SftpServer]:
+    sshd = sshd_binary()
+    if sshd is None:
+        pytest.skip("no sshd is installed here (looked for it on PATH and in /usr/sbin)")
+    with running_sftp(sshd) as server:
         yield server

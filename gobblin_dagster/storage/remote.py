@@ -11,7 +11,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,6 @@ import pyarrow as pa
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
 from gobblin_dagster.storage.hdfs import HdfsStorage, hdfs_errors
 
-_STREAM_BYTES = 8 << 20
-"""Bytes that one request to an object store fetches."""
 _GIVE_UP = timedelta(seconds=60)
 _PASSING = ("NETWORK_CONNECTION", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "THROTTLING", "timed out")
 """What Arrow's clients say of faults that a second try may not meet."""
@@ -67,8 +66,8 @@ class RemoteFiles(Protocol):
     def look(self, url: str) -> FileFacts:
         """Return the facts of a file; raises OSError."""
 
-    def open(self, url: str, *, is_stream: bool) -> pa.NativeFile:
-        """Open a file, to be read from its beginning to its end (`is_stream`) or here and there; raises OSError."""
+    def open(self, url: str) -> pa.NativeFile:
+        """Open a file, to be read here and there; raises OSError. Each read may be a request: read much at a time."""
 
 
 def remote_files(url: str) -> RemoteFiles:
@@ -81,7 +80,18 @@ def remote_files(url: str) -> RemoteFiles:
     if problem := credentials_problem(url):
         raise UsageError(problem=problem, hint="See docs/reference/sources.md for where they are taken from.")
     parts = urlsplit(url.partition("?")[0])
-    return _opened(parts.scheme, parts.netloc, os.getpid())
+    scheme, authority = parts.scheme, parts.netloc
+    match scheme:
+        case "s3":
+            return ArrowFiles("s3://", _client(scheme, "", os.getpid()))
+        case "gs" | "gcs":
+            return GcsFiles(f"{scheme}://", _client(scheme, "", os.getpid()))
+        case "hdfs":
+            return HdfsFiles(authority)
+        case "sftp":
+            return FsspecFiles(f"sftp://{authority}", _client(scheme, authority, os.getpid()))
+        case _:
+            return FsspecFiles("", _client(scheme, "", os.getpid()))
 
 
 def credentials_problem(url: str) -> str:
@@ -93,34 +103,51 @@ def credentials_problem(url: str) -> str:
     return ""
 
 
-def is_passing(error: BaseException) -> bool:
+def is_passing(error: OSError) -> bool:
     """Tell whether a fault of a file system may be over at the next try."""
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
+    return isinstance(error, ConnectionError | TimeoutError) or any(mark in str(error) for mark in _PASSING)
+
+
+def as_os_error(error: Exception) -> OSError | None:
+    """Return a fault of a file system as the operating system would raise it; None for any other error."""
+    if isinstance(error, OSError):
+        return error
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     # By name: asyncssh may not be installed, and must not be loaded to look at an error that is none of its own.
-    if kinds & {"asyncssh.misc.DisconnectError", "asyncssh.sftp.SFTPConnectionLost", "asyncssh.sftp.SFTPNoConnection"}:
-        return "asyncssh.misc.PermissionDenied" not in kinds and "asyncssh.misc.HostKeyNotVerifiable" not in kinds
-    return isinstance(error, OSError) and any(mark in str(error) for mark in _PASSING)
+    if "asyncssh.misc.Error" not in kinds:
+        return None
+    if kinds & {"asyncssh.misc.ConnectionLost", "asyncssh.sftp.SFTPConnectionLost", "asyncssh.sftp.SFTPNoConnection"}:
+        return ConnectionError(errno.ECONNRESET, str(error))
+    return OSError(errno.EIO, str(error))
+
+
+@contextmanager
+def _os_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Each library has errors of its own; what is none of a file system goes on as it is.
+        known = as_os_error(error)
+        if known is None or known is error:
+            raise
+        raise known from error
 
 
 @cache
-def _opened(scheme: str, authority: str, process: int) -> RemoteFiles:
+def _client(scheme: str, authority: str, process: int) -> Any:
     """Return the connection of this process; one that was forked must not use its parent's."""
     match scheme:
         case "s3":
             # Here and not above: storage.arrow loads pyarrow.fs.
             from gobblin_dagster.storage.arrow import arrow_s3  # noqa: PLC0415
 
-            return ArrowFiles("s3://", arrow_s3())
+            return arrow_s3()
         case "gs" | "gcs":
-            return ArrowFiles(f"{scheme}://", _google())
-        case "hdfs":
-            return HdfsFiles(authority)
+            return _google()
         case "sftp":
-            return FsspecFiles(f"sftp://{authority}", _sftp(authority))
+            return _sftp(authority)
         case _:
-            return FsspecFiles("", _known_to_fsspec(scheme))
+            return _known_to_fsspec(scheme)
 
 
 def _google() -> Any:
@@ -145,7 +172,8 @@ def _sftp(authority: str) -> Any:
     options = {"port": where.port, "username": where.username, "password": os.environ.get("SSHPASS")}
     given = {name: value for name, value in options.items() if value is not None}
     # `()` is asyncssh's word for ssh's own known hosts; sshfs itself would trust any host.
-    return SSHFileSystem(where.hostname or "", known_hosts=(), skip_instance_cache=True, **given)
+    with _os_errors():
+        return SSHFileSystem(where.hostname or "", known_hosts=(), skip_instance_cache=True, **given)
 
 
 def _known_to_fsspec(scheme: str) -> Any:
@@ -192,16 +220,49 @@ class ArrowFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         return facts
 
-    def open(self, url: str, *, is_stream: bool) -> pa.NativeFile:
-        path = self._inside(url)
-        if is_stream:
-            # Not compressed as far as pyarrow is concerned: what the ending means is ours to say.
-            return self.files.open_input_stream(path, compression=None, buffer_size=_STREAM_BYTES)
-        return self.files.open_input_file(path)
+    def open(self, url: str) -> pa.NativeFile:
+        return self.files.open_input_file(self._inside(url))
 
 
 def _arrow_facts(info: Any) -> FileFacts | None:
     return FileFacts(info.size, (info.mtime_ns or 0) // 1000) if info.is_file else None
+
+
+@dataclass(frozen=True)
+class GcsFiles(ArrowFiles):
+    """Objects of Google Cloud Storage: one listing of all that lies below the first folder that is asked for.
+
+    pyarrow lists a single folder of GCS only where an object marks it, and hardly anybody writes such objects.
+    """
+
+    _folders: dict[str, dict[str, RemoteEntry]] = field(default_factory=dict)
+
+    def scan(self, url: str) -> Iterator[RemoteEntry]:
+        if url not in self._folders:
+            self._list(url.rstrip("/"))
+        yield from self._folders.get(url, {}).values()
+
+    def _list(self, url: str) -> None:
+        from pyarrow.fs import FileSelector  # noqa: PLC0415  # slow to load
+
+        try:
+            found = self.files.get_file_info(FileSelector(self._inside(url), recursive=True))
+        except OSError as error:
+            if "No such file" not in str(error):
+                raise
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
+        self._folders.setdefault(url, {})
+        for info in found:
+            path = self.scheme + info.path.rstrip("/")
+            self._add(RemoteEntry(info.base_name, path, _arrow_facts(info), not info.is_file), url)
+
+    def _add(self, entry: RemoteEntry, root: str) -> None:
+        """Add an entry to its folder, and the folder to the one around it."""
+        folder = entry.path.rpartition("/")[0]
+        is_new = folder not in self._folders
+        self._folders.setdefault(folder, {})[entry.name] = entry
+        if is_new and folder != root:
+            self._add(RemoteEntry(folder.rpartition("/")[2], folder, None, is_folder=True), root)
 
 
 @dataclass(frozen=True)
@@ -225,7 +286,7 @@ class HdfsFiles:
             found = HdfsStorage(self.authority).connect().get_file_info(self._inside(url))
         return FileFacts(found.length, found.modification_time * 1000)
 
-    def open(self, url: str, *, is_stream: bool) -> pa.NativeFile:
+    def open(self, url: str) -> pa.NativeFile:
         with hdfs_errors(url):
             return pa.PythonFile(HdfsStorage(self.authority).open_whole(self._inside(url)), mode="r")
 
@@ -244,12 +305,13 @@ class FsspecFiles:
     def scan(self, url: str) -> Iterator[RemoteEntry]:
         path = self._inside(url)
         self.files.invalidate_cache(path)
-        for info in self.files.ls(path, detail=True):
+        with _os_errors():
+            found = self.files.ls(path, detail=True)
+        for info in found:
             name = info["name"].rstrip("/").rpartition("/")[2]
             # A link, or what it cannot tell: looked at on its own, which follows links.
-            found = self._followed(info) if info["type"] not in ("file", "directory") else info
-            is_folder = found["type"] == "directory"
-            yield RemoteEntry(name, f"{url}/{name}", _fsspec_facts(found), is_folder)
+            real = self._followed(info) if info["type"] not in ("file", "directory") else info
+            yield RemoteEntry(name, f"{url}/{name}", _fsspec_facts(real), real["type"] == "directory")
 
     def _followed(self, info: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -259,13 +321,15 @@ class FsspecFiles:
         return found
 
     def look(self, url: str) -> FileFacts:
-        facts = _fsspec_facts(self.files.info(self._inside(url)))
+        with _os_errors():
+            facts = _fsspec_facts(self.files.info(self._inside(url)))
         if facts is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         return facts
 
-    def open(self, url: str, *, is_stream: bool) -> pa.NativeFile:
-        return pa.PythonFile(self.files.open(self._inside(url), "rb"), mode="r")
+    def open(self, url: str) -> pa.NativeFile:
+        with _os_errors():
+            return pa.PythonFile(self.files.open(self._inside(url), "rb"), mode="r")
 
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")

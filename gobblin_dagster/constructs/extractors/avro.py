@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
@@ -13,10 +14,16 @@ from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.avro_types import arrow_type_of_avro
 from gobblin_dagster.constructs.extractors.files import first_line
-from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile, chosen_columns
+from gobblin_dagster.constructs.extractors.format import (
+    REQUEST_BYTES,
+    FileReader,
+    FormatError,
+    InputFile,
+    chosen_columns,
+)
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError
-from gobblin_dagster.storage.remote import is_passing
+from gobblin_dagster.storage.remote import as_os_error
 
 _BATCH_ROWS = 4096
 
@@ -60,11 +67,13 @@ class AvroReader:
     """Reads one Avro file."""
 
     def __init__(self, package: Any, file: InputFile, include: tuple[str, ...], schema: pa.Schema | None) -> None:
-        self._raw = file.open_raw(is_stream=True)
+        self._raw = file.open_raw()
+        # fastavro reads a few bytes at a time, and asks where it is.
+        stream: Any = io.BufferedReader(self._raw, REQUEST_BYTES)
         self._rows = 0
         try:
             with self._explained():
-                self._blocks = package.block_reader(self._raw)
+                self._blocks = package.block_reader(stream)
             self.schema: pa.Schema = chosen_columns(self._columns(package), include, schema)
         except BaseException:
             self._raw.close()
@@ -113,11 +122,11 @@ class AvroReader:
         """Turn what fastavro says of a damaged file into an error with the row, whatever its type."""
         try:
             yield
-        except (FormatError, OSError, pa.ArrowException):
+        except (FormatError, pa.ArrowException):
             raise
         except Exception as error:
             # Damaged bytes make it raise ValueError, EOFError, IndexError, KeyError and the errors of zlib and snappy.
-            if is_passing(error):
+            if as_os_error(error) is not None:
                 raise
             problem = f"is no complete Avro file ({first_line(error).rstrip('.')}). Was its upload interrupted?"
             raise FormatError(problem, self._rows + 1 if self._rows else None) from error

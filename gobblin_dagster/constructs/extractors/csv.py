@@ -24,7 +24,7 @@ from gobblin_dagster.constructs.extractors.format import (
     FileReader,
     FormatError,
     InputFile,
-    OpenText,
+    OpenStream,
     refuse_new_columns,
     require_columns,
 )
@@ -171,7 +171,7 @@ class CsvReader:
             text, delimiter=options.delimiter, quotechar=options.quote, escapechar=options.escape, quoting=quoting
         )
 
-    def _arrow_reader(self, text: OpenText, schema: pa.Schema) -> Any:
+    def _arrow_reader(self, text: OpenStream, schema: pa.Schema) -> Any:
         options = self._options
         return arrow_csv.open_csv(
             text.stream,

@@ -20,24 +20,19 @@ def position_behind(unit: WorkUnit, files: Sequence[Mapping[str, Any]], done: in
     if done in (0, len(files)):
         return unit.low if not done else unit.expected_high
     low, high = unit.low, unit.expected_high
+    root = str(unit.read.get("root", ""))
     if isinstance(high, NameWatermark):
-        root = len(files[-1]["path"]) - len(str(high.value)[:-1])
-        return NameWatermark.after(files[done - 1]["path"][root:])
-    if isinstance(low, FileSetWatermark) and isinstance(high, FileSetWatermark) and high.before is None:
-        read = {_name(file["path"], high.files) for file in files[:done]}
-        return FileSetWatermark({name: (high if name in read else low).files[name] for name in high.files})
+        return NameWatermark.after(files[done - 1]["path"].removeprefix(root))
+    if isinstance(low, FileSetWatermark) and isinstance(high, FileSetWatermark) and high.files:
+        read = {file["path"].removeprefix(root) for file in files[:done]}
+        # The line of dates, where there is one, moves on with the whole unit.
+        return FileSetWatermark({name: (high if name in read else low).files[name] for name in high.files}, low.before)
     before, after = files[done - 1].get("date"), files[done].get("date")
     if before is None or after is None or not _instant(before) < _instant(after):
         return None
     if isinstance(high, TimestampWatermark):
         return TimestampWatermark(_instant(after))
-    return FileSetWatermark({}, _instant(after)) if isinstance(high, FileSetWatermark) and not high.files else None
-
-
-def _name(path: str, names: Mapping[str, Any]) -> str | None:
-    """Return the name that a path is remembered by: the longest that it ends in."""
-    fitting = [name for name in names if path == name or path.endswith(f"/{name}")]
-    return max(fitting, key=len, default=None)
+    return FileSetWatermark({}, _instant(after)) if isinstance(high, FileSetWatermark) else None
 
 
 def _instant(text: str) -> datetime:

@@ -17,11 +17,13 @@ from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
-from gobblin_dagster.storage.remote import is_passing
+from gobblin_dagster.storage.remote import as_os_error, is_passing
+
+_FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError)
 
 
 class FilesExtractor:
-    """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...]}`.
+    """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...], "root"}`.
 
     All chunks have the schema of the first file; another file that lacks one of its columns, or has one more, fails the
     work unit rather than lose values.
@@ -109,17 +111,16 @@ def translated_errors(dataset_urn: str, label: str, rows: int = 0) -> Iterator[N
     except FileNotFoundError as error:
         problem = "is gone since it was planned. Run again to plan without it."
         raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error
-    except (OSError, pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError) as error:
-        if is_passing(error):
+    except Exception as error:
+        # Clients of far file systems have errors of their own; what is neither theirs nor a format's is a bug, and passes.
+        fault = as_os_error(error)
+        if fault is None and not isinstance(error, _FORMAT_ERRORS):
+            raise
+        if fault is not None and is_passing(fault):
             raise TransientError(problem=f"Dataset {dataset_urn!r}, file {label}: {first_line(error)}.") from error
         behind = f" behind row {rows}" if rows else ""
         problem = f"cannot be read{behind}: {first_line(error)}"
         raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error
-    except Exception as error:
-        # Clients of far systems have errors of their own; anything but a fault of the connection is a bug and passes.
-        if is_passing(error):
-            raise TransientError(problem=f"Dataset {dataset_urn!r}, file {label}: {first_line(error)}.") from error
-        raise
 
 
 def first_line(error: BaseException) -> str:

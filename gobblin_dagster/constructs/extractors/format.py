@@ -16,6 +16,8 @@ import pyarrow as pa
 from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
 _COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+REQUEST_BYTES = 8 << 20
+"""Bytes that one request to a far file system fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +35,33 @@ class InputFile:
         """Return its size in bytes; raises OSError."""
         return self.look().size_bytes
 
-    def open_raw(self, *, is_stream: bool = False) -> pa.NativeFile:
-        """Open the bytes as they lie there, to be read in order (`is_stream`) or here and there; raises OSError."""
-        if "://" not in self.path:
-            return pa.OSFile(self.path)
-        return remote_files(self.path).open(self.path, is_stream=is_stream)
+    def open_raw(self) -> pa.NativeFile:
+        """Open the bytes as they lie there, to be read here and there; raises OSError."""
+        return remote_files(self.path).open(self.path) if "://" in self.path else pa.OSFile(self.path)
 
-    def open_text(self) -> OpenText:
+    def open_text(self) -> OpenStream:
         """Open the text in the file, unpacked by the file's ending; raises OSError."""
-        return OpenText(self.open_raw(is_stream=True), self.path.rpartition(".")[2].lower())
+        return OpenStream(self.open_raw(), self.path.rpartition(".")[2].lower(), is_far="://" in self.path)
 
 
-class OpenText:
-    """An open text file."""
+class OpenStream:
+    """A file that is read from its beginning to its end."""
 
-    def __init__(self, raw: pa.NativeFile, ending: str) -> None:
+    def __init__(self, raw: pa.NativeFile, ending: str, *, is_far: bool) -> None:
         self._raw = raw
-        # Held together: a dropped unpacking stream would close the file beneath it.
-        self.stream = _unpacked(raw, ending)
+        # Held together: a dropped stream would close the file beneath it.
+        self._buffered = pa.BufferedInputStream(raw, REQUEST_BYTES) if is_far else raw
+        self.stream = _unpacked(self._buffered, ending)
 
     @property
     def bytes_read(self) -> int:
-        """Bytes taken of the file, packed where it is packed."""
+        """Bytes fetched of the file, packed where it is packed."""
         return int(self._raw.tell())
 
     def close(self) -> None:
         """Release the file."""
         self.stream.close()
+        self._buffered.close()
         self._raw.close()
 
 

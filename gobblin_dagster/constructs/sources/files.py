@@ -56,8 +56,6 @@ class FilesSource:
     failed is read again alone.
     """
 
-    full_extract = "start_over"
-
     Options = FilesOptions
 
     def __init__(self, options: FilesOptions, context: ConstructContext) -> None:
@@ -65,6 +63,11 @@ class FilesSource:
         self._context = context
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._arrivals = self._made_arrivals()
+
+    @property
+    def full_extract(self) -> str:
+        """How jobs that read everything are planned, see `Source`; not with a limit, which would read only the first files."""
+        return "" if self._options.max_files_per_run else "start_over"
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         listing = self._listing(context)
@@ -196,7 +199,8 @@ class FilesSource:
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
-        return DatasetOffer(urn, plan.low, plan.expected_high, plan.work_units, notes=notes)
+        units = [replace(unit, read={**unit.read, "root": self._label(self._below(""))}) for unit in plan.work_units]
+        return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
 
     def _start(self) -> datetime | None:
         """Return the instant before which files are left alone."""
@@ -211,7 +215,11 @@ class FilesSource:
 
     def _name(self, path: str) -> str:
         """Return the name of a file below the root of the pattern: it stays where the root is moved or renamed."""
-        return path.removeprefix(f"{self._root().rstrip('/')}/")
+        return path.removeprefix(self._below(""))
+
+    def _below(self, name: str) -> str:
+        """Return the path of a name."""
+        return f"{self._root().rstrip('/')}/{name}"
 
     def _label(self, path: str) -> str:
         """Return the path that people know a file by: relative to the project where it lies inside."""

@@ -1,0 +1,280 @@
+"""The source `files` on real far file systems: S3, HDFS, GCS, SFTP."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyarrow import orc, parquet
+
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, TransientError, UsageError
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.storage import remote
+from gobblin_dagster.storage.hdfs import HdfsStorage
+from gobblin_dagster.testing.lane import InlineLane
+from tests.services.gcs import GcsServer
+from tests.services.hdfs import HdfsServer
+from tests.services.s3 import S3Server
+from tests.services.sftp import SftpServer
+
+
+class Ground(Protocol):
+    """A folder on a far file system."""
+
+    @property
+    def url(self) -> str: ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file anew."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+
+
+@dataclass
+class S3Ground:
+    server: S3Server
+    bucket: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.bucket}/in"
+
+    def put(self, path: str, data: bytes) -> None:
+        self.server.client().put_object(Bucket=self.bucket, Key=f"in/{path}", Body=data)
+
+    def delete(self, path: str) -> None:
+        self.server.client().delete_object(Bucket=self.bucket, Key=f"in/{path}")
+
+
+@dataclass
+class GcsGround:
+    server: GcsServer
+    bucket: str
+
+    @property
+    def url(self) -> str:
+        return f"gs://{self.bucket}/in"
+
+    def put(self, path: str, data: bytes) -> None:
+        self.server.put(self.bucket, f"in/{path}", data)
+
+    def delete(self, path: str) -> None:
+        self.server.delete(self.bucket, f"in/{path}")
+
+
+@dataclass
+class HdfsGround:
+    url: str
+    storage: HdfsStorage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.storage = HdfsStorage(urlsplit(self.url).netloc)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.delete(path)
+        sink = self.storage.open_new(f"{self.url}/{path}")
+        sink.write(data)
+        sink.finish()
+
+    def delete(self, path: str) -> None:
+        self.storage.delete(f"{self.url}/{path}")
+
+
+@dataclass
+class SftpGround:
+    url: str
+    root: Path
+    """The same folder, seen from this machine."""
+
+    def put(self, path: str, data: bytes) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_bytes(data)
+
+    def delete(self, path: str) -> None:
+        (self.root / path).unlink()
+
+
+@pytest.fixture
+def as_sftp_user(sftp_server: SftpServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[SftpServer]:
+    """Take keys and known hosts from the server's own home folder, over a connection of this test's own."""
+    monkeypatch.setenv("HOME", str(sftp_server.home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    remote._client.cache_clear()
+    yield sftp_server
+    remote._client.cache_clear()
+
+
+_MARKS: dict[str, list[pytest.MarkDecorator]] = {
+    "s3": [pytest.mark.s3],
+    "hdfs": [pytest.mark.hdfs],
+    "gcs": [],
+    "sftp": [],
+}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in _MARKS.items()])
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3_server")
+        return S3Ground(server, server.new_bucket("files"))
+    if request.param == "gcs":
+        return GcsGround(request.getfixturevalue("gcs_server"), f"files{abs(hash(str(tmp_path))) % 10**9}")
+    if request.param == "hdfs":
+        hdfs: HdfsServer = request.getfixturevalue("hdfs_server")
+        return HdfsGround(f"{hdfs.url}{tmp_path}/in")
+    sftp: SftpServer = request.getfixturevalue("as_sftp_user")
+    return SftpGround(f"{sftp.url}{tmp_path}/in", tmp_path / "in")
+
+
+class Job:
+    """A job that reads a far folder and publishes to a local one."""
+
+    def __init__(self, root: Path, source: dict[str, Any]) -> None:
+        body = {"job": "far", "extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
+        self.spec = JobSpec.model_validate(body | {"source": {"type": "files"} | source})
+        self.project = Project(root, ProjectSpec(project="p"), (self.spec,))
+
+    def run(self) -> dict[str, tuple[DatasetOutcome, int]]:
+        result = run_job(self.project, self.spec, lane=InlineLane())
+        assert not [failure for one in result.datasets for failure in one.failures]
+        return {one.dataset_urn: (one.outcome, one.rows_read) for one in result.datasets}
+
+    def notes(self) -> str:
+        return " ".join(note for one in plan_job(self.project, self.spec).datasets for note in one.notes)
+
+
+COMMITTED, IDLE = DatasetOutcome.COMMITTED, DatasetOutcome.IDLE
+
+
+def test_new_files_of_a_far_folder_are_read_once(ground: Ground, tmp_path: Path) -> None:
+    job = Job(tmp_path, {"path": f"{ground.url}/{{dataset}}/*.csv.gz", "format": {"type": "csv"}})
+    ground.put("a/one.csv.gz", gzip.compress(b"id\n1\n2\n"))
+    ground.put("b c/deep #1 ü 100%.csv.gz", gzip.compress(b"id\n3\n"))
+    assert job.run() == {"a": (COMMITTED, 2), "b c": (COMMITTED, 1)}
+    assert job.run() == {"a": (IDLE, 0), "b c": (IDLE, 0)}
+    ground.put("a/early.csv.gz", gzip.compress(b"id\n4\n5\n6\n"))
+    assert job.run() == {"a": (COMMITTED, 3), "b c": (IDLE, 0)}
+    ground.put("a/one.csv.gz", gzip.compress(b"id\n1\n2\n7\n8\n9\n10\n11\n"))
+    ground.delete("a/early.csv.gz")
+    assert job.run() == {"a": (IDLE, 0), "b c": (IDLE, 0)}
+    assert "a/one.csv.gz (grew from " in job.notes()
+    assert "1 file(s) that were read are gone: a/early.csv.gz" in job.notes()
+
+
+def test_dated_files_of_every_format_are_read_from_far(ground: Ground, tmp_path: Path) -> None:
+    rows = [{"id": number} for number in range(5_000)]
+    table = pa.table({"id": [row["id"] for row in rows]})
+    contents: dict[str, io.BytesIO] = {kind: io.BytesIO() for kind in ("parquet", "orc", "avro", "jsonl", "text")}
+    parquet.write_table(table, contents["parquet"])
+    orc.write_table(table, contents["orc"])
+    schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]})
+    fastavro.writer(contents["avro"], schema, rows)
+    contents["jsonl"].write(b"".join(b'{"id": %d}\n' % row["id"] for row in rows))
+    contents["text"].write(b"".join(b"%d\n" % row["id"] for row in rows))
+    for kind, content in contents.items():
+        root = tmp_path / kind
+        root.mkdir(exist_ok=True)
+        job = Job(root, {"path": f"{ground.url}/{{dataset}}/{{date:%Y/%m/%d}}.{kind}", "format": {"type": kind}})
+        ground.put(f"{kind}/2013/01/02.{kind}", content.getvalue())
+        assert job.run()[kind] == (COMMITTED, 5_000)
+        assert job.run()[kind] == (IDLE, 0)
+
+
+def test_far_folder_without_files_is_named(ground: Ground, tmp_path: Path) -> None:
+    ground.put("other.txt", b"x")
+    for path in ("nowhere/*.csv", "*.csv"):
+        job = Job(tmp_path, {"path": posixpath.join(ground.url, path), "format": {"type": "csv"}})
+        with pytest.raises(SourceError, match="no file matches"):
+            plan_job(job.project, job.spec)
+
+
+# -- SFTP alone --------------------------------------------------------------------------------------------------------
+def test_sftp_host_that_is_not_known_is_refused(
+    as_sftp_user: SftpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id_ed25519").write_bytes((as_sftp_user.home / ".ssh/id_ed25519").read_bytes())
+    monkeypatch.setenv("HOME", str(home))
+    job = Job(tmp_path, {"path": f"{as_sftp_user.url}{tmp_path}/*.csv", "format": {"type": "csv"}})
+    with pytest.raises(SourceError, match=r"(?i)host key|not trusted"):
+        plan_job(job.project, job.spec)
+
+
+def test_sftp_key_that_the_server_does_not_know_is_refused(
+    as_sftp_user: SftpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/known_hosts").write_bytes((as_sftp_user.home / ".ssh/known_hosts").read_bytes())
+    monkeypatch.setenv("HOME", str(home))
+    job = Job(tmp_path, {"path": f"{as_sftp_user.url}{tmp_path}/*.csv", "format": {"type": "csv"}})
+    with pytest.raises(SourceError, match=r"(?i)permission denied"):
+        plan_job(job.project, job.spec)
+
+
+def test_sftp_server_that_is_away_may_come_back(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"path": "sftp://me@127.0.0.1:9/in/*.csv", "format": {"type": "csv"}})
+    with pytest.raises(TransientError, match="cannot list sftp://me@127"):
+        plan_job(job.project, job.spec)
+
+
+def test_links_on_sftp_are_followed(as_sftp_user: SftpServer, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/x.csv").write_text("id\n1\n")
+    (tmp_path / "in/a").mkdir(parents=True)
+    (tmp_path / "in/a/link.csv").symlink_to(tmp_path / "real/x.csv")
+    (tmp_path / "in/a/dangling.csv").symlink_to(tmp_path / "real/gone.csv")
+    (tmp_path / "in/b").symlink_to(tmp_path / "real")
+    job = Job(tmp_path, {"path": f"{as_sftp_user.url}{tmp_path}/in/{{dataset}}/*.csv", "format": {"type": "csv"}})
+    assert job.run() == {"a": (COMMITTED, 1), "b": (COMMITTED, 1)}
+    assert "dangling.csv (no regular file)" in job.notes()
+
+
+# -- what is wrong before anything is connected to -----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("url", "scheme", "module", "hint"),
+    [
+        ("sftp://host/x", "sftp", "sshfs", r"gobblin-dagster\[sftp\]"),
+        ("s3://bucket/x", "s3", "boto3.session", r"gobblin-dagster\[s3\]"),
+    ],
+    ids=["sftp", "s3"],
+)
+def test_missing_package_is_named_with_the_extra(
+    url: str, scheme: str, module: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    from gobblin_dagster.storage import _s3_client
+
+    monkeypatch.setitem(sys.modules, module, None)
+    remote._client.cache_clear()
+    _s3_client.s3_client.cache_clear()
+    with pytest.raises(EnvironmentFaultError, match=hint):
+        remote.remote_files(url)
+
+
+@pytest.mark.parametrize("url", ["sftp://me:secret@host/x", "s3://key:secret@bucket/x", "gs://secret@bucket/x"])
+def test_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError, match="from the environment") as caught:
+        remote.remote_files(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_scheme_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(UsageError, match="Nobody knows files of scheme 'gopher'"):
+        remote.remote_files("gopher://host/x")
