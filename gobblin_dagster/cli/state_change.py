@@ -272,7 +272,7 @@ def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.T
 
 
 def _shown(state: DatasetState | None, startpoint: Startpoint | None) -> str:
-    shown = "-" if state is None else f"{state.committed or '-'}, snapshot {state.snapshot}"
+    shown = "-" if state is None else f"{state.settled or '-'}, snapshot {state.snapshot}"
     return f"{shown}, startpoint {startpoint}" if startpoint else shown
 
 

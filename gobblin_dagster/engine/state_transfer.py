@@ -305,7 +305,7 @@ def diff_states(here: Standing, there: Standing) -> list[Difference]:
 
 
 def _position(state: DatasetState | None) -> object:
-    return None if state is None else (state.committed, state.snapshot)
+    return None if state is None else (state.committed, state.settled, state.snapshot)
 
 
 def _wish(startpoint: Startpoint | None) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine import state_admin
 from gobblin_dagster.engine.commit.policy import RetryFailed, is_retried
+from gobblin_dagster.engine.state_transfer import Standing, diff_states
 from gobblin_dagster.spec.job import JobSpec
 
 from .jobs import by_urn, job_spec, project, published, run
@@ -109,3 +111,12 @@ def test_reset_forgets_what_was_given_up(tmp_path: Path) -> None:
     change = state_admin.plan_reset(state(tmp_path, spec), who="ann", why="anew", now=NOW)
     assert change.after.given_up is None
     assert change.after.watermark is None
+
+
+def test_comparison_of_stores_tells_what_one_of_them_gave_up(tmp_path: Path) -> None:
+    spec = job(30, "never")
+    run(tmp_path, job(30, "never", fail_at=15))
+    key, ours = ("numbers", "a"), state(tmp_path, spec)
+    here, there = (Standing({key: one}) for one in (ours, dataclasses.replace(ours, given_up=None)))
+    assert diff_states(here, here) == []
+    assert [found.dataset_urn for found in diff_states(here, there)] == ["a"]
