@@ -141,6 +141,7 @@ TESTS = {
     "converters(columns).columns": "tests/unit/constructs/converters/test_columns.py::test_text_becomes_the_declared_type",
     "converters(encrypt).columns": f"{_VALUES}::test_decrypt_undoes_encrypt",
     "converters(select).columns": f"{_SHAPE}::test_select_picks_columns_and_fields_of_structs_in_order",
+    "converters(rename).columns": "tests/unit/constructs/converters/test_drop_rename.py::test_rename_changes_names_only",
     "converters(sample).ratio": f"{_SHAPE}::test_sample_depends_on_the_row_alone",
     "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",

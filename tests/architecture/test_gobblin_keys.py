@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.spec.gobblin.keys import KEYS, Mark
-from gobblin_dagster.spec.gobblin.lookup import FILE_WRITERS
+from gobblin_dagster.spec.gobblin.lookup import FILE_WRITERS, known
 from gobblin_dagster.spec.job import BranchSpec, ConverterSpec, JobSpec, RowPolicySpec, TaskPolicySpec
 
 ROOT = Path(__file__).parents[2]
@@ -81,3 +81,10 @@ def test_every_seed_or_common_key_that_is_not_carried_has_a_reason() -> None:
 def test_page_is_in_step_with_the_loader() -> None:
     done = subprocess.run([sys.executable, "scripts/gobblin_keys.py", "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0, "write it anew: python scripts/gobblin_keys.py"
+
+
+def test_keys_that_docstrings_name_are_known_to_the_loader() -> None:
+    entries = runpy.run_path(str(ROOT / "scripts" / "gobblin_map.py"))["entries"]()
+    named = {key for entry in entries for key in re.findall(r"`([a-z]+(?:\.[a-zA-Z_]+){1,})`", entry.source)}
+    assert len(named) > 50
+    assert sorted(key for key in named if not known(key) and not key.startswith("org.")) == []

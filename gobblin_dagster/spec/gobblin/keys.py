@@ -282,6 +282,8 @@ CONVERTERS = (
     Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
     Key("converter.sample.ratio", "converters(sample).ratio", values.number),
     Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words),
+    Key("converter.avro.date.*", mark=_RARE, note="name columns and forms in a converter `parse_timestamps`"),
+    Key("converter.avro.jdbc.entry_fields_pairs", "converters(rename).columns", values.pairs, note="JSON"),
     Key("converter.avro.fields", "converters(select).columns", values.words),
 )
 

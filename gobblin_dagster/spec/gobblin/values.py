@@ -150,6 +150,17 @@ def after_position(given: str) -> str | int:
     return later.date().isoformat() if len(given) == 8 else later.isoformat()
 
 
+def pairs(given: str) -> dict[str, str]:
+    """Return texts by text, written as JSON."""
+    try:
+        found = json.loads(given)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f'expected JSON like {{"old": "new"}}, got {given[:60]!r}')
+    return found
+
+
 def columns(given: str) -> dict[str, Any]:
     """Return our type by column name, of a schema in JSON; columns with parts of their own are left as they come."""
     return {name: shape for name, shape in shapes(given).items() if isinstance(shape, str)}

@@ -360,6 +360,13 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         "converters.0.columns",
         ["a", "b.c"],
     ),
+    (
+        "converter.avro.jdbc.entry_fields_pairs",
+        KAFKA,
+        'converter.classes=AvroToJdbcEntryConverter\nconverter.avro.jdbc.entry_fields_pairs={"aB":"a_b"}',
+        "converters.0.columns",
+        {"aB": "a_b"},
+    ),
     ("fork.operator.class", KAFKA, "fork.operator.class=IdentityForkOperator", "fork.operator.type", "identity"),
     ("fork.branches", KAFKA, FORK2, "fork.branches.1.name", "fork_1"),
     ("fork.branch.name", KAFKA, FORK2 + "fork.branch.name.1=b", "fork.branches.1.name", "b"),
