@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,10 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep, PublishedFil
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit import build, committer, roll
+from gobblin_dagster.engine.commit import build, committer, encode_sequence, roll
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.roll import StepRunner
-from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
+from gobblin_dagster.engine.commit.steps import RenameFileStep, SetPermissionsStep, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state import file_changes, sql_sequences
 from gobblin_dagster.state.file_dataset import DatasetFiles
@@ -27,7 +28,7 @@ from gobblin_dagster.state.file_store import FileStateStore
 from gobblin_dagster.state.sql_store import SqlStateStore
 from gobblin_dagster.storage.local import LocalStorage
 from gobblin_dagster.testing.checkers import Harm, Violation
-from gobblin_dagster.testing.disks import power_losses
+from gobblin_dagster.testing.disks import failed_syncs, power_losses
 from gobblin_dagster.testing.example import FIRST_BATCH, URN, Example, StoreKind
 from gobblin_dagster.testing.faults import Fault, FaultPoints, crash_before, run_in_child
 from gobblin_dagster.testing.power import PowerLossStorage
@@ -77,6 +78,14 @@ def _file_in_the_way(example: Example) -> Iterator[Schedule]:
     run_in_child(lambda: example.run("A", FIRST_BATCH))
     is_kept = other.exists() and other.read_text() == "another program's"
     yield Schedule("file in the way", () if is_kept else (Violation(Harm.LOST, "another program's file"),))
+
+
+def _with_modes(example: Example) -> Iterator[Schedule]:
+    yield from instants(replace(example, shape="permissions"))
+
+
+def _at_least_once(example: Example) -> Iterator[Schedule]:
+    yield from instants(replace(example, shape="at least once"))
 
 
 # -- steps, rolling forward, undoing -----------------------------------------------------------------------------------
@@ -135,6 +144,28 @@ def _folders_are_synced_after_the_commit(patch: Patch) -> None:
         sync(self._runner, [rename.target for rename in renames_of(sequence.steps)])
 
     patch.setattr(Committer, "_commit", wrong)
+
+
+def _failed_syncs_are_forgotten(patch: Patch) -> None:
+    right = StepRunner.sync_folders
+
+    def wrong(self: StepRunner, paths: Iterable[str]) -> None:
+        with suppress(OSError):
+            right(self, paths)
+
+    patch.setattr(StepRunner, "sync_folders", wrong)
+
+
+def _modes_count_as_set(patch: Patch) -> None:
+    patch.setattr(SetPermissionsStep, "verify", lambda self, storage: True)
+
+
+def _stored_as_committed_before_the_moves(patch: Patch) -> None:
+    def wrong(self: Committer, sequence: CommitSequence, epoch: int) -> None:
+        self._store.record(encode_sequence(sequence), epoch, sequence.after, sequence.files)
+        self._runner.roll_forward(sequence, verify_content=False)
+
+    patch.setattr(Committer, "publish_unlogged", wrong)
 
 
 def _undo_is_noted_before_it_is_done(patch: Patch) -> None:
@@ -323,6 +354,9 @@ BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm], StoreKind, str]] = 
     (_one_step_done_counts_as_all_done, kills, {Harm.AHEAD}, "sqlite", ""),
     (_batch_moves_its_first_file_only, instants, {Harm.AHEAD}, "sqlite", ""),
     (_folders_are_synced_after_the_commit, power_cut, {Harm.AHEAD}, "sqlite", ""),
+    (_failed_syncs_are_forgotten, partial(failed_syncs, seed=7), {Harm.AHEAD}, "sqlite", ""),
+    (_modes_count_as_set, _with_modes, {Harm.TORN}, "sqlite", ""),
+    (_stored_as_committed_before_the_moves, _at_least_once, {Harm.AHEAD}, "sqlite", ""),
     (_undo_is_noted_before_it_is_done, kills, {Harm.ORPHAN, Harm.DUPLICATED}, "sqlite", LOSES),
     (_undo_forgets_the_sources, late_movers, {Harm.ORPHAN, Harm.DUPLICATED}, "sqlite", LOSES),
     (_undo_skips_the_first_target, errors, {Harm.ORPHAN, Harm.DUPLICATED}, "sqlite", LOSES),
