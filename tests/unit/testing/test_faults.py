@@ -14,13 +14,17 @@ from gobblin_dagster.testing.faults import (
     Action,
     Fault,
     FaultPoints,
+    Halted,
     counted_storage,
     crash_after,
     crash_before,
     fail_with,
     freeze_while,
+    halt_after,
+    halt_before,
     lose_answer,
     run_in_child,
+    tear,
 )
 
 
@@ -108,3 +112,41 @@ def test_no_finally_runs_after_a_crash() -> None:
     os.close(writer)
     assert os.read(reader, 100) == b""
     os.close(reader)
+
+
+@pytest.mark.parametrize(("action", "left"), [(halt_before, ["1"]), (halt_after, ["1", "2"])])
+def test_nothing_of_a_halted_run_gets_through_any_more(action: Action, left: list[str]) -> None:
+    inner = MemoryStorage()
+    storage = counted_storage(inner, FaultPoints(Fault(2, action)))
+    storage.put_if_absent("/1", b"")
+    with pytest.raises(Halted):
+        storage.put_if_absent("/2", b"")
+    with pytest.raises(Halted):
+        storage.delete("/1")
+    assert inner.list_names("/") == left
+
+
+@pytest.mark.parametrize(("share", "written"), [(0.0, b""), (0.5, b"12"), (1.0, b"123")])
+def test_torn_write_leaves_a_part_and_never_all(share: float, written: bytes) -> None:
+    inner = MemoryStorage()
+    sink = counted_storage(inner, FaultPoints(Fault(2, tear(share, halt_before)))).open_new("/file")
+    with pytest.raises(Halted):
+        sink.write(b"1234")
+    assert inner.read("/file") == written
+
+
+def test_torn_put_leaves_a_hidden_part_of_the_file_it_is_made_of() -> None:
+    inner = MemoryStorage()
+    with pytest.raises(OSError, match="No space left"):
+        _put_content(tear(0.5, fail_with(errno.ENOSPC)), inner)
+    assert inner.list_names("/lake") == []
+    assert inner.size("/lake/.tmp-torn-2") == 2
+
+
+def test_call_that_writes_nothing_is_not_torn() -> None:
+    with pytest.raises(Halted):
+        counted_storage(MemoryStorage(), FaultPoints(Fault(1, tear(0.5, halt_before)))).size("/file")
+
+
+def _put_content(action: Action, inner: Storage) -> None:
+    counted_storage(inner, FaultPoints(Fault(1, action))).put_if_absent("/lake/file", b"1234")
