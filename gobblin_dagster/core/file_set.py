@@ -53,7 +53,10 @@ class FileVersion(NamedTuple):
     def from_text(cls, text: str) -> FileVersion:
         """Read what `to_text` wrote; raises ValueError."""
         number, size, modified, date_s, digest = (text.split(":", 4) + [""] * 4)[:5]
-        return cls(int(number or 0), int(size or 0), int(modified or 0), int(date_s or 0), digest)
+        try:
+            return cls(int(number or 0), int(size or 0), int(modified or 0), int(date_s or 0), digest)
+        except ValueError:
+            raise ValueError(f"expected the version of a file, got {text[:80]!r}") from None
 
 
 UNREAD = FileVersion(0)
@@ -77,6 +80,8 @@ class FileSetWatermark(Watermark):
     type_name: ClassVar[str] = "file_set"
 
     def __post_init__(self) -> None:
+        if self.before is not None and not isinstance(self.before, datetime):
+            raise TypeError("a set of files has no single position; reset the dataset to read all of them again")
         object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
 
     def __hash__(self) -> int:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError
+from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, UsageError
 from gobblin_dagster.core.file_set import LINE, UNREAD, FileSetSummary, FileSetWatermark, FileVersion
 from gobblin_dagster.core.watermark import CommittedRanges, WatermarkInterval, watermark_from_json
+from gobblin_dagster.engine.state_admin import parse_watermark
 
 DAY = datetime(2013, 1, 2, tzinfo=UTC)
 EMPTY = CommittedRanges(FileSetWatermark, {})
@@ -179,3 +180,9 @@ def test_hundred_thousand_files_stay_small() -> None:
     assert len(stored) < 22 * len(files)
     assert CommittedRanges.from_json(json.loads(stored)) == committed
     assert len(json.dumps(committed.watermark.to_json() if committed.watermark else None)) < 200
+
+
+@pytest.mark.parametrize("text", ["5", "2013-01-05", "a/x.csv"])
+def test_set_is_nothing_that_a_person_could_write(text: str) -> None:
+    with pytest.raises(UsageError, match=r"no watermark of type 'file_set': (a set of files|expected the version)"):
+        parse_watermark(FileSetWatermark, text)
