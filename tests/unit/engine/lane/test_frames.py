@@ -38,9 +38,10 @@ def test_partitions_of_a_unit_are_published_together(tmp_path: Path) -> None:
     assert _run(tmp_path, job).outcome is DatasetOutcome.IDLE
 
 
-def test_partition_that_fails_fails_its_unit_and_nothing_is_published(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["full", "successful", "partial"])
+def test_partition_that_fails_fails_its_unit_and_nothing_is_published(tmp_path: Path, policy: str) -> None:
     rule = {"name": "small", "type": "sql", "rule": "id < 50", "on_violation": "fail"}
-    job = _job((40, 25), row_policies=[rule])
+    job = _job((40, 25), row_policies=[rule], commit={"policy": policy})
     result = _run(tmp_path, job)
     assert (result.outcome, result.files) == (DatasetOutcome.FAILED, 0)
     assert [failure.code for failure in result.failures] == ["data-quality"]
