@@ -163,6 +163,8 @@ class FilesSource:
         try:
             listing = self._walk(self._options.pattern, context.is_selected, f"{extract.namespace}.{extract.table}")
         except FileNotFoundError:
+            if context.states and "://" in self._root():
+                return Listing()  # an object store has no folder once its last object is taken away
             raise self._no_match(Examples()) from None
         except OSError as error:
             problem = f"cannot list {self._root()}: {error.strerror or error}."
@@ -171,7 +173,7 @@ class FilesSource:
             raise self._error(problem) from error
         if None in listing.problems:
             raise self._error(listing.problems[None] + ".")
-        if not (listing.files or listing.undated or listing.problems or listing.has_unselected):
+        if not (listing.files or listing.undated or listing.problems or listing.has_unselected or context.states):
             raise self._no_match(listing.others)
         return listing
 

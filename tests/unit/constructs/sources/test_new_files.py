@@ -126,6 +126,16 @@ def test_vanished_file_is_named_and_read_once_only_where_it_comes_back(tmp_path:
     assert folder.run() == []
 
 
+@pytest.mark.parametrize("new_files", ["date", "modified", "name"])
+def test_folder_that_was_emptied_is_no_fault_once_something_was_read(tmp_path: Path, new_files: str) -> None:
+    folder = Folder(tmp_path, "in/{dataset}/{date:%Y-%m-%d}.csv", new_files=new_files)
+    folder.put("in/a/2013-01-09.csv")
+    folder.run()
+    (tmp_path / "in/a/2013-01-09.csv").unlink()
+    assert folder.run() == []
+    assert folder.plan().notes[-1].startswith("none of its files is there any more; it is committed up to ")
+
+
 def test_rows_of_remembered_files_are_counted_anew(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "in/{dataset}/*.csv")
     folder.put("in/a/x.csv", "id\n1\n2\n")
