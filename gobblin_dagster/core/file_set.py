@@ -33,13 +33,9 @@ class FileVersion(NamedTuple):
     """Microseconds since the epoch of its last change."""
     date_s: int = 0
     """Seconds since the epoch at which the date in its path begins; 0 where it has none."""
-    digest: str = ""
-    """Tells contents apart where size and time do not; empty where nobody looked."""
 
     def is_like(self, other: FileVersion) -> bool:
-        """Tell whether both are the same content, by digest where both have one, else by size and time."""
-        if self.digest and other.digest:
-            return (self.size_bytes, self.digest) == (other.size_bytes, other.digest)
+        """Tell whether both are the same content, as far as size and time of change tell."""
         return (self.size_bytes, self.modified_us) == (other.size_bytes, other.modified_us)
 
     def to_text(self) -> str:
@@ -52,10 +48,9 @@ class FileVersion(NamedTuple):
     @classmethod
     def from_text(cls, text: str) -> FileVersion:
         """Read what `to_text` wrote; raises ValueError."""
-        number, size, modified, date_s, digest = (text.split(":", 4) + [""] * 4)[:5]
         try:
-            return cls(int(number or 0), int(size or 0), int(modified or 0), int(date_s or 0), digest)
-        except ValueError:
+            return cls(*(int(part or 0) for part in text.split(":")))
+        except (ValueError, TypeError):  # no number, or too many of them
             raise ValueError(f"expected the version of a file, got {text[:80]!r}") from None
 
 
