@@ -15,6 +15,7 @@ from gobblin_dagster.core.errors import UsageError
 if TYPE_CHECKING:
     from gobblin_dagster.engine.project import Project
     from gobblin_dagster.spec.job import JobSpec
+    from gobblin_dagster.state.store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,15 @@ def open_here(ctx: typer.Context) -> Project:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     return open_project(root)
+
+
+def open_store_here(ctx: typer.Context) -> StateStore:
+    """Open the project's state store alone: it can be read whatever is the matter with the job files."""
+    from gobblin_dagster.spec.load import load_project  # noqa: PLC0415 - as above
+    from gobblin_dagster.state import open_store  # noqa: PLC0415 - as above
+
+    root = project_root(ctx)
+    return open_store(load_project(root).state, root)
 
 
 def jobs_of(project: Project, names: list[str] | None) -> list[JobSpec]:

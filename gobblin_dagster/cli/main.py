@@ -6,17 +6,16 @@ committed, 130 interrupted.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from gobblin_dagster import __version__
 from gobblin_dagster.cli.context import Globals
 from gobblin_dagster.cli.failure import fail
+from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
 
 COMMANDS = {
     "init": "Make a project folder that runs at once.",
@@ -40,28 +39,16 @@ COMMANDS = {
 """Help of each command, by name; its module in this package has the same name and is imported when it is called."""
 
 
-class _LazyCommands(TyperGroup):
-    """Lists the commands without importing them."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands.update({name: TyperCommand(name, help=text) for name, text in COMMANDS.items()})
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Return the real command for the one that is called."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command and load_command(str(name)), rest
+_LAZY = {name: LazyCommand(text, app_of(name)) for name, text in COMMANDS.items()}
 
 
 def load_command(name: str) -> Any:
     """Import a command by name."""
-    command = typer.main.get_command(importlib.import_module(f"gobblin_dagster.cli.{name}").app)
-    command.name = name
-    return command
+    return load_lazy(_LAZY, name)
 
 
 app = typer.Typer(
-    cls=_LazyCommands,
+    cls=lazy_group(_LAZY),
     rich_markup_mode=None,  # plain help: starts faster, and reads the same in a pipe
     invoke_without_command=True,
     pretty_exceptions_enable=False,

@@ -22,8 +22,8 @@ from gobblin_dagster.cli.output import console, print_json
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import plan_view
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.job import plan_job
-from gobblin_dagster.engine.plan import Selection
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -27,9 +27,9 @@ from gobblin_dagster.cli.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark
 from gobblin_dagster.cli.views import plan_view, run_view
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
 from gobblin_dagster.engine.job import plan_job, run_job
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.spec.job import JobSpec
 

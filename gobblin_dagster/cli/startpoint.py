@@ -18,9 +18,9 @@ from gobblin_dagster.cli.state_change import DryRunOption, ReasonOption, YesOpti
 from gobblin_dagster.cli.state_lookup import JobOption, load_states
 from gobblin_dagster.cli.views import mark
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Position, Startpoint, parse_position
 from gobblin_dagster.engine.job import plan_job
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetPlan
 from gobblin_dagster.spec.job import JobSpec

@@ -17,9 +17,9 @@ from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_sta
 from gobblin_dagster.cli.views import mark, state_view
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine import state_admin, state_transfer
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.state.store import StateStore
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.commit import CommitSequence, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.task_state import QueueStats
 from gobblin_dagster.core.watermark import Watermark
-from gobblin_dagster.engine.abandon import Abandonment
-from gobblin_dagster.engine.commit.inspect import StepStatus
-from gobblin_dagster.engine.results import Audit, DatasetPlan, DatasetResult, JobPlan, RecoveredDataset, RunResult
+
+if TYPE_CHECKING:  # the engine takes a third of a second to import, which lists of states need not pay
+    from gobblin_dagster.engine.abandon import Abandonment
+    from gobblin_dagster.engine.commit.inspect import StepStatus
+    from gobblin_dagster.engine.results import Audit, DatasetPlan, DatasetResult, JobPlan, RecoveredDataset, RunResult
 
 
 def plan_view(plan: JobPlan) -> dict[str, Any]:

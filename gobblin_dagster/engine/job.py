@@ -19,6 +19,7 @@ from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, G
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine.aftermath import tidy_up_after
@@ -42,7 +43,7 @@ from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.lane.pack import unrun
 from gobblin_dagster.engine.lane.reading import require_positions
 from gobblin_dagster.engine.observer import Observer
-from gobblin_dagster.engine.plan import Selection, make_plan
+from gobblin_dagster.engine.plan import make_plan
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.results import (

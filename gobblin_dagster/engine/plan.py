@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 
 from gobblin_dagster.core.clock import Clock
@@ -14,6 +12,7 @@ from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.engine.estimate import with_costs
@@ -25,29 +24,6 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _NO_START = Start()
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which datasets a command is about, by globs over dataset.urns; an exact urn always selects itself."""
-
-    select: tuple[str, ...] = ()
-    """Globs; empty means all."""
-    exclude: tuple[str, ...] = ()
-    urns: frozenset[str] | None = None
-    """Exact urns (partitions of a Dagster run); None means all."""
-
-    def matches(self, dataset_urn: str) -> bool:
-        """Tell whether the dataset is selected."""
-        if self.urns is not None and dataset_urn not in self.urns:
-            return False
-        if any(_glob(pattern, dataset_urn) for pattern in self.exclude):
-            return False
-        return not self.select or any(_glob(pattern, dataset_urn) for pattern in self.select)
-
-
-def _glob(pattern: str, dataset_urn: str) -> bool:
-    return dataset_urn == pattern or fnmatchcase(dataset_urn, pattern)
 
 
 def make_plan(

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 import dagster as dg
 
 from gobblin_dagster.core.errors import SpecError
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.job import JobRun, Lane
 from gobblin_dagster.engine.observer import Observer
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.results import JobPlan, RecoveredDataset, RunResult
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event

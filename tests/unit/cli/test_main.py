@@ -8,7 +8,9 @@ import pytest
 import typer
 
 from gobblin_dagster import __version__
+from gobblin_dagster.cli import state
 from gobblin_dagster.cli.failure import fail
+from gobblin_dagster.cli.lazy import load_lazy
 from gobblin_dagster.cli.main import COMMANDS, load_command
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
@@ -53,6 +55,19 @@ def test_command_help_begins_as_the_list_says(cli: Cli, name: str) -> None:
     called = cli(name, "--help")
     assert called.code == 0
     assert COMMANDS[name] in called.out
+
+
+@pytest.mark.parametrize("name", state.COMMANDS)
+def test_help_of_a_state_command_begins_as_the_list_says(cli: Cli, name: str) -> None:
+    said = state.COMMANDS[name].help
+    assert load_lazy(state.COMMANDS, name).help.splitlines()[0] == said
+    assert said.split()[0] in cli("state", "--help").out
+    assert f"gobblin state {name}" in cli("state", name, "--help").out
+
+
+def test_listing_states_imports_no_engine(tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text("project: listed\n", encoding="utf-8")
+    assert not imported_by("state", "list", cwd=tmp_path) & (HEAVY | {"duckdb", "pyarrow"})
 
 
 def test_version_option_is_one_line(cli: Cli) -> None:

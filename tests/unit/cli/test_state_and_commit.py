@@ -38,7 +38,14 @@ def test_state_list_json_and_selection(cli: Cli, project: Path, inline: list[Inl
 
 def test_state_list_before_the_first_run_is_empty(cli: Cli, project: Path) -> None:
     called = cli("state", "list")
-    assert (called.code, called.out) == (0, "Job numbers: 0 datasets published\n")
+    assert (called.code, called.out) == (0, "Nothing is published yet.\n")
+
+
+def test_state_list_needs_no_job_file_that_is_right(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
+    cli("run")
+    next((project / "jobs").iterdir()).write_text("job: [", encoding="utf-8")
+    assert cli("run").code == 2
+    assert "Job numbers:" in cli("state", "list").out
 
 
 def test_state_show_tells_all_of_one_dataset(cli: Cli, project: Path, inline: list[InlineLane]) -> None:

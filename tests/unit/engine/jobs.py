@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.observer import Observer
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.spec.job import JobSpec

@@ -9,9 +9,9 @@ import pytest
 
 from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine import state_admin
 from gobblin_dagster.engine.job import plan_job, run_job
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec

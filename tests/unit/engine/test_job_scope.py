@@ -13,11 +13,11 @@ from gobblin_dagster.core.commit import CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.abandon import abandon_sequence
 from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.job import JobRun, run_job
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane

@@ -10,11 +10,11 @@ import pytest
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.observer import Observer
-from gobblin_dagster.engine.plan import Selection
 from gobblin_dagster.testing.lane import InlineLane
 
 from .jobs import by_urn, job_spec, project, published, run

@@ -1,0 +1,63 @@
+"""Groups of commands that are imported when they are called: listing them, or calling one, does not pay for the others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gobblin_dagster.cli.context import examples
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command by its help, as the list of commands shows it, and the way to import it."""
+
+    help: str
+    load: Callable[[], Any]
+
+
+def app_of(module: str) -> Callable[[], Any]:
+    """Return the way to the command (or group) that is the `app` of a module of this package."""
+    return lambda: typer.main.get_command(importlib.import_module(f"gobblin_dagster.cli.{module}").app)
+
+
+def function_of(module: str, function: str, *lines: str) -> Callable[[], Any]:
+    """Return the way to the command that a function of a module of this package is, with its examples."""
+
+    def load() -> Any:
+        app = typer.Typer(rich_markup_mode=None, add_completion=False)
+        found = getattr(importlib.import_module(f"gobblin_dagster.cli.{module}"), function)
+        app.command(epilog=examples(*lines))(found)
+        return typer.main.get_command(app)
+
+    return load
+
+
+def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
+    """Return the class of a group with these commands, for `typer.Typer(cls=...)`."""
+
+    class LazyGroup(TyperGroup):
+        """Lists the commands without importing them."""
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.commands.update({name: TyperCommand(name, help=lazy.help) for name, lazy in commands.items()})
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+            """Return the real command for the one that is called."""
+            name, command, rest = super().resolve_command(ctx, args)
+            return name, command and load_lazy(commands, str(name)), rest
+
+    return LazyGroup
+
+
+def load_lazy(commands: Mapping[str, LazyCommand], name: str) -> Any:
+    """Import a command by name."""
+    command = commands[name].load()
+    command.name = name
+    return command
