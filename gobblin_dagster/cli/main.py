@@ -29,7 +29,7 @@ COMMANDS = {
     "commit": "See commit sequences, and finish unfinished ones.",
     "show": "Show what is published of a dataset, and its snapshots.",
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",
-    "compact": "Merge small files of a job's datasets.",
+    "compact": "Merge small files of a job's datasets, folder by folder.",
     "quarantine": "Count, show and replay rows that policies rejected.",
     "clean": "Delete leftovers of killed runs, and expired snapshots' files.",
     "doctor": "Check Java, Spark, folders, state store and clock.",
