@@ -24,7 +24,7 @@ def convert(
 ) -> None:
     """Print a job file of Gobblin's as YAML.
 
-    The YAML job is equal to it. Shows on stderr what is not carried, with the reason. References to environment variables stay references.
+    The YAML job is equal to it; what is not carried stands on stderr, with the reason. References to variables stay references.
     """
     if file.suffix not in GOBBLIN_SUFFIXES | {".json"}:
         known = ", ".join(sorted(GOBBLIN_SUFFIXES | {".json"}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,7 +145,7 @@ def test_file_that_is_no_export_is_refused(cli: Cli, ran: Path, tmp_path: Path) 
 def test_range_that_was_given_up_is_shown_and_read_when_somebody_says_so(
     cli: Cli, project: Path, inline: list[InlineLane]
 ) -> None:
-    rules = {"commit": {"policy": "successful"}, "execution": {"retry_failed": "never"}}
+    rules: dict[str, Any] = {"commit": {"policy": "successful"}, "execution": {"retry_failed": "never"}}
     write_job(project, {"a": {"rows": 30, "unit_rows": 10, "fail_at": 15}}, **rules)
     assert "gave up [10, 20)" in cli("run").out
     assert "given up       [10, 20)" in cli("state", "show", "a").out

@@ -169,9 +169,9 @@ def test_sweep_leaves_a_living_run_alone(world: World) -> None:
 
 def leave_prepared(world: World) -> str:
     """Stop the publication of dataset `a` after its write-ahead, as a crash would; return the sequence's id."""
+    from gobblin_dagster.core.selection import Selection
     from gobblin_dagster.engine.commit.listener import SilentListener
     from gobblin_dagster.engine.job import JobRun
-    from gobblin_dagster.core.selection import Selection
     from gobblin_dagster.testing.lane import InlineLane
 
     class Crash(SilentListener):

@@ -120,7 +120,10 @@ def test_load_job_message_names_file_and_line(job_file: Path, monkeypatch: pytes
             "5 task_policies[0].enforce: expected true or false, got 'perhaps'",
         ),
         ("zzz: 1", "5 zzz: unknown key; known: commit, converters, description"),
-        (f"commit: {{policy: {'x' * 500}}}", "5 commit.policy: expected 'full', 'successful' or 'partial', got 'xxxxxxx"),
+        (
+            f"commit: {{policy: {'x' * 500}}}",
+            "5 commit.policy: expected 'full', 'successful' or 'partial', got 'xxxxxxx",
+        ),
     ],
 )
 def test_load_job_single_fault_in_plain_words(job_file: Path, addition: str, fault: str) -> None:
