@@ -60,5 +60,6 @@ def _report_usage(error: BaseException) -> int:
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     typer.secho("error[usage]: ", err=True, fg=typer.colors.RED, nl=False)
     hint = f" See `{context.command_path} --help`." if context is not None else ""
-    typer.echo(f"{message}{hint}", err=True)
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    typer.echo(f"{message}{stop}{hint}", err=True)
     return USAGE

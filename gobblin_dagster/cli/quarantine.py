@@ -115,7 +115,9 @@ def replay(
     out = console(sys.stdout)
     rows = sum(done.rows.values())
     if not rows:
-        out.print(f"No row of {dataset_name(dataset)} can be replayed; {count(done.kept, 'row')} in quarantine.")
+        of_rule = f" that {rule!r} rejected" if rule is not None else ""
+        kept = f"{count(done.kept, 'row')} in quarantine; `gobblin quarantine list` shows their rules."
+        out.print(f"No row of {dataset_name(dataset)}{of_rule} can be replayed; {kept}")
         return
     by_rule = ", ".join(f"{name} {number:,}" for name, number in done.rows.items())
     if dry_run:

@@ -78,7 +78,7 @@ JOB = (
     Key(
         "publish.data.at.job.level",
         mark=_SEED,
-        note="a dataset is always published as one, whole or not at all",
+        note="the commit publishes, never a task; `commit.scope: job` makes all datasets of a run one",
         holds=("true",),
     ),
     Key("job.commit.partial.fail.task.fails.job.commit", "commit.failed_units_fail_run", values.switch),

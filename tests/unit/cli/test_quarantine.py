@@ -95,5 +95,9 @@ def test_replay_sends_rows_through_the_job_as_it_is_now(cli: Cli, rejected: Path
 
 def test_replay_of_nothing_says_so_and_unknown_datasets_are_refused(cli: Cli, rejected: Path) -> None:
     nothing = cli("quarantine", "replay", "a", "--rule", "none")
-    assert (nothing.code, nothing.out) == (0, "No row of a can be replayed; 7 rows in quarantine.\n")
+    assert (nothing.code, nothing.out) == (
+        0,
+        "No row of a that 'none' rejected can be replayed; 7 rows in quarantine; "
+        "`gobblin quarantine list` shows their rules.\n",
+    )
     assert cli("quarantine", "replay", "nowhere").code == 2

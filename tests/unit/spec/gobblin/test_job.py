@@ -404,7 +404,8 @@ def test_value_that_asks_for_what_is_so_anyway_is_not_told(tmp_path: Path) -> No
         warnings(tmp_path, KAFKA + "publish.data.at.job.level=true\nstate.store.dir=/x\nmetrics.enabled=true\n") == []
     )
     assert warnings(tmp_path, KAFKA + "publish.data.at.job.level=false\n") == [
-        "5 publish.data.at.job.level: is not carried: a dataset is always published as one, whole or not at all"
+        "5 publish.data.at.job.level: is not carried: "
+        "the commit publishes, never a task; `commit.scope: job` makes all datasets of a run one"
     ]
 
 
