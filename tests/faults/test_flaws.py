@@ -81,7 +81,7 @@ def _unit(
         attempt="0",
         low=LongWatermark(low),
         expected_high=LongWatermark(high),
-        actual_high=LongWatermark(high if actual is None else actual),
+        actual_high=LongWatermark(actual if actual is not None else high if files else low),
         rows_read=high - low,
         files=files,
     )

@@ -17,7 +17,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.state_admin import history
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane
-from tests.faults.test_going_back import KILLS, kill_at_each_operation
+from tests.faults.test_going_back import KILLS, strike_each_operation
 from tests.unit.engine.jobs import job_spec, published, run
 from tests.unit.engine.test_startpoints import state, store_of, waiting, wish
 
@@ -60,7 +60,7 @@ def test_startpoint_is_gone_exactly_where_the_watermark_moved(tmp_path: Path, ki
     again = list(range(int(str(position)), ROWS))
     restore()
     seen = set()
-    for _ in kill_at_each_operation(root, KILLS[kill], partial(work, spec=job())):
+    for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=job())):
         killed = state(root, job())
         assert killed is not None
         is_consumed = killed.version == 2
@@ -82,7 +82,7 @@ def test_upcoming_skips_nothing_that_came_after_it_was_pinned(tmp_path: Path, ki
     saved = wish(tmp_path / "template", job(), Upcoming())
     restore()
     ends = set()
-    for _ in kill_at_each_operation(root, KILLS[kill], partial(work, spec=job())):
+    for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=job())):
         (left,) = waiting(root, job()).values() or (None,)
         is_pinned = left is None or left.pinned is not None
         assert left is None or left.id == saved.id
@@ -104,7 +104,7 @@ def test_delivery_without_write_ahead_consumes_it_with_its_record(tmp_path: Path
     run(tmp_path / "template", spec)
     saved = wish(tmp_path / "template", spec, Specific(str(START)))
     restore()
-    for _ in kill_at_each_operation(root, KILLS[kill], partial(work, spec=spec)):
+    for _ in strike_each_operation(root, KILLS[kill], partial(work, spec=spec)):
         killed = state(root, spec)
         assert killed is not None
         assert waiting(root, spec) == ({} if killed.version == 2 else {"a": saved})
