@@ -56,6 +56,11 @@ class DatasetUrn:
         # A leading dot or underscore hides a folder from Spark and pyarrow readers; `..` would leave the lake.
         return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[0] in "._" else quoted
 
+    def folder_in(self, path: str) -> str:
+        """Return the dataset's folder of a published file, wherever its branch's `path` led at the time."""
+        mark = f"/{self.path_segment}/"
+        return path[: path.rindex(mark) + len(mark) - 1]
+
     @classmethod
     def from_key(cls, key: str) -> DatasetUrn:
         """Return the urn of a partition key or path segment."""

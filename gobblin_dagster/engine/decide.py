@@ -19,7 +19,7 @@ from gobblin_dagster.engine.commit.publication import Publishers, needs_all_unit
 from gobblin_dagster.engine.commit.steps import Permissions, plan_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.failure import describe_failure
-from gobblin_dagster.engine.publishers import make_publishers
+from gobblin_dagster.engine.publishers import dataset_folders, make_publishers
 from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult
 from gobblin_dagster.engine.startpoints import begin_at
 from gobblin_dagster.spec.job import JobSpec
@@ -69,7 +69,8 @@ def decide_dataset(
         # The version found is the one that the commit will demand, so the files are those of the state it replaces.
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
-        return _publication(job, plan, decision, before, summed, context, now, Publishers(publishers, current))
+        publishing = Publishers(publishers, current, dataset_folders(job, plan.dataset_urn))
+        return _publication(job, plan, decision, before, summed, context, now, publishing)
     except GobblinDagsterError as error:
         failures = (*summed.failures, describe_failure(error))
         failed = dataclasses.replace(summed, outcome=DatasetOutcome.FAILED, actual_high=plan.low, failures=failures)

@@ -21,6 +21,11 @@ def make_publishers(job: JobSpec, context: LaneContext, dataset_urn: str) -> dic
     }
 
 
+def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:
+    """Return the folder of each branch's files of a dataset, relative to the output's root."""
+    return {branch.name: job.dataset_folder(branch.name, dataset_urn) for branch in job.fork.branches}
+
+
 def load_step_types(job: JobSpec) -> None:
     """Make the steps of a job's publishers and the user's own loadable from stored sequences.
 

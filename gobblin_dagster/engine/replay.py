@@ -37,7 +37,7 @@ from gobblin_dagster.engine.decide import permissions_of
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.task import run_part
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import load_step_types, make_publishers
+from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
 from gobblin_dagster.engine.rewrite import publish_view, rewrite_sequence
 from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
@@ -298,7 +298,9 @@ class _Replayer:
             if not reads_current([publisher])
         }
         moves = [Move(file, f"{root}/{file.target}") for file in staged]
-        done = Publishers(publishers).plan(frame, moves, state.schemas, state.snapshot + 1)
+        done = Publishers(publishers, folders=dataset_folders(self._job, state.dataset_urn)).plan(
+            frame, moves, state.schemas, state.snapshot + 1
+        )
         replayed = sum(unit.rows_read for unit in units)
         written = _written(units)
         totals = dataclasses.replace(

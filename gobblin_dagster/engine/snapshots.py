@@ -65,10 +65,12 @@ class PublishedSnapshot:
         return found
 
     def folder(self, branch: str) -> str:
-        """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`)."""
+        """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`).
+
+        Where the branch's `path` has changed, it is that of the first of `paths`; others may lie elsewhere.
+        """
         path = self.paths(branch)[0]
-        mark = f"/{branch}/{DatasetUrn(self.dataset_urn).path_segment}/"
-        return path[: path.rindex(mark) + len(mark) - 1]
+        return DatasetUrn(self.dataset_urn).folder_in(path)
 
     def to_arrow(self, branch: str) -> ds.Dataset:
         """Return a branch's files as one lazy pyarrow dataset, wherever they lie; folder names become columns (text).

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.translator import BranchData, GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -78,6 +77,4 @@ class JobBinding:
 
     def dataset_path(self, branch: str, dataset_urn: str) -> str:
         """Return the folder of a branch of a dataset."""
-        extract = self.job.extract
-        root = self.project.output_root(self.job)
-        return f"{root}/{extract.namespace}/{extract.table}/{branch}/{DatasetUrn(dataset_urn).path_segment}"
+        return f"{self.project.output_root(self.job)}/{self.job.dataset_folder(branch, dataset_urn)}"

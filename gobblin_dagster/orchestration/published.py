@@ -98,28 +98,23 @@ class PublishedDatasets:
         """Read with Spark; a column that only some files have is null in the others. Shape as of `to_dataset`."""
         frames = []
         for name, urn, paths in self._groups():
-            reader = session.read.format(name).option("basePath", _dataset_folder(paths[0], urn))
+            reader = session.read.format(name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
             frames.append(reader.options(header="true", mergeSchema="true").load(paths))
         if not frames:
             return session.createDataFrame([], "struct<>")
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
     def _groups(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Yield (format, dataset.urn, paths): files that one reader takes together."""
+        """Yield (format, dataset.urn, paths): files that one reader takes together, below one folder of the dataset."""
         for urn, paths in self.paths.items():
-            for name in sorted({_format(path) for path in paths}):
-                yield name, urn, [path for path in paths if _format(path) == name]
+            folder_in = DatasetUrn(urn).folder_in
+            for group in sorted({(_format(path), folder_in(path)) for path in paths}):
+                yield group[0], urn, [path for path in paths if (_format(path), folder_in(path)) == group]
 
 
 def _format(path: str) -> str:
     """Return the format of a published file: its extension, a codec after it left out."""
     return next(_FORMATS[suffix] for suffix in PurePosixPath(path).suffixes if suffix in _FORMATS)
-
-
-def _dataset_folder(path: str, urn: str) -> str:
-    """Return the dataset's folder, in which folder names are columns."""
-    mark = f"/{DatasetUrn(urn).path_segment}/"
-    return path[: path.rindex(mark) + len(mark) - 1]
 
 
 def _factory(name: str, paths: list[str], types: Mapping[str, pa.DataType]) -> ds.FileSystemDatasetFactory:

@@ -6,13 +6,16 @@ package never imports `constructs`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import permutations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.urn import DatasetUrn
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -154,6 +157,24 @@ class BranchSpec(SpecModel):
     """Default: the job's `publisher`."""
     schema_contract: SchemaContract | None = None
     """`evolve`, `freeze`, `discard` or `fail`; default: the job's `schema_contract`."""
+    path: str = "{namespace}/{table}/{branch}/{dataset}"
+    """Folder of a dataset's files, below `output.path`: plain folder names, which may hold `{namespace}`, `{table}` and
+    `{branch}`, and `{dataset}` (the dataset.urn, percent-encoded) as the last one. No two branches share folders. Where it
+    changes, published files stay where they are and stay readable."""
+
+    @field_validator("path")
+    @classmethod
+    def _plain_path(cls, path: str) -> str:
+        *folders, last = path.split("/")
+        if last != "{dataset}" or not folders:
+            raise ValueError(f"a path is one or more folders and then {{dataset}}, as raw/{{dataset}}; got {path!r}")
+        for folder in folders:
+            if not _FOLDER.fullmatch(folder):
+                raise ValueError(
+                    f"the folder {folder!r} of path {path!r} may hold letters, digits, `_`, `-`, `.`, {{namespace}}, {{table}} "
+                    "and {branch}, and begins with no `_`, `-` or `.`"
+                )
+        return path
 
     @field_validator("name")
     @classmethod
@@ -167,6 +188,12 @@ class BranchSpec(SpecModel):
         _require_names_to_differ(self.converters, self.row_policies)
         return self
 
+
+# Folders that begin with `_` or `.` are ours (`_gobblin`), lead elsewhere (`..`) or are hidden from readers; `=` would be a
+# partition column to them.
+_FOLDER = re.compile(
+    r"(?:[A-Za-z0-9]|\{(?:namespace|table|branch)\})(?:[A-Za-z0-9_.-]|\{(?:namespace|table|branch)\})*"
+)
 
 QUARANTINE_BRANCH = "quarantine"
 """Folder and manifest name of rejected rows; no branch may take it."""
@@ -428,6 +455,31 @@ class JobSpec(SpecModel):
         """Return how a branch is published."""
         is_full = self.extract.reads_everything
         return branch.publisher or self.publisher or ConstructSpec(type="replace" if is_full else "append")
+
+    def dataset_folder(self, branch: str, dataset_urn: str) -> str:
+        """Return the folder of a branch's files of a dataset, relative to the output's root; the quarantine is a branch too.
+
+        Source: `writer.file.path`, `writer.file.path.type`. Differs: a template, and never shared by branches.
+        """
+        return f"{self._folder_of_datasets(branch)}/{DatasetUrn(dataset_urn).path_segment}"
+
+    def _folder_of_datasets(self, branch: str) -> str:
+        paths = {one.name: one.path for one in self.fork.branches}
+        path = paths.get(branch, BranchSpec(name="main").path).removesuffix("/{dataset}")
+        return path.format(namespace=self.extract.namespace, table=self.extract.table, branch=branch)
+
+    @model_validator(mode="after")
+    def _branches_share_no_folder(self) -> Self:
+        # Not even one below another: a dataset of the outer one could be named as a folder of the inner one.
+        names = [*(branch.name for branch in self.fork.branches), QUARANTINE_BRANCH]
+        for one, other in permutations(names, 2):
+            outer, inner = self._folder_of_datasets(one), self._folder_of_datasets(other)
+            if f"{inner}/".startswith(f"{outer}/"):
+                raise ValueError(
+                    f"fork.branches: the files of {other!r} (in {inner}) would lie in the folder of {one!r} ({outer}); "
+                    "give each branch a path of its own"
+                )
+        return self
 
     @model_validator(mode="after")
     def _full_extracts_are_whole(self) -> Self:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.urn import DatasetUrn
 
 
 class _NoOptions(BaseModel):
@@ -65,8 +66,14 @@ class ReplacePartitionsPublisher:
         """Need neither."""
 
     def publish(self, view: PublishView) -> Publication:
-        written = {posixpath.dirname(file.path) for file in view.files}
-        return Publication(removed=tuple(f.path for f in view.current if posixpath.dirname(f.path) in written))
+        # Below the dataset's folder: that one differs where the branch's `path` has changed since.
+        folder_in = DatasetUrn(view.dataset_urn).folder_in
+
+        def partition(path: str) -> str:
+            return posixpath.dirname(path).removeprefix(folder_in(path))
+
+        written = {partition(file.path) for file in view.files}
+        return Publication(removed=tuple(file.path for file in view.current if partition(file.path) in written))
 
 
 class NoopPublisher:

@@ -10,7 +10,6 @@ from gobblin_dagster.core.commit import CommitStep, PublishedFile
 from gobblin_dagster.core.constructs import DataPublisher, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.task_state import StagedFile
-from gobblin_dagster.core.urn import DatasetUrn
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,8 @@ class Publishers:
     by_branch: Mapping[str, DataPublisher] = field(default_factory=dict)
     current: Sequence[PublishedFile] = ()
     """What the dataset's newest snapshot holds; empty where no publisher reads it."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Of each of these branches, the dataset's folder, relative to the output's root."""
 
     def plan(
         self, frame: PublishView, moves: Iterable[Move], schemas: Mapping[str, str], snapshot: int
@@ -61,7 +62,11 @@ class Publishers:
         for branch, publisher in self.by_branch.items():
             held = [file for file in self.current if file.branch == branch] if reads_current([publisher]) else []
             view = replace(
-                frame, branch=branch, folder=_folder(frame, branch), current=held, schema=schemas.get(branch)
+                frame,
+                branch=branch,
+                folder=posixpath.join(frame.output_root, self.folders[branch]),
+                current=held,
+                schema=schemas.get(branch),
             )
             subfolder = _subfolder(publisher, view)
             mine = [number for number, move in enumerate(moves) if move.staged.branch == branch]
@@ -92,11 +97,6 @@ def published_file(move: Move, snapshot: int) -> PublishedFile:
     """Return a moved file as the manifest names it."""
     staged = move.staged
     return PublishedFile(staged.branch, move.target, staged.size_bytes, staged.sha256, staged.rows, snapshot)
-
-
-def _folder(frame: PublishView, branch: str) -> str:
-    dataset = DatasetUrn(frame.dataset_urn).path_segment
-    return posixpath.join(frame.output_root, frame.extract.namespace, frame.extract.table, branch, dataset)
 
 
 def _subfolder(publisher: DataPublisher, view: PublishView) -> str:

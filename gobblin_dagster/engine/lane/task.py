@@ -27,7 +27,6 @@ from gobblin_dagster.core.task_state import (
     WorkingState,
     advance,
 )
-from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.lane.branch import Branch
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.copies import require_copies
@@ -263,12 +262,10 @@ class _WorkUnitRun:
 
     def writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
         """Return where a branch stages."""
-        extract = self._spec.extract
-        dataset = DatasetUrn(self._unit.dataset_urn).path_segment
         return WriterContext(
             storage=self._storage,
             staging_dir=f"{self._lane.staging_root}/{self._task.commit_id}",
-            target_dir=f"{extract.namespace}/{extract.table}/{branch}/{dataset}",
+            target_dir=self._spec.dataset_folder(branch, self._unit.dataset_urn),
             file_stem=f"{self._task.commit_id}-{self._unit.id}-{self._attempt}",
             branch=branch,
             dataset_urn=self._unit.dataset_urn,

@@ -59,7 +59,7 @@ _METRICS = "a run's counts are in Dagster's metadata and in `gobblin run --outpu
 _LOADER = "read by the loader: its keys become keys of the job"
 _PACKING = "Spark's cores and `execution.tasks_per_core` decide how many packs there are"
 _POOL = "Spark's cores decide"
-_LAYOUT = "namespace, table, branch and dataset are always folders, so that none collide"
+_LAYOUT = "a `path` of each branch names its folders; the dataset is always one, so that none collide"
 _FS = "settings of the file system's own client"
 
 JOB = (
