@@ -11,9 +11,16 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile, race, resolved, unified_schema
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    TableFile,
+    race,
+    resolved,
+    unified_schema,
+    without_secrets,
+)
 from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
@@ -33,6 +40,11 @@ class DeltaOptions(BaseModel):
     """Settings of the table's storage as deltalake takes them, e.g. `{AWS_ENDPOINT_URL: ...}`; default: as it finds them."""
     storage_options_env: dict[str, str] = Field(default_factory=dict)
     """Settings taken from environment variables by name: read where they are used, never written to plans, logs or state."""
+
+    @field_validator("storage_options")
+    @classmethod
+    def _no_secrets(cls, settings: dict[str, str]) -> dict[str, str]:
+        return without_secrets(settings, "storage_options_env")
 
 
 class DeltaPublisher:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gobblin_dagster.constructs.publishers.tables import TableCommit, race, resolved, unified_schema
+from gobblin_dagster.constructs.publishers.tables import TableCommit, race, resolved, unified_schema, without_secrets
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
@@ -30,6 +30,11 @@ class IcebergOptions(BaseModel):
     catalog_env: dict[str, str] = Field(default_factory=dict)
     """Properties taken from environment variables by name, e.g. `credential: LAKE_CREDENTIAL`: read where they are used,
     never written to plans, logs or state."""
+
+    @field_validator("catalog")
+    @classmethod
+    def _no_secrets(cls, catalog: dict[str, str]) -> dict[str, str]:
+        return without_secrets(catalog, "catalog_env")
 
 
 class IcebergPublisher:

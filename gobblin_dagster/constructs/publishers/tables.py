@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from gobblin_dagster.storage.arrow import arrow_files
 TRIES = 12
 """Lost races for one table before the publication is left to the next run."""
 _LONGEST_WAIT_S = 2.0
+_SECRET_NAME = re.compile(r"password|secret|credential|token(?!-expires)|(account|sas|api).?key", re.IGNORECASE)
+_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,16 @@ def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Sch
         return pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowInvalid as error:
         raise StepRefusedError(step=f"publish to {table}", problem=f"its files disagree: {error}") from error
+
+
+def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]:
+    """Return settings that may be stored with a commit sequence; raises ValueError, without the value, where one is secret."""
+    secret = sorted(
+        name for name, value in settings.items() if _SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)
+    )
+    if secret:
+        raise ValueError(f"{', '.join(secret)} must hold no secret; name the environment variable in `{env_option}`")
+    return settings
 
 
 def resolved(settings: Mapping[str, str], from_environment: Mapping[str, str]) -> dict[str, str]:
