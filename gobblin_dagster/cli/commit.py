@@ -11,6 +11,7 @@ import typer
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
 from gobblin_dagster.cli.display import print_recovered, recovery_summary
 from gobblin_dagster.cli.jobs import for_each_job
+from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import (
     MAX_ROWS,
     console,
@@ -34,7 +35,12 @@ from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import open_storage
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, help="See commit sequences, and finish unfinished ones.")
+app = typer.Typer(
+    cls=WholeHelpGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="See commit sequences, and finish unfinished ones.",
+)
 
 _DONE = {True: "done", False: "not done", None: "unknown"}
 _WAITING = {*UNFINISHED, SequenceState.QUARANTINED}

@@ -38,10 +38,19 @@ def function_of(module: str, function: str, *lines: str) -> Callable[[], Any]:
     return load
 
 
+class WholeHelpGroup(TyperGroup):
+    """Lists each command with the whole first sentence of its help, on as many lines as it takes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=1000)) for name, one in self.commands.items()])
+
+
 def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
     """Return the class of a group with these commands, for `typer.Typer(cls=...)`."""
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(WholeHelpGroup):
         """Lists the commands without importing them."""
 
         def __init__(self, **settings: Any) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from gobblin_dagster.cli.confirm import who
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import console, count, dataset_name, print_json, print_table, rows_of
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
 from gobblin_dagster.core.errors import UsageError
@@ -17,7 +18,10 @@ from gobblin_dagster.engine.quarantine import QuarantineCount, QuarantinedRow, c
 from gobblin_dagster.engine.replay import replay_quarantine
 
 app = typer.Typer(
-    rich_markup_mode=None, add_completion=False, help="Count, show and replay rows that policies rejected."
+    cls=WholeHelpGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Count, show and replay rows that policies rejected.",
 )
 
 _COLUMNS = {"job": "left", "dataset": "left", "policy": "left", "rows": "right"}

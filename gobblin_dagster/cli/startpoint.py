@@ -12,6 +12,7 @@ import typer
 
 from gobblin_dagster.cli.confirm import confirm, who
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import MAX_ROWS, console, count, dataset_name, instant, print_json, print_table, rows_of
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.state_change import DryRunOption, ReasonOption, YesOption
@@ -26,7 +27,12 @@ from gobblin_dagster.engine.results import DatasetPlan
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, help="Say where the next run of a dataset begins.")
+app = typer.Typer(
+    cls=WholeHelpGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Say where the next run of a dataset begins.",
+)
 
 ALL = "*"
 PARTLY = 4

@@ -65,6 +65,11 @@ def test_help_of_a_state_command_begins_as_the_list_says(cli: Cli, name: str) ->
     assert f"gobblin state {name}" in cli("state", name, "--help").out
 
 
+@pytest.mark.parametrize("group", ["state", "commit", "quarantine", "startpoint"])
+def test_list_of_a_group_cuts_no_sentence_short(cli: Cli, group: str) -> None:
+    assert "..." not in cli(group, "--help").out.partition("Commands:")[2]
+
+
 def test_listing_states_imports_no_engine(tmp_path: Path) -> None:
     (tmp_path / "gobblin.yaml").write_text("project: listed\n", encoding="utf-8")
     assert not imported_by("state", "list", cwd=tmp_path) & (HEAVY | {"duckdb", "pyarrow"})
