@@ -145,7 +145,19 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
             return LongWatermark(int(text))
         return kind.from_components({"": kind.position_from_json(_with_zone(kind, text))})
     except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(problem=f"{text!r} is no watermark of type {kind.type_name!r}: {error}.") from None
+        example = _EXAMPLES.get(kind.type_name)
+        hint = f"Write it as {example}." if example else f"The reader says: {error}."
+        raise UsageError(problem=f"{text!r} is no watermark of type {kind.type_name!r}.", hint=hint) from None
+
+
+_EXAMPLES = {
+    "long": "42",
+    "date": "2013-01-31",
+    "timestamp": "2013-01-31T05:00:00Z (without a zone: UTC)",
+    "hour": "2013-01-31T05:00Z (a whole hour; without a zone: UTC)",
+    "composite": '{"0": 5, "1": 9}, a position for each part',
+}
+"""How people write a watermark, by its type."""
 
 
 def _with_zone(kind: type[Watermark], text: str) -> str:
