@@ -97,8 +97,8 @@ def starts_over(spec: JobSpec, source: Source) -> bool:
     way = getattr(source, "full_extract", "")
     if not way:
         raise UsageError(
-            problem=f"Job {spec.job!r}: source {spec.source.type!r} cannot read everything in each run.",
-            hint="Leave out `extract.is_full` and `extract.type: snapshot_only`.",
+            problem=f"Job {spec.job!r}: source {spec.source.type!r}, as it is declared, cannot read everything in each run.",
+            hint="Leave out its limits, or `extract.is_full` and `extract.type: snapshot_only`.",
         )
     return bool(way == "start_over")
 

@@ -14,6 +14,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.steps import check_own_step
 from gobblin_dagster.engine.lane.reading import require_positions
+from gobblin_dagster.engine.publishers import check_publishers
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
@@ -80,8 +81,10 @@ def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> li
 def check_parts(job: JobSpec, root: Path) -> None:
     """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError).
 
-    Where limits end work units early, the source is made too: it must tell positions (UsageError).
+    Where limits end work units early, the source is made too: it must tell positions (UsageError). Publishers must not
+    replace a whole by what a limit leaves of it (UsageError).
     """
+    check_publishers(job)
     context = ConstructContext(job=job.job, base_dir=str(root))
     if job.execution.limit.ends_early:
         require_positions(job, registry.create(ConstructKind.SOURCE, job.source, context))

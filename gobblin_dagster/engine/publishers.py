@@ -5,7 +5,7 @@ from __future__ import annotations
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext, DataPublisher
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.engine.commit.publication import reads_current
+from gobblin_dagster.engine.commit.publication import needs_all_units, reads_current
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.spec.job import JobSpec
@@ -24,6 +24,21 @@ def make_publishers(job: JobSpec, context: LaneContext, dataset_urn: str) -> dic
 def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:
     """Return the folder of each branch's files of a dataset, relative to the output's root."""
     return {branch.name: job.dataset_folder(branch.name, dataset_urn) for branch in job.fork.branches}
+
+
+def check_publishers(job: JobSpec) -> None:
+    """Refuse a job whose runs would put a part of the data in the place of the whole; raises UsageError."""
+    if job.execution.max_work_units is None:
+        return
+    context = ConstructContext(job=job.job, base_dir="")
+    for branch in job.fork.branches:
+        spec = job.publisher_of(branch)
+        if needs_all_units([registry.create(ConstructKind.PUBLISHER, spec, context)]):
+            raise UsageError(
+                problem=f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r} replaces what was published, and "
+                "execution.max_work_units publishes the work of one plan in several runs.",
+                hint="Leave one of them out.",
+            )
 
 
 def load_step_types(job: JobSpec) -> None:

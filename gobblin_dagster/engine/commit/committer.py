@@ -107,8 +107,12 @@ class Committer:
                 nothing was stored.
         """
         check_paths(sequence)
+        sources = [rename.source for rename in renames_of(sequence.steps)]
+        if not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+            # Other steps may read staged files that are not published: rows for a table or a topic.
+            sources += [f"{folder}/" for folder in sequence.staging_dirs if self._storage.list_names(folder)]
         try:
-            self._runner.sync_folders(rename.source for rename in renames_of(sequence.steps))
+            self._runner.sync_folders(sources)
         except OSError as error:
             raise _storage_error("sync the staging of", sequence, error) from error
         self._store.prepare(encode_sequence(sequence), epoch)

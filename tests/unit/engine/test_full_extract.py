@@ -148,6 +148,17 @@ def test_half_a_full_extract_is_refused(extract: dict[str, Any], parts: dict[str
         _job(5, extract, **parts)
 
 
+def test_limit_of_files_is_refused(tmp_path: Path) -> None:
+    source = {
+        "type": "files",
+        "path": "in/{dataset}/{date:%Y-%m-%d}.csv",
+        "format": {"type": "csv"},
+        "max_files_per_run": 1,
+    }
+    with pytest.raises(UsageError, match="as it is declared, cannot read everything"):
+        run(tmp_path, job_spec({}, source=source, extract=SNAPSHOT))
+
+
 def test_source_that_cannot_start_over_is_refused(tmp_path: Path) -> None:
     source = {"type": "tests.unit.engine.test_full_extract:Onwards", "datasets": {"a": {"rows": 4}}}
     job = job_spec({}, extract=SNAPSHOT, source=source)

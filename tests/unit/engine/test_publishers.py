@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel, ConfigDict
 
@@ -20,9 +21,12 @@ from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import manifest, read_manifest
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.job import JobRun
+from gobblin_dagster.engine.job import JobRun, run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import check_publishers
 from gobblin_dagster.engine.snapshots import list_snapshots, load_published, read_published, rollback
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.lane import InlineLane
 from gobblin_dagster.testing.rows_source import RowsSource
@@ -189,6 +193,34 @@ def test_stale_run_never_removes_by_an_older_snapshot(tmp_path: Path) -> None:
     assert _ids(tmp_path) == list(range(4, 12))
 
 
+def test_run_cut_into_several_is_refused_where_a_publisher_replaces() -> None:
+    cut: dict[str, Any] = {"execution": {"max_work_units": 3}}
+    check_publishers(_job(5, {"type": "append"}, **cut))
+    for publisher in ("replace", "replace_partitions"):
+        with pytest.raises(UsageError, match=r"branch 'main': publisher .* replaces what was published"):
+            check_publishers(_job(5, {"type": publisher}, **cut))
+
+
+def test_staged_rows_for_a_table_are_durable_before_the_sequence_is_stored(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class Watching(LocalStorage):
+        def sync_dir(self, path: str) -> None:
+            synced.append(path)
+            super().sync_dir(path)
+
+    class Watched(Project):
+        def storage(self, job: JobSpec) -> Storage:
+            return Watching()
+
+    job = _job(4, fork={"branches": [{"name": "main", "publisher": {"type": f"{HERE}:TablePublisher"}}]})
+    run_job(Watched(tmp_path, ProjectSpec(project="tests"), (job,)), job, lane=InlineLane())
+    assert any("/_gobblin/staging/" in path for path in synced)
+    (note,) = (tmp_path / "lake/notes").iterdir()
+    assert note.read_text() == "[4]"
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
+
+
 class NoOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -233,6 +265,25 @@ class NotingPublisher:
         assert all(Path(path).is_file() for path in view.staged.values())
         text = f"{view.branch} {len(view.files)} {view.low or '-'} {view.high} {(view.schema or '').splitlines()[0]}"
         return Publication(steps=(NoteStep(f"{view.output_root}/notes/{view.commit_id}", text),))
+
+
+@register_commit_step
+class CountStep(NoteStep):
+    """Reads staged files, as a load into a table does."""
+
+    type_name = "test_count"
+
+    def execute(self, storage: Storage) -> None:
+        rows = [pq.read_metadata(path).num_rows for path in self.text.split(",")]
+        storage.put_if_absent(self.path, str(rows).encode())
+
+
+class TablePublisher(NotingPublisher):
+    """Brings rows elsewhere and publishes no file."""
+
+    def publish(self, view: PublishView) -> Publication:
+        step = CountStep(f"{view.output_root}/notes/{view.commit_id}", ",".join(view.staged.values()))
+        return Publication(steps=(step,), publishes_files=False)
 
 
 class ThievingPublisher(NotingPublisher):
