@@ -27,16 +27,23 @@ def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:
 
 
 def check_publishers(job: JobSpec) -> None:
-    """Refuse a job whose runs would put a part of the data in the place of the whole; raises UsageError."""
-    if job.execution.max_work_units is None:
-        return
+    """Refuse what publishers cannot do with what stands beside them in the job.
+
+    Raises:
+        UsageError: a branch's writer does not serve its publisher; or runs would put a part of the data in the place of the
+            whole.
+    """
     context = ConstructContext(job=job.job, base_dir="")
     for branch in job.fork.branches:
-        spec = job.publisher_of(branch)
-        if needs_all_units([registry.create(ConstructKind.PUBLISHER, spec, context)]):
+        spec, writer = job.publisher_of(branch), branch.writer or job.writer
+        publisher = registry.create(ConstructKind.PUBLISHER, spec, context)
+        where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
+        if hasattr(publisher, "unfit_writer") and (why := publisher.unfit_writer(writer.type, writer.options)):
+            raise UsageError(problem=f"{where} cannot use its writer: {why}.")
+        if job.execution.max_work_units is not None and needs_all_units([publisher]):
             raise UsageError(
-                problem=f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r} replaces what was published, and "
-                "execution.max_work_units publishes the work of one plan in several runs.",
+                problem=f"{where} replaces what was published, and execution.max_work_units publishes the work of one plan in "
+                "several runs.",
                 hint="Leave one of them out.",
             )
 

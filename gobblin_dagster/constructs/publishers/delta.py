@@ -19,6 +19,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     race,
     resolved,
     unified_schema,
+    unless_parquet,
     without_secrets,
 )
 from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
@@ -60,6 +61,10 @@ class DeltaPublisher:
     def __init__(self, options: DeltaOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        """Return why the branch's writer cannot serve this publisher; empty where it can."""
+        return unless_parquet(type_name)
 
     def publish(self, view: PublishView) -> Publication:
         if not view.files:

@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gobblin_dagster.constructs.publishers.tables import TableCommit, race, resolved, unified_schema, without_secrets
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    race,
+    resolved,
+    unified_schema,
+    unless_parquet,
+    without_secrets,
+)
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
@@ -51,6 +58,14 @@ class IcebergPublisher:
     def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        """Return why the branch's writer cannot serve this publisher; empty where it can."""
+        by_value = [level for level in options.get("partition_by") or () if isinstance(level, str)]
+        if by_value and not options.get("keep_partition_columns"):
+            lost = ", ".join(by_value)
+            return f"the table would lack {lost}, in folder names only; set the writer's `keep_partition_columns: true`"
+        return unless_parquet(type_name)
 
     def publish(self, view: PublishView) -> Publication:
         if not view.files:

@@ -12,7 +12,11 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
-from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    batches_of,
+    unless_parquet,
+)
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
@@ -52,6 +56,10 @@ class KafkaTopicPublisher:
     def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        """Return why the branch's writer cannot serve this publisher; empty where it can."""
+        return unless_parquet(type_name)
 
     def publish(self, view: PublishView) -> Publication:
         if not view.files:

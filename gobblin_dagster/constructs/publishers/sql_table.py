@@ -15,7 +15,13 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, NoSuchMod
 from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
-from gobblin_dagster.constructs.publishers.tables import TableCommit, batches_of, resolved, unified_schema
+from gobblin_dagster.constructs.publishers.tables import (
+    TableCommit,
+    batches_of,
+    resolved,
+    unified_schema,
+    unless_parquet,
+)
 from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import (
@@ -84,6 +90,10 @@ class SqlTablePublisher:
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        """Return why the branch's writer cannot serve this publisher; empty where it can."""
+        return unless_parquet(type_name)
 
     def publish(self, view: PublishView) -> Publication:
         options = self._options

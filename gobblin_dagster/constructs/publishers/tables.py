@@ -92,13 +92,23 @@ class TableCommit:
         return [file.path for file in self.files]
 
 
+def unless_parquet(type_name: str) -> str:
+    """Return why a writer cannot serve a table or topic; empty where it writes Parquet."""
+    return (
+        ""
+        if type_name == "parquet"
+        else f"it takes Parquet files; give the branch `writer: {{type: parquet}}`, not {type_name!r}"
+    )
+
+
 def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
     """Open a published file; only its footer is read until rows are asked for. Raises OSError."""
     try:
         files, (inside,) = arrow_files([path])
     except UsageError:
         return pq.ParquetFile(io.BytesIO(storage.read(path)))  # memory://
-    return pq.ParquetFile(files.open_input_file(inside))
+    # Read ahead, a file would lie in memory as a whole.
+    return pq.ParquetFile(files.open_input_file(inside), pre_buffer=False)
 
 
 def batches_of(storage: Storage, paths: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:

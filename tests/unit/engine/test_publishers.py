@@ -201,6 +201,26 @@ def test_run_cut_into_several_is_refused_where_a_publisher_replaces() -> None:
             check_publishers(_job(5, {"type": publisher}, **cut))
 
 
+@pytest.mark.parametrize(
+    ("publisher", "writer", "problem"),
+    [
+        ({"type": "delta"}, {"type": "csv"}, "takes Parquet files; .* not 'csv'"),
+        ({"type": "sql_table", "url": "sqlite:///w.db", "table": "t"}, {"type": "orc"}, "takes Parquet files"),
+        ({"type": "kafka_topic", "brokers": "b:1", "topic": "t"}, {"type": "jsonl"}, "takes Parquet files"),
+        (
+            {"type": "iceberg", "table": "a.b", "catalog": {"type": "rest"}},
+            {"type": "parquet", "partition_by": ["day", {"column": "at"}]},
+            "would lack day, in folder names only",
+        ),
+    ],
+)
+def test_writer_that_does_not_serve_a_publisher_is_refused(
+    publisher: dict[str, Any], writer: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=problem):
+        check_publishers(_job(5, publisher, writer=writer))
+
+
 def test_staged_rows_for_a_table_are_durable_before_the_sequence_is_stored(tmp_path: Path) -> None:
     synced: list[str] = []
 
