@@ -165,7 +165,8 @@ def _reader(kind: str, file: Any) -> Any:
         return orc.ORCFile(file)
     import pyarrow.parquet as pq  # noqa: PLC0415  # slow to load, as above
 
-    return pq.ParquetFile(file)
+    # Read ahead, a file would lie in memory as a whole.
+    return pq.ParquetFile(file, pre_buffer=False, buffer_size=_CHUNK_BYTES)
 
 
 def _batches(kind: str, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:

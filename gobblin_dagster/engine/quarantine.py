@@ -107,4 +107,4 @@ def _parts(files: Sequence[PublishedFile], columns: list[str]) -> Iterator[Any]:
     filesystem, paths = arrow_files([file.path for file in files])
     for path in paths:
         with filesystem.open_input_file(path) as opened:
-            yield from pq.ParquetFile(opened).iter_batches(batch_size=_BATCH_ROWS, columns=columns)
+            yield from pq.ParquetFile(opened, pre_buffer=False).iter_batches(batch_size=_BATCH_ROWS, columns=columns)

@@ -196,7 +196,7 @@ class _Replayer:
 
         filesystem, (path,) = arrow_files([file.path])
         with filesystem.open_input_file(path) as opened:
-            reader = pq.ParquetFile(opened)
+            reader = pq.ParquetFile(opened, pre_buffer=False)
             rows = pa.RecordBatch.from_pylist([], schema=reader.schema_arrow)
             for number in range(reader.num_row_groups):
                 # A merged file may be cut between rows that belong together.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
@@ -259,6 +261,23 @@ def test_nan_nested_and_encoded_values_are_compared_by_their_bits(tmp_path: Path
     (staged,) = merger.merge(files)
     assert staged.rows == 9
     assert pq.read_table(staged.path).slice(0, 3).to_pydict().keys() == table.to_pydict().keys()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_reading_a_file_keeps_a_part_of_it_in_memory(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"large.{kind}"
+    chance = random.Random(0)
+    table = pa.table({"n": [chance.getrandbits(60) for _ in range(20_000)]})
+    options = {"stripe_size": 1 << 16} if kind == "orc" else {}
+    write = orc.ORCWriter(path, **options) if kind == "orc" else pq.ParquetWriter(path, table.schema)
+    for _ in range(100):
+        write.write(table) if kind == "orc" else write.write_table(table)
+    write.close()
+    size, before, most = path.stat().st_size, pa.total_allocated_bytes(), 0
+    for _ in merge_files._batches(kind, [str(path)]):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert size > 14 << 20
+    assert most < 6 << 20
 
 
 def test_text_that_lacks_its_last_line_break_is_not_glued_to_the_next(tmp_path: Path) -> None:
