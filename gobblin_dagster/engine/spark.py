@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark.conf import SparkConf
@@ -238,8 +239,9 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     log = (log_file or Path(os.devnull)).open("ab")
     try:
         # A session of its own: Ctrl-C in a terminal must reach the driver only, which lets running work units end.
+        process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
         gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-            conf, popen_kwargs={"stderr": log, "stdout": log, "start_new_session": True}
+            conf, popen_kwargs=process
         )
     except Exception as error:
         raise EnvironmentFaultError(
@@ -248,6 +250,18 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     finally:
         log.close()
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+class _WithoutForkHooks(dict[str, Any]):
+    """Settings of a process that never take a `preexec_fn`.
+
+    pyspark sets one, to ignore Ctrl-C, which a session of its own does better. With it Python runs in the forked child what
+    libraries hook to forks, and some of it waits for threads that are not there: fsspec drops clients of HDFS, and hangs.
+    """
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "preexec_fn":
+            super().__setitem__(key, value)
 
 
 def find_java() -> Path:

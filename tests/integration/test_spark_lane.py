@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +116,15 @@ def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, lane
         assert published(tmp_path, job, dataset.dataset_urn) == (list(range(5)) if committed else [])
     assert _run(tmp_path, job, lane).exit_code == 0
     assert by_urn(_run(tmp_path, job, lane))["d4"].outcome is DatasetOutcome.IDLE
+
+
+def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
+    """fsspec drops clients of HDFS in forked children, which waited for ever for threads that only the parent has."""
+    code = (
+        "import os; os.register_at_fork(after_in_child=lambda: os.write(2, b'hooked'));"
+        "from gobblin_dagster.engine.launch import LazySparkLane; from gobblin_dagster.spec.project import SparkSpec;"
+        "lane = LazySparkLane(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["3"]
+    assert "hooked" not in done.stderr
