@@ -145,9 +145,10 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
             return LongWatermark(int(text))
         return kind.from_components({"": kind.position_from_json(_with_zone(kind, text))})
     except (ValueError, TypeError, AttributeError) as error:
-        example = _EXAMPLES.get(kind.type_name)
-        hint = f"Write it as {example}." if example else f"The reader says: {error}."
-        raise UsageError(problem=f"{text!r} is no watermark of type {kind.type_name!r}.", hint=hint) from None
+        what = f"{text!r} is no watermark of type {kind.type_name!r}"
+        if example := _EXAMPLES.get(kind.type_name):
+            raise UsageError(problem=f"{what}.", hint=f"Write it as {example}.") from None
+        raise UsageError(problem=f"{what}: {error}.") from None
 
 
 _EXAMPLES = {

@@ -92,7 +92,7 @@ def test_routing_sends_each_row_one_way(example: Path) -> None:
     lake = example / "lake" / "plant" / "readings"
     assert {row["celsius"] for row in rows(lake / "alarms", "csv")} == {93.1, 95.8}
     assert {row["celsius"] for row in rows(lake / "normal", "parquet")} == {44.25, 71.5, 90.0}
-    assert "row policy test_signal: 1 row" in output
+    assert "rejected by test_signal: 1 row" in output
     assert "quarantine: 1 row" in output
 
 
