@@ -1,7 +1,12 @@
-"""The types of commit steps: how a stored step becomes an object again, also one that a package brought."""
+"""The types of commit steps: how a stored step becomes an object again, also one that a package brought.
+
+A class registers itself when it is imported. A module that is slow to load, or that no job may name any more, is declared
+by name instead: it is imported when a stored sequence holds one of its steps.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +16,8 @@ from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 StepLoader = Callable[[Mapping[str, Any]], CommitStep]
 T = TypeVar("T", bound=type[CommitStep])
 _LOADERS: dict[tuple[str, int], tuple[type[CommitStep], StepLoader]] = {}
+_MODULES: dict[str, str] = {}
+"""Declared modules by the type of the step that each registers."""
 
 
 def register_commit_step(cls: T) -> T:
@@ -38,6 +45,16 @@ def register_commit_step(cls: T) -> T:
     return cls
 
 
+def declare_commit_steps(modules: Mapping[str, str]) -> None:
+    """Name the modules that register steps, by type: a stored step is read whatever else was imported.
+
+    Args:
+        modules: dotted names; each module registers its type, in all versions that may be stored, when it is imported.
+            It must do so without optional packages, which `verify` and `execute` ask for.
+    """
+    _MODULES.update(modules)
+
+
 def step_to_json(step: CommitStep) -> dict[str, Any]:
     """Return a step with its type and version."""
     return {"type": step.type_name, "version": step.version, **step.to_json()}
@@ -51,7 +68,7 @@ def step_from_json(raw: Any) -> CommitStep:
     """
     if not isinstance(raw, Mapping):
         raise CorruptRecordError(what="A stored commit step", problem=f"expected an object, got {str(raw)[:80]!r}")
-    known = _LOADERS.get((raw.get("type", ""), raw.get("version", 0)))
+    known = _known(raw.get("type", ""), raw.get("version", 0))
     if known is None:
         raise CorruptRecordError(
             what="A stored commit step",
@@ -61,3 +78,9 @@ def step_from_json(raw: Any) -> CommitStep:
         return known[1]({key: value for key, value in raw.items() if key not in {"type", "version"}})
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptRecordError(what=f"A stored commit step {raw['type']!r}", problem=repr(error)) from error
+
+
+def _known(type_name: str, version: int) -> tuple[type[CommitStep], StepLoader] | None:
+    if (type_name, version) not in _LOADERS and type_name in _MODULES:
+        importlib.import_module(_MODULES[type_name])
+    return _LOADERS.get((type_name, version))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename
 from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
 from gobblin_dagster.engine.results import Audit
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
@@ -22,8 +25,8 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     """Count a dataset's rows in its source (within the committed ranges) and in its published files.
 
     Neither count comes from the state: the source is read again, the files are opened. Only the rows that converters,
-    policies and the fork kept back are taken from the commits' records; and, for branches whose publisher replaces files,
-    how many rows each file of the newest snapshot got.
+    policies and the fork kept back are taken from the commits' records; for branches whose publisher replaces files, how
+    many rows each file of the newest snapshot got; and for those that had a table or topic once, how many went there.
 
     Returns:
         The counts, or None where the source cannot count or nothing was committed.
@@ -50,7 +53,26 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
         branch: count_published([f for f in files if f.branch == branch], has_header=branch not in bare)
         for branch in expected
     }
+    if short := [branch for branch, rows in published.items() if rows < expected[branch]]:
+        elsewhere = _published_elsewhere(store, job.job, dataset_urn)
+        expected |= {branch: expected[branch] - elsewhere[branch] for branch in short}
     return Audit(dataset_urn, source_rows, published, expected)
+
+
+def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Counter[str]:
+    """Count the rows by branch that commits brought to tables and topics alone, whose publishers the job may have lost."""
+    elsewhere: Counter[str] = Counter()
+    for stored in store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn]):
+        try:
+            sequence = decode_sequence(stored)
+        except CorruptRecordError:
+            continue  # what it brought elsewhere is not known, so it is missed
+        if all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+            continue
+        in_files = {file.branch for file in sequence.files}
+        written = sequence.report.get("rows_by_branch", {})
+        elsewhere.update({branch: rows for branch, rows in written.items() if branch not in in_files})
+    return elsewhere
 
 
 def count_published(files: Sequence[PublishedFile], has_header: bool = True) -> int:

@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     CorruptRecordError,
+    EnvironmentFaultError,
     GobblinDagsterError,
     QuarantinedError,
     StagedFileLostError,
@@ -273,6 +274,8 @@ class Committer:
         Raises:
             CommitConflictError: another run took the dataset over.
             CommitStateUnknownError, TransientError: the store did not answer; nothing was decided.
+
+        Where a redo fails for what this machine lacks (EnvironmentFaultError), the sequence waits and no failure is counted.
         """
         try:
             sequence = decode_sequence(stored)
@@ -424,8 +427,11 @@ class Committer:
         return QuarantinedError(dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, reason=reason)
 
     def count_failure(self, sequence: CommitSequence, error: Exception) -> Recovery:
-        """Count a failed redo; at the limit, the sequence is quarantined."""
+        """Count a failed redo; at the limit, the sequence is quarantined. What this machine lacks is not counted."""
         reason = str(_storage_error("redo", sequence, error) if isinstance(error, OSError) else error)
+        if isinstance(error, EnvironmentFaultError):
+            # Nothing is wrong with the sequence: it waits for a package or a variable, however often it is tried.
+            return self._recovery(sequence, reason=reason)
         count = self._store.record_redo_failure(sequence.id, reason)
         if count >= self._redo_limit:
             reason = f"{count} redos failed, the last one so: {reason}"

@@ -71,3 +71,17 @@ def test_audit_counts_lines_and_no_branch_that_only_prints(tmp_path: Path, codec
     assert audit is not None
     assert (audit.published_rows, audit.lost, audit.duplicated) == ({"lines": 25}, 0, 0)
     store.close()
+
+
+def test_audit_misses_no_rows_that_an_earlier_publisher_of_the_branch_brought_to_a_table(tmp_path: Path) -> None:
+    table = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
+    branches = [{"name": "all", "publisher": table}, {"name": "files"}]
+    run(tmp_path, job_spec({"a": {"rows": 25}}, fork={"branches": branches}))
+    job = job_spec({"a": {"rows": 30}}, fork={"branches": [{"name": "all"}, {"name": "files"}]})
+    run(tmp_path, job)
+    source = registry.create(ConstructKind.SOURCE, job.source, ConstructContext(job=job.job, base_dir=str(tmp_path)))
+    store = project(tmp_path, job).open_store()
+    audit = audit_dataset(job, source, store, "a")
+    assert audit is not None
+    assert (audit.published_rows, audit.lost, audit.duplicated) == ({"all": 5, "files": 30}, 0, 0)
+    store.close()

@@ -1,11 +1,17 @@
 """Commit steps: what a publication does, one idempotent action each, verified by content.
 
 `rename.py` moves staged files, `permissions.py` sets mode and group, `delete.py` lets snapshots expire, `own.py` brings
-steps of a user's package; `core/step_registry.py` reads stored steps. What the commit transaction itself does is in
-`engine/commit/progress.py`.
+steps of a user's package; `core/step_registry.py` reads stored steps, those of our publishers by name. What the commit
+transaction itself does is in `engine/commit/progress.py`.
 """
 
-from gobblin_dagster.core.step_registry import register_commit_step, step_from_json, step_to_json
+from gobblin_dagster.constructs.publishers import STEP_MODULES
+from gobblin_dagster.core.step_registry import (
+    declare_commit_steps,
+    register_commit_step,
+    step_from_json,
+    step_to_json,
+)
 from gobblin_dagster.engine.commit.steps.delete import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.commit.steps.own import OwnStep, check_own_step, load_own_steps, plan_own_steps
 from gobblin_dagster.engine.commit.steps.permissions import Permissions, SetPermissionsStep, check_permissions
@@ -36,3 +42,6 @@ __all__ = [
     "step_from_json",
     "step_to_json",
 ]
+
+# Here, because whoever reads a stored sequence imports this package.
+declare_commit_steps(STEP_MODULES)
