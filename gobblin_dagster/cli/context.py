@@ -66,10 +66,7 @@ def open_here(ctx: typer.Context) -> Project:
     """Open the project; its folder may hold constructs of the user's own."""
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415 - `init` and `--help` need no engine
 
-    root = project_root(ctx)
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    return open_project(root)
+    return open_project(_importable(project_root(ctx)))
 
 
 def open_store_here(ctx: typer.Context) -> StateStore:
@@ -77,8 +74,15 @@ def open_store_here(ctx: typer.Context) -> StateStore:
     from gobblin_dagster.spec.load import load_project  # noqa: PLC0415 - as above
     from gobblin_dagster.state import open_store  # noqa: PLC0415 - as above
 
-    root = project_root(ctx)
+    root = _importable(project_root(ctx))
     return open_store(load_project(root).state, root)
+
+
+def _importable(root: Path) -> Path:
+    """Let classes `module:Class` of the project folder be found: constructs of jobs, types of watermarks in the store."""
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return root
 
 
 def jobs_of(project: Project, names: list[str] | None) -> list[JobSpec]:

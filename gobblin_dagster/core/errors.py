@@ -147,8 +147,12 @@ class WatermarkTypeError(SpecError):
     code: ClassVar[str] = "watermark-type"
     expected: str
     got: str
+    problem: str = ""
+    """What is wrong with a type that a user brought."""
 
     def message(self) -> str:
+        if self.problem:
+            return f"The watermark type {self.got!r} {self.problem}."
         return f"Watermark of type {self.got!r} where {self.expected} was expected."
 
 

@@ -7,11 +7,13 @@ intervals are half-open, `[low, high)`: the low bound is the next position to re
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -26,9 +28,10 @@ Ranges: TypeAlias = Mapping[str, tuple[tuple[Position, Position], ...]]
 class Watermark(ABC):
     """A position in a dataset: everything before it was read, it is the next to read.
 
-    To bring a type of your own, subclass, set `type_name`, implement the two component methods and the two codecs, and
-    call `register_watermark_type`. `<=` is the partial order by components. A type of very many components may also say
-    how they are stored and shown (`encode`, `decode`, `anchors`, `settled`, `summary`, `describe`).
+    To bring a type of your own, subclass, implement the two component methods, the two codecs and `__str__`, and set
+    `type_name` to the class's own `module:Class`: under that name it stands in the state, and is imported by whoever reads
+    it (docs/reference/watermarks.md). `<=` is the partial order by components. A type of very many components may also
+    say how they are stored and shown (`encode`, `decode`, `anchors`, `settled`, `summary`, `describe`).
 
     Source: gobblin-api `org.apache.gobblin.source.extractor.Watermark`.
     Differs: positions are components with an order, so intervals and gaps need no type-specific comparator.
@@ -377,11 +380,28 @@ for _cls in (LongWatermark, TimestampWatermark, DateWatermark, HourWatermark, Na
 
 
 def watermark_type(name: str) -> type[Watermark]:
-    """Return the registered type of that name; raises WatermarkTypeError where there is none."""
+    """Return the type of that name, a registered one or a class `module:Class`; raises WatermarkTypeError."""
+    if name not in _TYPES and ":" in name:
+        # A Spark task and `gobblin state list` read watermarks whose source nobody has imported.
+        register_watermark_type(_imported(name))
     try:
         return _TYPES[name]
     except KeyError:
-        raise WatermarkTypeError(expected="one of " + ", ".join(sorted(_TYPES)), got=name) from None
+        expected = "one of " + ", ".join(sorted(_TYPES)) + " or module:Class"
+        raise WatermarkTypeError(expected=expected, got=name) from None
+
+
+def _imported(name: str) -> type[Watermark]:
+    module, _, path = name.partition(":")
+    try:
+        cls: Any = attrgetter(path)(importlib.import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        problem = f"cannot be loaded: {error}. Install its package, or put its module into the project folder"
+        raise WatermarkTypeError(expected="a subclass of Watermark", got=name, problem=problem) from error
+    if not (isinstance(cls, type) and issubclass(cls, Watermark)) or cls.type_name != name:
+        problem = f"is no subclass of Watermark whose `type_name` is {name!r}"
+        raise WatermarkTypeError(expected="a subclass of Watermark", got=name, problem=problem)
+    return cls
 
 
 def watermark_from_json(raw: Any) -> Watermark:
@@ -432,6 +452,34 @@ class WatermarkInterval:
     def is_empty(self) -> bool:
         """Whether the interval holds no position."""
         return self.low == self.high
+
+    def partition(self, width: Any) -> Iterator[WatermarkInterval]:
+        """Yield the intervals that tile this one, component by component, each `width` wide but for the last.
+
+        Args:
+            width: what is added to a position to come to the next one: a number for longs, a `timedelta` for times, whole
+                days and hours for `date` and `hour`.
+
+        Raises:
+            TypeError: positions of this type have no such distance (names, files).
+            ValueError: the width is not positive, or no whole day or hour.
+
+        Source: gobblin-core `Watermark.getIntervals`, `getDeltaNumForNextWatermark`. Differs: neighbours share a bound, no
+        step lies between them.
+
+        Example:
+            >>> [str(part) for part in WatermarkInterval(LongWatermark(0), LongWatermark(25)).partition(10)]
+            ['[0, 10)', '[10, 20)', '[20, 25)']
+        """
+        make = type(self.low).from_components
+        for name, low, high in self.pairs():
+            at: Any = low
+            while at < high:
+                end = min(at + width, high)
+                if end <= at:
+                    raise ValueError(f"expected a width that leads on from {make({name: at})}, got {width!r}")
+                yield WatermarkInterval(make({name: at}), make({name: end}))
+                at = end
 
     def pairs(self) -> Iterator[tuple[str, Position, Position]]:
         """Yield (component, low, high)."""

@@ -24,6 +24,7 @@ from gobblin_dagster.core.watermark import (
     CommittedRanges,
     CompositeWatermark,
     LongWatermark,
+    NameWatermark,
     Position,
     Watermark,
 )
@@ -131,7 +132,7 @@ def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -
 
 
 def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
-    """Read a watermark as people write it: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`.
+    """Read a watermark as people write it: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`, `after b.csv`.
 
     A time without a zone is UTC.
 
@@ -143,6 +144,8 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
             return CompositeWatermark(json.loads(text))
         if kind is LongWatermark:
             return LongWatermark(int(text))
+        if kind is NameWatermark and text.startswith("after "):  # as it is shown
+            return NameWatermark.after(text.removeprefix("after "))
         return kind.from_components({"": kind.position_from_json(_with_zone(kind, text))})
     except (ValueError, TypeError, AttributeError) as error:
         what = f"{text!r} is no watermark of type {kind.type_name!r}"

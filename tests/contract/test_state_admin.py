@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from gobblin_dagster.core.watermark import (
     CommittedRanges,
     CompositeWatermark,
     LongWatermark,
+    NameWatermark,
     TimestampWatermark,
     Watermark,
     WatermarkInterval,
@@ -51,6 +52,7 @@ from gobblin_dagster.engine.state_transfer import (
     run_import,
 )
 from gobblin_dagster.state import StateStore, open_store
+from tests.unit.core.weeks import WeekWatermark
 
 from .conftest import START, StoreMaker
 
@@ -367,6 +369,9 @@ def test_import_brings_no_startpoint_that_is_consumed_or_replaced_here(filled: S
         (TimestampWatermark(datetime(2013, 1, 31, tzinfo=UTC)), "2013-01-31"),
         (TimestampWatermark(datetime(2013, 1, 31, 5, tzinfo=UTC)), "2013-01-31T07:00:00+02:00"),
         (CompositeWatermark({"0": 5, "1": 9}), '{"0": 5, "1": 9}'),
+        (NameWatermark.after("in/b.csv"), "after in/b.csv"),
+        (NameWatermark("in/b.csv"), "in/b.csv"),
+        (WeekWatermark(date(2013, 1, 7)), "2013-W02"),
     ],
 )
 def test_watermark_is_read_as_people_write_it(like: Watermark, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark import Watermark, WatermarkInterval
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -29,24 +29,25 @@ def open_units(
         start: where a dataset without state begins.
         end: exclusive end of what there is to read; None where there is nothing.
         read: what the extractor needs.
-        unit_size: most positions of a work unit; for whole numbers only.
+        unit_size: most positions of a work unit; for whole numbers only. None: each range is one.
     """
     kind: Any = type(start)
-    parts: Any = state.committed.ranges.get("", ()) if state is not None else ()
+    known: Any = state.committed.ranges.get("", ()) if state is not None else ()
     committed = state.committed if state is not None else None
     ranges: list[tuple[Any, Any]] = list(committed.gaps()) if committed is not None else []
-    low: Any = parts[-1][1] if parts else start.components()[""]
+    low: Any = known[-1][1] if known else start.components()[""]
     if end is not None:
         ranges.append((low, end.components()[""]))
-    units: list[WorkUnit] = []
-    for begin, stop in ranges:
-        at = begin
-        while at < stop:
-            high = stop if unit_size is None else min(stop, at + unit_size)
-            marks = kind.from_components({"": at}), kind.from_components({"": high})
-            units.append(WorkUnit(f"{dataset_urn}-{len(units)}", dataset_urn, *marks, read=read))
-            at = high
-    return units
+    opened = [
+        WatermarkInterval(kind.from_components({"": begin}), kind.from_components({"": stop}))
+        for begin, stop in ranges
+        if begin < stop
+    ]
+    parts = [part for one in opened for part in (one.partition(unit_size) if unit_size is not None else [one])]
+    return [
+        WorkUnit(f"{dataset_urn}-{number}", dataset_urn, part.low, part.high, read=read)
+        for number, part in enumerate(parts)
+    ]
 
 
 def state_problem(state: DatasetState | None, kind: type[Watermark], source: str) -> str:

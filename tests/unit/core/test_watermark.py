@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +25,9 @@ from gobblin_dagster.core.watermark import (
     WatermarkInterval,
     register_watermark_type,
     watermark_from_json,
+    watermark_type,
 )
+from tests.unit.core.weeks import WEEK, WeekWatermark
 
 MARKS: list[Watermark] = [
     LongWatermark(7),
@@ -74,6 +80,81 @@ def test_second_type_of_the_same_name_is_refused() -> None:
 
     with pytest.raises(WatermarkTypeError, match=r"'long' where .*LongWatermark was expected"):
         register_watermark_type(Impostor)
+
+
+def test_type_of_a_user_is_found_by_its_name_where_nobody_imported_it() -> None:
+    weeks = WatermarkInterval(WeekWatermark(date(2013, 1, 7)), WeekWatermark(date(2013, 1, 28)))
+    stored = json.dumps(CommittedRanges(WeekWatermark, {}).add(weeks).to_json())
+    # In another process, as in a Spark task: this one knows the class.
+    program = "import json, sys\nfrom gobblin_dagster.core.watermark import CommittedRanges\n"
+    program += "print(CommittedRanges.from_json(json.load(sys.stdin)))"
+    done = subprocess.run([sys.executable, "-c", program], input=stored, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[2013-W02, 2013-W05)"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("no_such_module:Week", "cannot be loaded: No module named 'no_such_module'"),
+        ("tests.unit.core.weeks:Month", "cannot be loaded: .*no attribute 'Month'"),
+        (":Week", "cannot be loaded: "),
+        ("tests.unit.core.weeks:WEEK", "is no subclass of Watermark"),
+        ("tests.unit.core.weeks:Impostor", "is no subclass of Watermark whose `type_name` is"),
+    ],
+)
+def test_type_that_cannot_be_found_by_its_name_says_why(name: str, problem: str) -> None:
+    with pytest.raises(WatermarkTypeError, match=problem) as caught:
+        watermark_type(name)
+    assert f"The watermark type '{name}'" in str(caught.value)
+
+
+def _hours(count: int) -> HourWatermark:
+    return HourWatermark(datetime(2013, 1, 1, tzinfo=UTC) + timedelta(hours=count))
+
+
+@given(st.integers(0, 50), st.integers(1, 60))
+def test_interval_of_any_type_is_partitioned_without_gap_or_overlap(length: int, width: int) -> None:
+    ends: list[tuple[Watermark, Watermark, Any]] = [
+        (LongWatermark(-5), LongWatermark(-5 + length), width),
+        (_hours(0), _hours(length), timedelta(hours=width)),
+        (DateWatermark(date(2013, 1, 1)), DateWatermark(date(2013, 1, 1) + timedelta(days=length)), timedelta(width)),
+        (TimestampWatermark(_hours(0).value), TimestampWatermark(_hours(length).value), timedelta(minutes=61 * width)),
+        (CompositeWatermark({"0": 1, "1": 7}), CompositeWatermark({"0": 1 + length, "1": 8 + length}), width),
+        (WeekWatermark(date(2013, 1, 7)), WeekWatermark(date(2013, 1, 7) + length * WEEK), width * WEEK),
+    ]
+    for low, high, step in ends:
+        whole = WatermarkInterval(low, high)
+        parts = list(whole.partition(step))
+        # Adding refuses what overlaps; a gap would be left in the ranges.
+        tiled = CommittedRanges(type(low), {}).add_all(parts)
+        assert tiled == CommittedRanges(type(low), {}).add(whole)
+        assert all(part.high.components()[name] - at <= step for part in parts for name, at in _position(part.low))
+        assert all(
+            one.high == two.low for one, two in pairwise(parts) if _position(one.low)[0][0] == _position(two.low)[0][0]
+        )
+
+
+def _position(mark: Watermark) -> list[tuple[str, Any]]:
+    return list(mark.components().items())
+
+
+@pytest.mark.parametrize(
+    ("mark", "width", "error"),
+    [
+        (LongWatermark(7), 0, ValueError),
+        (LongWatermark(7), -1, ValueError),
+        (DateWatermark(date(2013, 1, 1)), timedelta(hours=1), ValueError),
+        (_hours(0), timedelta(minutes=30), ValueError),
+        (LongWatermark(7), timedelta(days=1), TypeError),
+        (NameWatermark("b.csv"), 1, TypeError),
+    ],
+    ids=["nothing", "backwards", "part of a day", "half an hour", "time for a number", "names"],
+)
+def test_width_that_leads_nowhere_is_refused(mark: Watermark, width: Any, error: type[Exception]) -> None:
+    far = {"long": LongWatermark(9), "date": DateWatermark(date(2013, 2, 1)), "hour": _hours(9)}
+    whole = WatermarkInterval(mark, far.get(mark.type_name, NameWatermark("c.csv")))
+    with pytest.raises(error):
+        list(whole.partition(width))
 
 
 def test_timestamps_are_instants_whatever_their_zone() -> None:
