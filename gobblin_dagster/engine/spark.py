@@ -30,6 +30,7 @@ from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
+from gobblin_dagster.engine import worker_daemon
 from gobblin_dagster.engine.commit.spread import run_batches_in_arrow
 from gobblin_dagster.engine.frames import FrameRun
 from gobblin_dagster.engine.lane.board import TaskBoard
@@ -234,6 +235,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
+            "spark.python.daemon.module": worker_daemon.__name__,
         }
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
     log = (log_file or Path(os.devnull)).open("ab")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyspark
 import pytest
 
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
@@ -41,6 +43,20 @@ def test_spark_many_datasets_in_one_job_are_published_whole(tmp_path: Path, lane
     result = _run(tmp_path, job, lane)
     assert result.status is RunStatus.SUCCEEDED
     assert all(published(tmp_path, job, f"d{i:03}") == list(range(i)) for i in (1, 30, 59))
+
+
+def test_spark_workers_find_spark_where_it_is_installed_and_nothing_is_read_from_archives(lane: SparkLane) -> None:
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gobblin_dagster.engine.lane.pack as ready
+
+        for _ in batches:
+            found = [str(sys.modules["pyspark"].__file__), str(ready.__file__), *sys.path_importer_cache]
+            yield pa.RecordBatch.from_arrays([pa.array(found)], names=["found"])
+
+    rows = lane.session.range(1).mapInArrow(look, "found string").collect()
+    spark, _, *searched = [row[0] for row in rows]
+    assert spark == pyspark.__file__
+    assert not [path for path in searched if ".zip" in path and "pyspark" in path]
 
 
 def test_spark_failed_unit_leaves_the_others_whole(tmp_path: Path, lane: SparkLane) -> None:
