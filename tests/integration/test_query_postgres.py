@@ -17,6 +17,7 @@ import psycopg2
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources import query, query_counts
 from gobblin_dagster.constructs.sources.query import QuerySource
 from gobblin_dagster.constructs.sources.query_horizon import settle
 from gobblin_dagster.core.clock import SystemClock
@@ -273,6 +274,29 @@ def test_counts_and_high_come_from_one_snapshot_and_bound_the_read(url: str, con
     for one in extractors:
         one.close()
     assert sorted(read) == list(range(1, 11))
+
+
+def test_many_rows_are_estimated_and_read_each_once(
+    url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (query_counts, query):
+        monkeypatch.setattr(module, "MOST_COUNTED", 1_000)
+    writer = connect()
+    with writer.cursor() as cursor:
+        cursor.execute("INSERT INTO events (body) SELECT 'x' FROM generate_series(1, 5000)")
+        cursor.execute("ANALYZE events")
+    writer.commit()
+    reader = Reader(source(url, rows_per_work_unit=1_000))
+    offer = reader.plan()
+    assert [unit.rows for unit in offer.work_units] == [None] * 5
+    # An id, an instant and a text of one letter.
+    assert all(10_000 < (unit.size_bytes or 0) < 40_000 for unit in offer.work_units)
+    assert "more than 1,000 rows, as PostgreSQL estimates; `count_rows: true` counts them." in offer.notes
+    assert reader.run() == list(range(1, 5001))
+    counted = Reader(source(url, rows_per_work_unit=1_000, count_rows=True)).plan()
+    assert [(unit.rows, unit.size_bytes) for unit in counted.work_units] == [(1_000, None)] * 5
+    insert(writer), writer.commit()
+    assert [unit.rows for unit in reader.plan().work_units] == [1]  # few: counted
 
 
 # -- types -------------------------------------------------------------------------------------------------------------

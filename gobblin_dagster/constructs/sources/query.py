@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from gobblin_dagster.constructs.extractors.query import QueryExtractor, columns_of
 from gobblin_dagster.constructs.sources.query_caps import NOTHING, Horizon, caps, look
+from gobblin_dagster.constructs.sources.query_counts import MOST_COUNTED, RowCounts
 from gobblin_dagster.constructs.sources.query_database import Database, Table
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
 from gobblin_dagster.constructs.sources.query_plan import Cut, Range, open_ranges
@@ -199,7 +200,7 @@ class QuerySource:
         units = self._units(connection, relation, urn, open_ranges(committed, first, high, start), committed)
         if not units:
             return DatasetOffer(urn, mark, mark, notes=notes)
-        notes += self._reading_notes(database, committed)
+        notes += self._reading_notes(database, committed, units)
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
 
     def _count_nulls(self, connection: sa.Connection, relation: Relation, table: Table) -> int:
@@ -218,8 +219,10 @@ class QuerySource:
             return [f"{what} and are read now, once (`nulls: include`)."]
         return [f"{what}; those that came after the first read are not read (`nulls: include` reads them once)."]
 
-    def _reading_notes(self, database: Database, committed: Sequence[Range]) -> list[str]:
+    def _reading_notes(self, database: Database, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
         notes = []
+        if any(unit.size_bytes is not None for unit in units):
+            notes.append(f"more than {MOST_COUNTED:,} rows, as PostgreSQL estimates; `count_rows: true` counts them.")
         if self._overlap and committed:
             key = ", ".join(self._options.primary_key)
             notes.append(
@@ -240,16 +243,18 @@ class QuerySource:
         ranges: Iterator[Range],
         committed: Sequence[Range],
     ) -> list[WorkUnit]:
-        """Cut open ranges into work units and count their rows."""
+        """Cut open ranges into work units and tell what they hold."""
+        counts = RowCounts(connection, relation, self._options.count_rows)
         opened = list(ranges)
-        totals = self._counted(connection, relation, opened)
+        totals = counts.of(opened)
         parts = [
-            part for (low, high), rows in zip(opened, totals, strict=True) for part in self._cut.ranges(low, high, rows)
+            part
+            for (low, high), total in zip(opened, totals, strict=True)
+            for part in self._cut.ranges(low, high, total.rows)
         ]
-        counts = totals if parts == opened else self._counted(connection, relation, parts)
         columns = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
         units: list[WorkUnit] = []
-        for (low, high), rows in zip(parts, counts, strict=True):
+        for (low, high), expected in zip(parts, totals if parts == opened else counts.of(parts), strict=True):
             read: dict[str, Any] = {"columns": columns}
             if self._options.nulls == "include" and self._is_beginning(low, parts, committed):
                 read["nulls"] = True
@@ -262,15 +267,11 @@ class QuerySource:
                     low=self._cursor.mark(low),
                     expected_high=self._cursor.mark(high),
                     read=read,
-                    rows=None if read.keys() & {"nulls", "from"} else rows,
+                    rows=None if read.keys() & {"nulls", "from"} else expected.counted,
+                    size_bytes=expected.size_bytes,
                 )
             )
         return units
-
-    def _counted(self, connection: sa.Connection, relation: Relation, ranges: Sequence[Range]) -> list[int | None]:
-        if not ranges or not self._options.count_rows:
-            return [None] * len(ranges)
-        return [int(number or 0) for number in connection.execute(relation.counts(ranges)).one()]
 
     @staticmethod
     def _is_beginning(low: int, parts: Sequence[Range], committed: Sequence[Range]) -> bool:

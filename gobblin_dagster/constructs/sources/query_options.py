@@ -95,10 +95,11 @@ class QueryOptions(BaseModel):
     """Where work units end, instead of `partition_interval`. Source: `partitioner.userSpecifiedPartitions`."""
     max_partitions: int = Field(default=20, ge=1, le=10_000)
     """Most work units of a range; intervals are widened to fit. Source: `source.max.number.of.partitions`."""
-    rows_per_work_unit: int = Field(default=500_000, ge=1)
+    rows_per_work_unit: int = Field(default=1_000_000, ge=1)
     """Rows that a work unit should hold where neither interval nor points are given and rows are evenly spread."""
-    count_rows: bool = True
-    """Count rows while planning. Source: `source.querybased.skip.count.calc`, the other way round."""
+    count_rows: bool | Literal["auto"] = "auto"
+    """Count rows while planning. `auto`: yes, but what PostgreSQL takes for more than a million rows is left at its
+    estimate. Source: `source.querybased.skip.count.calc`, the other way round."""
     fetch_rows: int = Field(default=10_000, ge=1)
     """Rows fetched at a time where no Arrow driver is at hand. Source: `source.querybased.fetch.size`."""
 
