@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
+from gobblin_dagster.constructs.writers.parquet_encoding import choose_encodings, dictionary_columns
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 
 DICTIONARY_BYTES = 256 << 10
@@ -33,31 +35,46 @@ class ParquetWriter(FileWriter):
         """Codec of all columns."""
         compression_level: int | None = Field(default=None, ge=1, le=22)
         """Level of zstd (default 1) or gzip; others have none."""
+        encoding: Literal["auto", "dictionary"] = "auto"
+        """`auto`: ids, days and instants as differences where that is smaller than a dictionary, which the first rows of a
+        file tell; `dictionary`: never, for readers from before 2015 (Spark's own: before 3.3)."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "parquet")
         self._compression = options.compression
+        self._is_choosing = options.encoding == "auto"
         level = options.compression_level
         self._level = 1 if level is None and options.compression == "zstd" else level
 
     def encoder(self, stream: pa.NativeFile, schema: pa.Schema) -> Encoder:
-        return _ParquetEncoder(
-            pq.ParquetWriter(
-                stream,
-                schema,
-                compression=self._compression,
-                compression_level=self._level,
-                dictionary_pagesize_limit=DICTIONARY_BYTES,
-            )
+        return _ParquetEncoder(self._begin, stream)
+
+    def _begin(self, stream: pa.NativeFile, first: pa.Table) -> pq.ParquetWriter:
+        encodings = choose_encodings(first) if self._is_choosing else {}
+        return pq.ParquetWriter(
+            stream,
+            first.schema,
+            compression=self._compression,
+            compression_level=self._level,
+            use_dictionary=dictionary_columns(first.schema, encodings),
+            column_encoding=encodings or None,
+            dictionary_pagesize_limit=DICTIONARY_BYTES,
         )
 
 
 class _ParquetEncoder:
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
+    """Opens the file at its first rows, which tell how it is best encoded."""
+
+    def __init__(self, open_file: Callable[[pa.NativeFile, pa.Table], pq.ParquetWriter], stream: pa.NativeFile) -> None:
+        self._open = open_file
+        self._stream = stream
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = self._open(self._stream, table)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
