@@ -31,10 +31,6 @@ class InputFile:
         """Return its size and time of change; raises OSError."""
         return look_at(self.path)
 
-    def size(self) -> int:
-        """Return its size in bytes; raises OSError."""
-        return self.look().size_bytes
-
     def open_raw(self) -> pa.NativeFile:
         """Open the bytes as they lie there, to be read here and there; raises OSError."""
         return remote_files(self.path).open(self.path) if "://" in self.path else pa.OSFile(self.path)

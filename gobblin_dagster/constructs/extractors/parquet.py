@@ -51,13 +51,13 @@ class ParquetReader:
     def __init__(self, file: InputFile, include: tuple[str, ...], block_bytes: int, schema: pa.Schema | None) -> None:
         self._raw = file.open_raw()
         try:
+            self._size, self._rows_read = int(self._raw.size()), 0
             self._file = _opened(self._raw, block_bytes)
             self.schema = chosen_columns(self._file.schema_arrow.remove_metadata(), include, schema)
         except BaseException:
             self._raw.close()
             raise
         self._block_bytes = block_bytes
-        self._size, self._rows_read = file.size(), 0
 
     @property
     def rows(self) -> int:
