@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -31,12 +32,9 @@ _COLUMNS = {"job": "left", "dataset": "left", "policy": "left", "rows": "right"}
 def list_counts(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
     """Count quarantined rows by job, dataset and policy, in the newest snapshots."""
     project = open_here(ctx)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
         counts = [one for name in names for one in count_quarantined(store, name)]
-    finally:
-        store.close()
     if output is Output.JSON:
         print_json(rows=sum(one.rows for one in counts), counts=[_count_view(one) for one in counts])
         return
@@ -67,8 +65,7 @@ def show(
     """Show quarantined rows of a dataset: policy, reason, file and row that they came from, and the rows themselves."""
     project = open_here(ctx)
     state = one_state(project, dataset, job)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         counts = {one.policy: one.rows for one in count_quarantined(store, state.job, [dataset])}
         if policy is not None and policy not in counts:
             raise UsageError(
@@ -76,8 +73,6 @@ def show(
                 hint=f"There are rows for: {', '.join(counts) or 'none'}.",
             )
         rows = read_quarantined(store, state.job, dataset, policy, limit)
-    finally:
-        store.close()
     total = counts[policy] if policy is not None else sum(counts.values())
     if output is Output.JSON:
         shown = [dataclasses.asdict(row) for row in rows]

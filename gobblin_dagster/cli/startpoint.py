@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -25,7 +25,6 @@ from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetPlan
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.state.store import StateStore
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -69,7 +68,7 @@ def set_startpoint(
     project = open_here(ctx)
     spec, now = _job_of(project, dataset, job), project.clock.now()
     wish = _Wish(parse_position(position), now, now + timedelta(days=expires), reason)
-    with _store(project) as store, plan_only_spark(project) as spark:
+    with closing(project.open_store()) as store, plan_only_spark(project) as spark:
         waiting = store.load_startpoints(spec.job)
         if dataset == ALL:
             known = plan_job(project, spec, spark=spark, startpoints={}).datasets
@@ -100,7 +99,7 @@ def list_startpoints(ctx: typer.Context, jobs: JobsArgument = None, output: Outp
     """List the startpoints that no run has honoured yet."""
     project = open_here(ctx)
     now = project.clock.now()
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
         found = [one for name in names for _, one in sorted(store.load_startpoints(name).items())]
     if output is Output.JSON:
@@ -127,7 +126,7 @@ def remove(
     """Remove a startpoint: the next run begins at the dataset's watermark. A run that works already honours it."""
     project = open_here(ctx)
     now = project.clock.now()
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         names = [job] if job else sorted({*(one.job for one in project.jobs), *store.list_jobs()})
         found = [s for n in names for urn, s in sorted(store.load_startpoints(n).items()) if dataset in (urn, ALL)]
         _require_one_job(dataset, found)
@@ -159,15 +158,6 @@ class _Wish:
     def of(self, job: str, dataset_urn: str) -> Startpoint:
         """Return the startpoint of a dataset, with an id of its own."""
         return Startpoint(job, dataset_urn, **self._facts)
-
-
-@contextmanager
-def _store(project: Project) -> Iterator[StateStore]:
-    store = project.open_store()
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _job_of(project: Project, dataset: str, job: str | None) -> JobSpec:

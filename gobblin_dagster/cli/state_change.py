@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -21,21 +22,11 @@ from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine import state_admin, state_transfer
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.state.store import StateStore
 
 ReasonOption = Annotated[str, typer.Option("--reason", "-m", help="Why; kept in the dataset's history.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What `gobblin state export` wrote; - is stdin.")]
-
-
-@contextmanager
-def _store(project: Project) -> Iterator[StateStore]:
-    store = project.open_store()
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def set_watermark(
@@ -58,36 +49,39 @@ def set_watermark(
     _change(project, change, yes=yes, dry_run=dry_run, output=output)
 
 
-def reset(
-    ctx: typer.Context,
-    dataset: DatasetArgument,
-    reason: ReasonOption,
-    job: JobOption = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    output: OutputOption = Output.TEXT,
-) -> None:
-    """Forget what was read of a dataset: the next run reads it from the beginning. Published files stay."""
-    project = open_here(ctx)
-    state = one_state(project, dataset, job)
-    change = state_admin.plan_reset(state, who=who(), why=reason, now=project.clock.now())
-    _change(project, change, yes=yes, dry_run=dry_run, output=output)
+class _Plan(Protocol):
+    def __call__(self, state: DatasetState, *, who: str, why: str, now: datetime) -> state_admin.Change:
+        """Plan a change that needs nothing but a reason."""
 
 
-def retry(
-    ctx: typer.Context,
-    dataset: DatasetArgument,
-    reason: ReasonOption,
-    job: JobOption = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    output: OutputOption = Output.TEXT,
-) -> None:
-    """Read again, alone, the ranges that were given up after they failed (`execution.retry_failed`)."""
-    project = open_here(ctx)
-    state = one_state(project, dataset, job)
-    change = state_admin.plan_retry(state, who=who(), why=reason, now=project.clock.now())
-    _change(project, change, yes=yes, dry_run=dry_run, output=output)
+def _command(plan: _Plan, doc: str) -> Callable[..., None]:
+    """Return the command that plans a change, shows it, asks, and makes it true."""
+
+    def command(
+        ctx: typer.Context,
+        dataset: DatasetArgument,
+        reason: ReasonOption,
+        job: JobOption = None,
+        yes: YesOption = False,
+        dry_run: DryRunOption = False,
+        output: OutputOption = Output.TEXT,
+    ) -> None:
+        project = open_here(ctx)
+        change = plan(one_state(project, dataset, job), who=who(), why=reason, now=project.clock.now())
+        _change(project, change, yes=yes, dry_run=dry_run, output=output)
+
+    command.__doc__ = doc
+    return command
+
+
+reset = _command(
+    state_admin.plan_reset,
+    "Forget what was read of a dataset: the next run reads it from the beginning. Published files stay.",
+)
+retry = _command(
+    state_admin.plan_retry,
+    "Read again, alone, the ranges that were given up after they failed (`execution.retry_failed`).",
+)
 
 
 def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
@@ -101,7 +95,7 @@ def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run:
         "consequence": change.consequence,
         "by": f"{change.who}: {change.why}",
     }
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         state_admin.require_free(store, before.job, before.dataset_urn, project.clock.now())
         if output is Output.TEXT:
             print_facts(console(sys.stdout), facts)
@@ -130,7 +124,7 @@ def history(
     """Explain every change of a dataset's watermark: by which run or person, from where to where."""
     project = open_here(ctx)
     state = one_state(project, dataset, job)
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         entries = state_admin.history(store, state.job, dataset)
     if output is Output.JSON:
         print_json(
@@ -186,7 +180,7 @@ def export_states(
     """Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind."""
     project = open_here(ctx)
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         for line in state_transfer.export_state(store, jobs or store.list_jobs(), selection.matches):
             sys.stdout.write(line + "\n")
 
@@ -201,7 +195,7 @@ def import_states(
     """Bring exported states into this project's store. Datasets that have another history here are left alone."""
     project = open_here(ctx)
     exported = _read(file)
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         plan = state_transfer.plan_import(store, exported)
         out = console(sys.stdout)
         if output is Output.TEXT:
@@ -235,7 +229,7 @@ def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.T
     there = _read(file).standing()
     states: dict[state_transfer.Key, DatasetState] = {}
     startpoints: dict[state_transfer.Key, Startpoint] = {}
-    with _store(project) as store:
+    with closing(project.open_store()) as store:
         for job in sorted({*store.list_jobs(), *(job for job, _ in (*there.states, *there.startpoints))}):
             states |= {(job, urn): state for urn, state in store.load_dataset_states(job).items()}
             startpoints |= {(job, urn): one for urn, one in store.load_startpoints(job).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -18,12 +19,9 @@ def load_states(
     project: Project, jobs: list[str] | None, urns: list[str] | None = None
 ) -> dict[str, dict[str, DatasetState]]:
     """Return states by job and dataset.urn; default: all jobs of the project and those that the store remembers."""
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
         return {name: store.load_dataset_states(name, urns) for name in names}
-    finally:
-        store.close()
 
 
 def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import typer
 
@@ -21,11 +22,8 @@ def show(
     """Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot."""
     project = open_here(ctx)
     state = one_state(project, dataset, job)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         files = store.load_snapshot(state.job, dataset)
-    finally:
-        store.close()
     if output is Output.JSON:
         listed = [{"branch": f.branch, "path": f.path, "rows": f.rows, "bytes": f.size_bytes} for f in files]
         print_json(**state_view(state), snapshot_files=listed)
