@@ -71,8 +71,8 @@ def open_here(ctx: typer.Context) -> Project:
 
 def open_store_here(ctx: typer.Context) -> StateStore:
     """Open the project's state store alone: it can be read whatever is the matter with the job files."""
-    from gobblin_dagster.spec.load import load_project  # noqa: PLC0415 - as above
-    from gobblin_dagster.state import open_store  # noqa: PLC0415 - as above
+    from gobblin_dagster.spec.load import load_project  # noqa: PLC0415 - `--help` needs no pydantic
+    from gobblin_dagster.state import open_store  # noqa: PLC0415 - `init` and `--help` need no store
 
     root = _importable(project_root(ctx))
     return open_store(load_project(root).state, root)

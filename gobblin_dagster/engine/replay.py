@@ -189,10 +189,9 @@ class _Replayer:
 
     def _groups(self, file: PublishedFile) -> Iterator[_Group]:
         """Yield the rows of a quarantine file, as they were rejected together."""
-        # Here and not above: slow to load, and other commands import this module's neighbours.
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load, and `gobblin quarantine list` imports this module
 
-        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
+        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415 - loads pyarrow's file systems, as slowly
 
         filesystem, (path,) = arrow_files([file.path])
         with filesystem.open_input_file(path) as opened:
