@@ -28,10 +28,19 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 
 
+def uuids_as_texts(schema: Any) -> Any:
+    """Return a schema whose uuids are plain strings: Arrow has no type for the objects that fastavro makes of them."""
+    if isinstance(schema, list):
+        return [uuids_as_texts(one) for one in schema]
+    if isinstance(schema, dict):
+        return {k: uuids_as_texts(v) for k, v in schema.items() if not (k == "logicalType" and v == "uuid")}
+    return schema
+
+
 def arrow_type_of_avro(schema: Any, named: Mapping[str, Any]) -> pa.DataType:
     """Return the Arrow type of an Avro schema.
 
-    Records become structs, enums strings, a union of null and one type that type. A `uuid` must have been made a string.
+    Records become structs, enums strings, a union of null and one type that type. `uuids_as_texts` comes first.
 
     Args:
         schema: as `fastavro.parse_schema` returns it.

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.avro_types import arrow_type_of_avro
+from gobblin_dagster.constructs.avro_types import arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import REQUEST_BYTES, FormatError
 from gobblin_dagster.constructs.extractors.typed_files import (
@@ -47,7 +47,7 @@ class AvroReader(TypedFileReader):
         self._has_uuid = "'uuid'" in str(self._blocks.writer_schema)
         named: dict[str, Any] = {}
         try:
-            found = _fastavro().parse_schema(_uuids_as_texts(self._blocks.writer_schema), named)
+            found = _fastavro().parse_schema(uuids_as_texts(self._blocks.writer_schema), named)
             kind = arrow_type_of_avro(found, named)
         except (KeyError, ValueError) as error:
             raise FormatError(f"its schema cannot become columns: {first_line(error)}.") from error
@@ -92,15 +92,6 @@ class AvroFormat(TypedFileFormat):
     def __init__(self, options: TypedFileOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         _fastavro()  # told where a job asks for it, not where it reads
-
-
-def _uuids_as_texts(schema: Any) -> Any:
-    """Return a schema whose uuids are plain strings: Arrow has no type for the objects that they are."""
-    if isinstance(schema, list):
-        return [_uuids_as_texts(one) for one in schema]
-    if isinstance(schema, dict):
-        return {k: _uuids_as_texts(v) for k, v in schema.items() if not (k == "logicalType" and v == "uuid")}
-    return schema
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.avro_types import arrow_type_of_avro
+from gobblin_dagster.constructs.avro_types import arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.constructs.extractors.decoders import AvroDecoding, DecodeError
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
@@ -36,7 +36,7 @@ class AvroDecoder:
         self._writer_of = writer_of
         self._writers: dict[int, Any] = {}
         try:
-            self._reader = parse_schema(_without_uuid(reader), named)
+            self._reader = parse_schema(uuids_as_texts(reader), named)
             self.type = arrow_type_of_avro(self._reader, named)
         except (SchemaParseException, ValueError) as error:
             raise UsageError(
@@ -87,7 +87,7 @@ class AvroDecoder:
     def _writer(self, number: int) -> Any:
         if number not in self._writers:
             assert self._writer_of is not None  # noqa: S101  # asked only where ids stand before the data
-            self._writers[number] = self._parse(_without_uuid(self._writer_of(number)))
+            self._writers[number] = self._parse(uuids_as_texts(self._writer_of(number)))
         return self._writers[number]
 
 
@@ -158,12 +158,3 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(problem=f"The Avro schema {path} cannot be read: {error}.") from error
-
-
-def _without_uuid(schema: Any) -> Any:
-    """Return a schema whose uuids are plain strings: Arrow has no type for the objects that they would become."""
-    if isinstance(schema, list):
-        return [_without_uuid(one) for one in schema]
-    if isinstance(schema, dict):
-        return {k: _without_uuid(v) for k, v in schema.items() if not (k == "logicalType" and v == "uuid")}
-    return schema
