@@ -48,8 +48,10 @@ class FileVersion(NamedTuple):
     @classmethod
     def from_text(cls, text: str) -> FileVersion:
         """Read what `to_text` wrote; raises ValueError."""
+        if not text:
+            return UNREAD
         try:
-            return cls(*(int(part or 0) for part in text.split(":")))
+            return cls(*[int(part or 0) for part in text.split(":")])
         except (ValueError, TypeError):  # no number, or too many of them
             raise ValueError(f"expected the version of a file, got {text[:80]!r}") from None
 
@@ -103,8 +105,8 @@ class FileSetWatermark(Watermark):
 
     @classmethod
     def position_from_json(cls, raw: int | str) -> Position:
-        text = str(raw)
-        if text.startswith("@"):
+        text = raw if isinstance(raw, str) else str(raw)
+        if text[:1] == "@":
             return TimestampWatermark.position_from_json(text[1:])
         return FileVersion.from_text(text)
 

@@ -61,6 +61,9 @@ class FilesSource:
     def __init__(self, options: FilesOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+        self._base = self._root(options.pattern)
+        self._below = f"{self._base.rstrip('/')}/"
+        """What stands before the names of files. Kept: it is asked for with each of 100,000 files."""
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._arrivals = self._made_arrivals()
 
@@ -163,11 +166,11 @@ class FilesSource:
         try:
             listing = self._walk(self._options.pattern, context.is_selected, f"{extract.namespace}.{extract.table}")
         except FileNotFoundError:
-            if context.states and "://" in self._root():
+            if context.states and "://" in self._base:
                 return Listing()  # an object store has no folder once its last object is taken away
             raise self._no_match(Examples()) from None
         except OSError as error:
-            problem = f"cannot list {self._root()}: {error.strerror or error}."
+            problem = f"cannot list {self._base}: {error.strerror or error}."
             if is_passing(error):
                 raise TransientError(problem=f"Source of job {self._context.job!r}: {problem}") from error
             raise self._error(problem) from error
@@ -201,7 +204,7 @@ class FilesSource:
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
-        units = [replace(unit, read={**unit.read, "root": self._label(self._below(""))}) for unit in plan.work_units]
+        units = [replace(unit, read={**unit.read, "root": self._label(self._below)}) for unit in plan.work_units]
         return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
 
     def _start(self) -> datetime | None:
@@ -211,17 +214,13 @@ class FilesSource:
         zone = self._options.pattern.timezone
         return datetime.combine(self._options.start, time_of_day(), zone).astimezone(UTC)
 
-    def _root(self, pattern: PathPattern | None = None) -> str:
-        root = (pattern or self._options.pattern).root()
+    def _root(self, pattern: PathPattern) -> str:
+        root = pattern.root()
         return root if "://" in root else os.path.normpath(Path(self._context.base_dir, root))
 
     def _name(self, path: str) -> str:
         """Return the name of a file below the root of the pattern: it stays where the root is moved or renamed."""
-        return path.removeprefix(self._below(""))
-
-    def _below(self, name: str) -> str:
-        """Return the path of a name."""
-        return f"{self._root().rstrip('/')}/{name}"
+        return path.removeprefix(self._below)
 
     def _label(self, path: str) -> str:
         """Return the path that people know a file by: relative to the project where it lies inside."""
@@ -235,7 +234,7 @@ class FilesSource:
         path = self._options.path
         shown = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
         problem = f"no file matches {shown}"
-        root = self._root()
+        root = self._base
         if "://" in root:
             return self._error(f"{problem}.")
         if not Path(root).is_dir():

@@ -149,6 +149,7 @@ class Walk:
     ) -> None:
         self._pattern, self._root, self._folders, self._is_selected = pattern, root, folders, is_selected
         self._levels = pattern.below_root()
+        self._selected: dict[str, bool] = {}
         self._last = len(self._levels) - 1
         self._default_urn = None if pattern.has_dataset else default_urn
         self._dates: dict[str, datetime | None] = {}
@@ -203,7 +204,7 @@ class Walk:
             return [_State(state.level, dataset, dates, is_dated), _State(state.level + 1, dataset, dates, is_dated)]
         if "dataset" not in captured:
             return [_State(state.level + 1, state.dataset, dates, is_dated)]
-        if not self._is_selected(captured["dataset"]):
+        if not self._wants(captured["dataset"]):
             self._found.has_unselected = True
             return []
         return [_State(state.level + 1, captured["dataset"], dates, is_dated)]
@@ -226,7 +227,7 @@ class Walk:
     def _take(self, state: _State, entry: Entry) -> None:
         """Note a file whose whole path matches."""
         dataset = state.dataset
-        if dataset is None or not self._is_selected(dataset):
+        if dataset is None or not self._wants(dataset):
             self._found.has_unselected = True
             return
         start = self._date("/".join(state.dates)) if state.is_dated else None
@@ -247,6 +248,12 @@ class Walk:
                 self._found.skipped[dataset].add(f"{entry.path} (no regular file)")
             else:
                 self._found.files[dataset].append(FoundFile(start, entry.path, *facts))
+
+    def _wants(self, dataset: str) -> bool:
+        """Tell whether a dataset is selected; remembered, because it is asked for with each of its files."""
+        if dataset not in self._selected:
+            self._selected[dataset] = self._is_selected(dataset)
+        return self._selected[dataset]
 
     def _date(self, text: str) -> datetime | None:
         """Return where a date begins; remembered, because datasets share their dates."""

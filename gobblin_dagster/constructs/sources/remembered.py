@@ -68,7 +68,7 @@ class Memory:
             version = known.get(name)
             if version is None:
                 found.new.append(file)
-            elif not version.is_like(version_of(file, 1)):
+            elif version.size_bytes != file.size_bytes or version.modified_us != file.modified_us:
                 found.changed.append(file)
         for name in sorted(known.keys() - seen):
             found.gone.add(name)
