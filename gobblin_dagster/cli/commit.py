@@ -22,13 +22,14 @@ from gobblin_dagster.cli.output import (
     print_json,
     print_table,
 )
+from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import abandonment_view, recovered_view, sequence_view, status_view
 from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.abandon import Abandonment, abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
-from gobblin_dagster.engine.job import JobRun
+from gobblin_dagster.engine.job import JobRun, SessionLane
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.results import RecoveredDataset
@@ -146,7 +147,8 @@ def recover(
         for stored in waiting:
             out.print(f"  {stored.id} of {dataset_name(stored.dataset_urn)} ({stored.job}): {stored.state.value}")
         return
-    recovered, code = for_each_job(chosen, lambda job: _recover(project, job))
+    with plan_only_spark(project) as spark:
+        recovered, code = for_each_job(chosen, lambda job: _recover(project, job, spark))
     datasets = [dataset for job in recovered for dataset in job]
     if output is Output.JSON:
         print_json(recovered=[recovered_view(dataset) for dataset in datasets])
@@ -211,10 +213,11 @@ def _shortened(text: str, sequence: CommitSequence) -> str:
     return text.replace(sequence.output_root + "/", "")
 
 
-def _recover(project: Project, job: JobSpec) -> tuple[RecoveredDataset, ...]:
+def _recover(project: Project, job: JobSpec, spark: SessionLane) -> tuple[RecoveredDataset, ...]:
     store = project.open_store()
     try:
-        with JobRun(project, job, store, lane=None) as run:
+        # Spark starts where a committed dataset of source `spark` is to be counted anew, and nowhere else.
+        with JobRun(project, job, store, lane=None, spark=spark) as run:
             return run.recover()
     finally:
         store.close()

@@ -40,10 +40,19 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return cls(master=spark.master, remote=spark.remote, conf=dict(spark.conf), log_file=log_file)
 
     @property
+    def spec(self) -> SparkSpec:
+        """The same as a part of `gobblin.yaml`."""
+        return SparkSpec(master=self.master, remote=self.remote, conf=self.conf)
+
+    @property
+    def log_path(self) -> Path | None:
+        """Where the JVM's output goes."""
+        return Path(self.log_file) if self.log_file else None
+
+    @property
     def lane(self) -> LazySparkLane:
         """The lane; the same object for equal settings in one process."""
-        spec = SparkSpec(master=self.master, remote=self.remote, conf=self.conf)
-        return _lane(spec.model_dump_json(), self.log_file)
+        return _lane(self.spec.model_dump_json(), self.log_path)
 
     @property
     def session(self) -> SparkSession:
@@ -52,6 +61,6 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
 
 
 @cache
-def _lane(spec_json: str, log_file: str | None) -> LazySparkLane:
+def _lane(spec_json: str, log_file: Path | None) -> LazySparkLane:
     # Never closed: it serves every run of the process, and its JVM ends with the process.
-    return LazySparkLane(SparkSpec.model_validate_json(spec_json), Path(log_file) if log_file else None)
+    return LazySparkLane(SparkSpec.model_validate_json(spec_json), log_file)

@@ -11,17 +11,22 @@ import dagster as dg
 
 from gobblin_dagster.core.commit import StoredSequence, canonical_json
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.lookout import Lookout, NewData, Sighting, plans_with_spark
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event, Publication, materializations
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.partitions import missing_keys
 from gobblin_dagster.orchestration.reconcile import is_known, newest
+from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
+PATIENCE_S = 5.0
+"""Seconds that a tick waits for a look at the source. Dagster's daemon evaluates one sensor after the other."""
+INTERVAL_S, SPARK_INTERVAL_S = 30, 120
+"""Seconds between looks at a source, and at one that plans with Spark: each look costs Spark jobs."""
 STOPPED, RUNNING = dg.DefaultSensorStatus.STOPPED, dg.DefaultSensorStatus.RUNNING
 
 
@@ -29,47 +34,54 @@ def new_data_sensor(
     project: Project | Path | str,
     job: JobSpec | str,
     *,
-    interval_s: int = 30,
+    spark: GobblinSparkResource | None = None,
+    interval_s: int | None = None,
     default_status: dg.DefaultSensorStatus = STOPPED,
 ) -> dg.SensorDefinition:
-    """Return a sensor that plans a job and asks for one run over the datasets with something new. Starts no Spark.
+    """Return a sensor that plans a job and asks for one run over the datasets with something new.
 
     The same finding is never asked for twice: a dataset that fails waits for new data, or for somebody who runs it.
-    Datasets that a run is working on are left to it.
+    Datasets that a run is working on are left to it. A tick waits at most `PATIENCE_S` seconds for the source; what a slow
+    one says is taken up by a later tick.
 
     Args:
         project: a project or its folder.
         job: a job or its name in the project.
-        interval_s: seconds between looks at the source.
+        spark: what sources that plan with Spark look with, in a process of its own; default: the Spark of `gobblin.yaml`.
+            Other sources start none.
+        interval_s: seconds between looks at the source; default: 30, and 120 where it plans with Spark.
         default_status: stopped until switched on in Dagster's pages, unless said otherwise.
 
     Raises:
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
     """
     binding = JobBinding.of(project, job)
+    used = spark or GobblinSparkResource.of_project(binding.project)
+    lookout = Lookout.of(binding.project, binding.job, used.spec, used.log_path)
 
     @dg.sensor(
         name=f"{binding.name}_new_data",
         job_name=binding.dagster_job,
-        minimum_interval_seconds=interval_s,
+        minimum_interval_seconds=interval_s or (SPARK_INTERVAL_S if plans_with_spark(binding.job) else INTERVAL_S),
         default_status=default_status,
         description="Asks for one run over the datasets that have something new.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        plan = plan_job(binding.project, binding.job)
-        store = binding.project.open_store()
-        try:
-            held = _living(binding, store.load_leases(binding.name))
-        finally:
-            store.close()
-        moving = [dataset for dataset in plan.datasets if dataset.is_moving and dataset.dataset_urn not in held]
-        if not moving:
-            return dg.SensorResult(skip_reason=f"None of {len(plan.datasets)} datasets has anything new to start on.")
-        found = [
-            [one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else ""]
-            for one in moving
-        ]
-        return _requests(binding, context.instance, {"new-data": (found, [one.dataset_urn for one in moving])})
+        if _finds_everything_new(binding.job):
+            reason = (
+                "Without a `watermark` nothing tells what is new, and a run reads everything: give the job a schedule."
+            )
+            return dg.SensorResult(skip_reason=reason)
+        seen = lookout.ask(PATIENCE_S)
+        if seen is None:
+            return dg.SensorResult(
+                skip_reason=f"Still looking at the source, for {lookout.seconds:.0f} s; a later tick takes the answer."
+            )
+        new = _free(binding, seen.new)
+        if not new:
+            return dg.SensorResult(skip_reason=_nothing_new(seen))
+        found: list[list[object]] = [[one.dataset_urn, one.high, one.version, one.startpoint] for one in new]
+        return _requests(binding, context.instance, {"new-data": (found, [one.dataset_urn for one in new])})
 
     return evaluate
 
@@ -79,7 +91,7 @@ def sweep_sensor(
     job: JobSpec | str,
     *,
     translator: GobblinTranslator | None = None,
-    interval_s: int = 30,
+    interval_s: int = INTERVAL_S,
     default_status: dg.DefaultSensorStatus = RUNNING,
 ) -> dg.SensorDefinition:
     """Return a sensor that puts right what a run could not do itself. It reads the state store only.
@@ -171,6 +183,30 @@ class _Sweep:
     def _is_being_reported(self, stored: StoredSequence) -> bool:
         run = self.instance.get_run_by_id(_dagster_run_id(stored.run_id))
         return run is not None and not run.is_finished
+
+
+def _finds_everything_new(job: JobSpec) -> bool:
+    """Tell whether the position that a source reads up to is only the time at which it was looked at."""
+    return job.source.type == "spark" and not job.source.options.get("watermark")
+
+
+def _free(binding: JobBinding, new: Iterable[NewData]) -> list[NewData]:
+    """Leave out datasets that a run works on, and those of which a run has committed something since they were seen."""
+    store = binding.project.open_store()
+    try:
+        held = _living(binding, store.load_leases(binding.name))
+        states = store.load_dataset_states(binding.name, [one.dataset_urn for one in new])
+    finally:
+        store.close()
+    versions = {urn: state.version for urn, state in states.items()}
+    return [one for one in new if one.dataset_urn not in held and versions.get(one.dataset_urn, 0) == one.version]
+
+
+def _nothing_new(seen: Sighting) -> str:
+    said = f"None of {seen.datasets} datasets has anything new to start on."
+    if seen.problems:
+        said += f" {len(seen.problems)} cannot be planned, such as: {seen.problems[0]}"
+    return said
 
 
 def _living(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:

@@ -58,7 +58,7 @@ class SparkSource:
             raise SourceError(
                 job=self._context.job,
                 problem="planning with source `spark` needs Spark, which is not at hand here.",
-                hint="`gobblin plan` and `gobblin run` start it; sensors do not: give the job a schedule.",
+                hint="`gobblin plan`, `gobblin run` and Dagster's sensor start it; `plan_job` takes it as `spark=`.",
             )
         session = self._context.spark()
         now = context.clock.now()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ import dagster as dg
 import pytest
 
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.startpoint import Startpoint, Upcoming
+from gobblin_dagster.engine import lookout
+from gobblin_dagster.engine.lookout import Sighting, look
 from gobblin_dagster.orchestration import metadata as md
-from gobblin_dagster.orchestration import new_data_sensor, sweep_sensor
+from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
 from gobblin_dagster.orchestration.ops import run_config
 from tests.unit.orchestration.world import World
 
@@ -207,6 +211,61 @@ def test_sweep_leaves_sequences_of_a_living_owner_alone(world: World) -> None:
     store.acquire_leases("numbers", ["a"], LeaseOwner.current("alive"), timedelta(minutes=5))
     assert not sweep(world).run_requests
     store.close()
+
+
+def test_new_data_of_a_job_that_reads_everything_asks_only_behind_what_is_committed(world: World) -> None:
+    world.parts["extract"] = {"namespace": "test", "table": "numbers", "type": "snapshot_only"}
+    (request,) = new_data(world).run_requests
+    job = world.definitions.resolve_job_def("numbers_job")
+    assert job.execute_in_process(instance=world.instance, run_config=request.run_config).success
+    assert not new_data(world).run_requests
+    world.datasets["a"]["rows"] = 31
+    assert new_data(world).run_requests[0].run_config == run_config("numbers", ["a"])
+
+
+def test_new_data_tells_what_cannot_be_planned(world: World) -> None:
+    world.datasets["a"]["problem"] = "its folder is gone"
+    assert new_data(world).run_requests[0].run_config == run_config("numbers", ["b/1", "c c"])
+    world.datasets["b/1"]["rows"] = world.datasets["c c"]["rows"] = 0
+    said = "None of 3 datasets has anything new to start on. 1 cannot be planned, such as: its folder is gone"
+    assert new_data(world).skip_message == said
+
+
+def test_new_data_never_waits_long_and_takes_a_late_answer_if_nobody_was_faster(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+
+    def slow(*args: Any) -> Sighting:
+        seen = look(*args)
+        assert go.wait(30)
+        return seen
+
+    monkeypatch.setattr(lookout, "look", slow)
+    monkeypatch.setattr(sensors, "PATIENCE_S", 0.01)
+    sensor = new_data_sensor(world.binding.project, world.job)
+    assert tick(world, sensor).skip_message.startswith("Still looking at the source, for 0 s")
+    world.datasets["a"]["fail_at"] = 1
+    world.run_elsewhere()  # commits all but one of what is being looked at
+    go.set()
+    monkeypatch.setattr(sensors, "PATIENCE_S", 30.0)
+    (request,) = tick(world, sensor).run_requests
+    assert request.run_config == run_config("numbers", ["a"])
+
+
+def test_new_data_says_why_it_cannot_look(world: World) -> None:
+    world.parts["source"] = {"type": "files", "path": "nowhere/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
+    with pytest.raises(SourceError, match="nowhere"):
+        new_data(world)
+
+
+def test_new_data_is_looked_for_less_often_with_spark_and_never_where_everything_always_is(world: World) -> None:
+    assert new_data_sensor(world.binding.project, world.job).minimum_interval_seconds == 30
+    world.parts["source"] = {"type": "spark", "format": "parquet", "path": "data"}
+    world.parts["extract"] = {"namespace": "test", "table": "numbers", "type": "snapshot_only"}
+    sensor = new_data_sensor(world.binding.project, world.job)
+    assert sensor.minimum_interval_seconds == 120
+    assert "nothing tells what is new" in tick(world, sensor).skip_message
 
 
 def test_new_data_starts_stopped_and_sweep_running(world: World) -> None:
