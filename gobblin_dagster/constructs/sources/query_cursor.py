@@ -13,11 +13,10 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gobblin_dagster.constructs.durations import parse_duration
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, LongWatermark, TimestampWatermark, Watermark
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPAN = re.compile(r"(\d+)\s*([smhd])")
 _LIMIT = re.compile(r"CURRENT(DATE|HOUR|MINUTE|SECOND)(?:\s*-\s*(\d+))?")
 _LIMIT_UNITS = {"DATE": 86400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
@@ -44,7 +43,11 @@ _MARKS: dict[CursorType, type[Watermark]] = {
     CursorType.DATE: DateWatermark,
     CursorType.HOUR: HourWatermark,
 }
-_STEP_SECONDS = {CursorType.TIMESTAMP: 1, CursorType.HOUR: 3600, CursorType.DATE: 86400}
+_STEPS = {
+    CursorType.TIMESTAMP: timedelta(microseconds=1),
+    CursorType.HOUR: timedelta(hours=1),
+    CursorType.DATE: timedelta(days=1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Cursor:
         if not isinstance(value, datetime):
             raise ValueError(f"expected timestamps, got {value!r}")
         since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-        return since // timedelta(hours=1) if self.kind is CursorType.HOUR else since // timedelta(microseconds=1)
+        return since // _STEPS[self.kind]
 
     def position(self, step: int) -> int | date | datetime:
         """Return the position of a step: a number, a date, or an aware instant in UTC."""
@@ -87,10 +90,8 @@ class Cursor:
                 return step
             case CursorType.DATE:
                 return date.fromordinal(step)
-            case CursorType.HOUR:
-                return _EPOCH + timedelta(hours=step)
             case _:
-                return _EPOCH + timedelta(microseconds=step)
+                return _EPOCH + step * _STEPS[self.kind]
 
     def mark(self, step: int) -> Watermark:
         """Return the watermark at a step."""
@@ -125,15 +126,10 @@ class Cursor:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"expected a number of positions, e.g. 100000, got {value!r}")
             return value
-        match = _SPAN.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise ValueError(f"expected a duration like 90s, 30m, 6h or 2d, got {value!r}")
-        seconds = int(match[1]) * _SECONDS[match[2]]
-        if self.kind is CursorType.TIMESTAMP:
-            return seconds * 1_000_000
-        if seconds % _STEP_SECONDS[self.kind]:
+        steps, rest = divmod(parse_duration(value), _STEPS[self.kind])
+        if rest:
             raise ValueError(f"expected whole {self.kind}s, got {value!r}")
-        return seconds // _STEP_SECONDS[self.kind]
+        return steps
 
     def floor(self, instant: datetime, zone: ZoneInfo, has_zone: bool) -> int:
         """Return the step that holds an instant, in a column with a time zone or of that zone's wall clock."""

@@ -68,10 +68,33 @@ def test_values_of_job_files_that_are_none_are_refused(cursor: Cursor, value: An
 
 @pytest.mark.parametrize(
     ("cursor", "text", "steps"),
-    [(LONG, 5, 5), (TIMESTAMP, "2s", 2_000_000), (HOUR, "1d", 24), (HOUR, "120m", 2), (DATE, "48h", 2)],
+    [
+        (LONG, 5, 5),
+        (TIMESTAMP, "2s", 2_000_000),
+        (TIMESTAMP, "6 h", 21_600_000_000),
+        (HOUR, "1d", 24),
+        (HOUR, "120m", 2),
+        (DATE, "48h", 2),
+    ],
 )
 def test_distances_are_counted_in_steps(cursor: Cursor, text: Any, steps: int) -> None:
     assert cursor.span(text) == steps
+
+
+@pytest.mark.parametrize(
+    ("cursor", "value", "problem"),
+    [
+        (LONG, "6h", "expected a number of positions, e.g. 100000, got '6h'"),
+        (LONG, -1, "expected a number of positions"),
+        (TIMESTAMP, 6, "expected a duration like 90s, 30m, 6h or 2d, got 6"),
+        (TIMESTAMP, "6 weeks", "expected a duration like"),
+        (HOUR, "90m", "expected whole hours, got '90m'"),
+        (DATE, "36h", "expected whole dates, got '36h'"),
+    ],
+)
+def test_distances_that_are_none_are_refused(cursor: Cursor, value: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        cursor.span(value)
 
 
 @pytest.mark.parametrize(
