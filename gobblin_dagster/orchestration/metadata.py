@@ -41,6 +41,10 @@ DETAIL = "gobblin/detail"
 """On a check: expected and got, in one line."""
 ROWS_FAILED = "gobblin/rows_failed"
 """On a check of a row-level policy: rows that broke it."""
+RUN_STATUS = "gobblin/run_status"
+"""On the failure of a run: `partial` where something of it was committed, else `failed`, which it is too where a work unit
+failed and the job says that this fails the run (`commit.failed_units_fail_run`). As of `gobblin run`, whose exit codes are
+4 and 1; Dagster knows no success in part."""
 FAILED_DATASETS = "gobblin/failed_datasets"
 """On the failure of a run: dataset.urns of which nothing, or not all, was committed; JSON."""
 QUARANTINED_DATASETS = "gobblin/quarantined_datasets"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from gobblin_dagster.core.commit import SequenceState
-from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration._internal import log_planned
@@ -79,9 +79,10 @@ class RunReport:
         """Make the partitions of failed datasets red, keep all others as they are, and fail the run.
 
         Raises:
-            Failure: a dataset, or a part of one, was not committed; says which and why.
+            Failure: where `gobblin run` exits with anything but 0: a dataset, or a part of one, was not committed; says
+                which and why.
         """
-        if not outcome.failed and not outcome.partly:
+        if result.exit_code == 0:
             return
         # Dagster planned every key of the range; in a run that fails, those not materialized would all turn red.
         planned = {to_urn(key) for key in planned_keys or ()}
@@ -92,8 +93,9 @@ class RunReport:
                 log_planned(self.instance, self.run, self.step_key, key, to_key(urn))
         problems = {**outcome.failed, **outcome.partly}
         raise dg.Failure(
-            description=_describe(outcome, problems),
+            description=_describe(outcome, problems, result.status),
             metadata={
+                md.RUN_STATUS: result.status.value,
                 md.FAILED_DATASETS: dg.JsonMetadataValue(sorted(problems)),
                 md.QUARANTINED_DATASETS: dg.JsonMetadataValue(sorted(outcome.quarantined)),
             },
@@ -123,11 +125,11 @@ class RunReport:
             self.log_event(event)
 
 
-def _describe(outcome: Outcome, problems: Mapping[str, str]) -> str:
+def _describe(outcome: Outcome, problems: Mapping[str, str], status: RunStatus) -> str:
     counts = [f"{len(outcome.committed)} committed"]
     counts += [f"{len(outcome.failed)} failed"] if outcome.failed else []
     counts += [f"{len(outcome.partly)} of the committed only in part"] if outcome.partly else []
     lines = [f"- {urn!r}: {message[:500]}" for urn, message in list(problems.items())[:SHOWN]]
     if len(problems) > SHOWN:
         lines.append(f"- and {len(problems) - SHOWN} more")
-    return "\n".join([f"Datasets: {', '.join(counts)}.", *lines])
+    return "\n".join([f"Run {status}. Datasets: {', '.join(counts)}.", *lines])

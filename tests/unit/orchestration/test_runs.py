@@ -12,7 +12,7 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.partitions import to_urn
 from gobblin_dagster.state.sql_store import SqlStateStore
-from tests.unit.engine.jobs import project, published
+from tests.unit.engine.jobs import project, published, run
 from tests.unit.orchestration.world import BAD_BRANCH, World
 
 
@@ -194,6 +194,28 @@ def test_partly_committed_dataset_is_green_and_the_run_names_what_failed(world: 
     (event,) = world.events("a")
     assert "is told to fail" in event[md.FAILURES]
     assert event[md.ROWS] == 20
+
+
+@pytest.mark.parametrize("policy", ["successful", "partial"])
+@pytest.mark.parametrize(("strict", "status"), [(False, "partial"), (True, "failed")], ids=["lenient", "strict"])
+def test_run_with_a_failed_work_unit_fails_with_the_status_of_the_command_line(
+    world: World, tmp_path: Path, policy: str, strict: bool, status: str
+) -> None:
+    world.parts = {"commit": {"policy": policy, "failed_units_fail_run": strict}}
+    world.datasets["a"] |= {"unit_rows": 10, "fail_at": 15}
+    result = world.run_all()
+    assert not result.success
+    (tmp_path / "other").mkdir()
+    assert world.failure(result)[md.RUN_STATUS] == status == run(tmp_path / "other", world.job).status
+    assert f"Run {status}. Datasets: 3 committed, 1 of the committed only in part." in world.error(result)
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+    assert published(world.root, world.job, "a") == [*range(10), *range(20, 30)]
+
+
+def test_run_that_commits_nothing_is_failed(world: World) -> None:
+    for dataset in world.datasets.values():
+        dataset["fail_at"] = 1
+    assert world.failure(world.run_all())[md.RUN_STATUS] == "failed"
 
 
 def test_every_urn_finds_its_way_to_a_partition_and_back(world: World) -> None:
