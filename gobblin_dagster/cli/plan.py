@@ -60,8 +60,15 @@ def plan(
         for one in plans:
             print_plan(out, one)
         if plans:
-            out.print(
-                "Next: `gobblin run`" if has_changes else "Nothing to do; `gobblin state list` shows the watermarks."
-            )
+            out.print(_next(has_changes, any(dataset.problem for plan in plans for dataset in plan.datasets)))
     if code or (detailed_exitcode and has_changes):
         raise typer.Exit(code or HAS_CHANGES)
+
+
+def _next(has_changes: bool, has_problems: bool) -> str:
+    """Return the last line: what to do about the plans."""
+    if has_changes:
+        return "Next: `gobblin run`"
+    if has_problems:
+        return "Next: mend what is named above; there is nothing else to do."
+    return "Nothing to do; `gobblin state list` shows the watermarks."

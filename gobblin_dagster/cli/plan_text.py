@@ -26,9 +26,11 @@ def print_plan(console: Console, plan: JobPlan) -> None:
     """Print a plan: at most `MAX_ROWS` datasets one by one, then a total."""
     active = [dataset for dataset in plan.datasets if dataset.has_work]
     idle = [dataset for dataset in plan.datasets if not dataset.has_work and not dataset.problem]
+    broken = sum(bool(dataset.problem) for dataset in plan.datasets)
     console.print(
         Text(f"Plan of job {plan.job}: ", style="bold"),
         f"{count(len(active), 'dataset')} with new data, {len(idle):,} up to date",
+        Text(f", {broken:,} that cannot be planned", style="red") if broken else "",
         sep="",
     )
     _print_leftovers(console, plan)

@@ -16,7 +16,7 @@ from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import MAX_ROWS, console, count, dataset_name, instant, print_json, print_table, rows_of
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.state_change import DryRunOption, ReasonOption, YesOption
-from gobblin_dagster.cli.state_lookup import JobOption, load_states
+from gobblin_dagster.cli.state_lookup import JobOption
 from gobblin_dagster.cli.views import mark
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.selection import Selection
@@ -165,7 +165,8 @@ def _job_of(project: Project, dataset: str, job: str | None) -> JobSpec:
     if job is not None:
         return project.job(job)
     jobs = [one.job for one in project.jobs]
-    having = [name for name, states in load_states(project, jobs).items() if dataset in states] if jobs else []
+    with closing(project.open_store()) as store:
+        having = [name for name in jobs if store.load_dataset_states(name, [dataset])]
     candidates = having or jobs
     if len(candidates) == 1:
         return project.job(candidates[0])

@@ -12,9 +12,17 @@ from typing import Annotated, Protocol
 import typer
 
 from gobblin_dagster.cli.confirm import confirm, who
-from gobblin_dagster.cli.context import ExcludeOption, JobsArgument, Output, OutputOption, SelectOption, open_here
+from gobblin_dagster.cli.context import (
+    ExcludeOption,
+    JobsArgument,
+    Output,
+    OutputOption,
+    SelectOption,
+    open_here,
+    open_store_here,
+)
 from gobblin_dagster.cli.output import console, count, dataset_name, instant, print_facts, print_json, print_table
-from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state, one_state
 from gobblin_dagster.cli.views import mark, state_view
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
@@ -122,9 +130,8 @@ def history(
     ctx: typer.Context, dataset: DatasetArgument, job: JobOption = None, output: OutputOption = Output.TEXT
 ) -> None:
     """Explain every change of a dataset's watermark: by which run or person, from where to where."""
-    project = open_here(ctx)
-    state = one_state(project, dataset, job)
-    with closing(project.open_store()) as store:
+    with closing(open_store_here(ctx)) as store:
+        state = find_state(store, dataset, job)
         entries = state_admin.history(store, state.job, dataset)
     if output is Output.JSON:
         print_json(
@@ -178,9 +185,8 @@ def export_states(
     ctx: typer.Context, jobs: JobsArgument = None, select: SelectOption = None, exclude: ExcludeOption = None
 ) -> None:
     """Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind."""
-    project = open_here(ctx)
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
-    with closing(project.open_store()) as store:
+    with closing(open_store_here(ctx)) as store:
         for line in state_transfer.export_state(store, jobs or store.list_jobs(), selection.matches):
             sys.stdout.write(line + "\n")
 
@@ -193,9 +199,8 @@ def import_states(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Bring exported states into this project's store. Datasets that have another history here are left alone."""
-    project = open_here(ctx)
     exported = _read(file)
-    with closing(project.open_store()) as store:
+    with closing(open_store_here(ctx)) as store:
         plan = state_transfer.plan_import(store, exported)
         out = console(sys.stdout)
         if output is Output.TEXT:
@@ -225,11 +230,10 @@ def import_states(
 
 def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.TEXT) -> None:
     """Compare this project's store with an export: what was committed of which dataset."""
-    project = open_here(ctx)
     there = _read(file).standing()
     states: dict[state_transfer.Key, DatasetState] = {}
     startpoints: dict[state_transfer.Key, Startpoint] = {}
-    with closing(project.open_store()) as store:
+    with closing(open_store_here(ctx)) as store:
         for job in sorted({*store.list_jobs(), *(job for job, _ in (*there.states, *there.startpoints))}):
             states |= {(job, urn): state for urn, state in store.load_dataset_states(job).items()}
             startpoints |= {(job, urn): one for urn, one in store.load_startpoints(job).items()}

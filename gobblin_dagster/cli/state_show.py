@@ -7,9 +7,9 @@ from contextlib import closing
 
 import typer
 
-from gobblin_dagster.cli.context import Output, OutputOption, open_here
+from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_facts, print_json
-from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state
 from gobblin_dagster.cli.views import state_view
 
 
@@ -20,9 +20,8 @@ def show(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot."""
-    project = open_here(ctx)
-    state = one_state(project, dataset, job)
-    with closing(project.open_store()) as store:
+    with closing(open_store_here(ctx)) as store:
+        state = find_state(store, dataset, job)
         files = store.load_snapshot(state.job, dataset)
     if output is Output.JSON:
         listed = [{"branch": f.branch, "path": f.path, "rows": f.rows, "bytes": f.size_bytes} for f in files]

@@ -88,8 +88,21 @@ def test_plan_many_datasets_shows_twenty_and_a_total(cli: Cli, project: Path) ->
 def test_plan_dataset_with_a_problem_names_it_and_leaves_the_others(cli: Cli, project: Path) -> None:
     write_job(project, {"a": {"rows": 1}, "locked": {"rows": 1, "problem": "no door"}})
     called = cli("plan")
-    assert "1 dataset with new data" in called.out
+    assert called.out.startswith(
+        "Plan of job numbers: 1 dataset with new data, 0 up to date, 1 that cannot be planned\n"
+    )
     assert "  locked: no door" in called.out
+    assert called.out.endswith("Next: `gobblin run`\n")
+
+
+def test_plan_of_problems_alone_does_not_say_that_all_is_well(cli: Cli, project: Path) -> None:
+    write_job(project, {"locked": {"rows": 1, "problem": "no door"}})
+    called = cli("plan")
+    assert called.out.startswith(
+        "Plan of job numbers: 0 datasets with new data, 0 up to date, 1 that cannot be planned\n"
+    )
+    assert "Nothing to do" not in called.out
+    assert called.out.endswith("Next: mend what is named above; there is nothing else to do.\n")
 
 
 def test_plan_missing_folder_is_a_clear_error(cli: Cli, project: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_state_list_needs_no_job_file_that_is_right(cli: Cli, project: Path, inl
     next((project / "jobs").iterdir()).write_text("job: [", encoding="utf-8")
     assert cli("run").code == 2
     assert "Job numbers:" in cli("state", "list").out
+
+
+def test_reading_and_carrying_state_needs_no_job_file_at_all(
+    cli: Cli, project: Path, inline: list[InlineLane], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cli("run")
+    shutil.rmtree(project / "jobs")
+    assert cli("state", "show", "a", "-o", "json").json()["watermark"] == "25"
+    assert len(cli("state", "history", "a", "-o", "json").json()["history"]) == 1
+    other = tmp_path_factory.mktemp("other")
+    (other / "gobblin.yaml").write_text("project: other\n")
+    (other / "export").write_text(cli("state", "export").out)
+    assert cli("-C", other, "state", "import", other / "export", "--yes").code == 0
+    assert cli("-C", other, "state", "diff", other / "export").out == "No difference.\n"
+    assert cli("-C", other, "state", "list", "-o", "json").json() == cli("state", "list", "-o", "json").json()
 
 
 def test_state_show_tells_all_of_one_dataset(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
