@@ -16,14 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
+    TablePublisher,
     race,
     resolved,
     unified_schema,
-    unless_parquet,
     without_secrets,
 )
 from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
-from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
@@ -48,7 +48,7 @@ class DeltaOptions(BaseModel):
         return without_secrets(settings, "storage_options_env")
 
 
-class DeltaPublisher:
+class DeltaPublisher(TablePublisher[DeltaOptions]):
     """Adds the branch's files to a Delta table, once, with the dataset's progress as the table's application transaction.
 
     Folders of `partition_by` become the table's partition columns. New columns are added to the table; a column of another
@@ -58,17 +58,7 @@ class DeltaPublisher:
     Options = DeltaOptions
     published_elsewhere = "a Delta table"
 
-    def __init__(self, options: DeltaOptions, context: ConstructContext) -> None:
-        self._options = options
-        self._context = context
-
-    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        """Return why the branch's writer cannot serve this publisher; empty where it can."""
-        return unless_parquet(type_name)
-
-    def publish(self, view: PublishView) -> Publication:
-        if not view.files:
-            return Publication()
+    def _step(self, view: PublishView) -> AppendToDeltaStep:
         options, commit = self._options, TableCommit.of(view)
         location = view.folder if options.table == "dataset" else posixpath.dirname(view.folder)
         if "%" in location:
@@ -77,10 +67,9 @@ class DeltaPublisher:
                 "cannot open folders with `%` in their names.",
                 hint="Give its publisher `table: branch`.",
             )
-        step = AppendToDeltaStep(
+        return AppendToDeltaStep(
             location, commit, _transaction_number(view.now), options.storage_options, options.storage_options_env
         )
-        return Publication(steps=(step,))
 
 
 @register_commit_step

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
+    TablePublisher,
     race,
     resolved,
     unified_schema,
-    unless_parquet,
     without_secrets,
 )
-from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
@@ -44,7 +44,7 @@ class IcebergOptions(BaseModel):
         return without_secrets(catalog, "catalog_env")
 
 
-class IcebergPublisher:
+class IcebergPublisher(TablePublisher[IcebergOptions]):
     """Adds the branch's files to an Iceberg table, once, and keeps the watermark in the table's snapshot.
 
     New columns are added to the table, types are widened as Iceberg allows. Many datasets and branches may share a table.
@@ -55,26 +55,18 @@ class IcebergPublisher:
     Options = IcebergOptions
     published_elsewhere = "an Iceberg table"
 
-    def __init__(self, options: IcebergOptions, context: ConstructContext) -> None:
-        self._options = options
-        self._context = context
-
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        """Return why the branch's writer cannot serve this publisher; empty where it can."""
         by_value = [level for level in options.get("partition_by") or () if isinstance(level, str)]
         if by_value and not options.get("keep_partition_columns"):
             lost = ", ".join(by_value)
             return f"the table would lack {lost}, in folder names only; set the writer's `keep_partition_columns: true`"
-        return unless_parquet(type_name)
+        return super().unfit_writer(type_name, options)
 
-    def publish(self, view: PublishView) -> Publication:
-        if not view.files:
-            return Publication()
+    def _step(self, view: PublishView) -> AppendToIcebergStep:
         options = self._options
-        step = AppendToIcebergStep(
+        return AppendToIcebergStep(
             options.table, TableCommit.of(view), options.catalog_name, options.catalog, options.catalog_env
         )
-        return Publication(steps=(step,))
 
 
 @register_commit_step

@@ -12,13 +12,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
-from gobblin_dagster.constructs.publishers.tables import (
-    TableCommit,
-    batches_of,
-    unless_parquet,
-)
+from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
-from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
@@ -40,7 +36,7 @@ class KafkaTopicOptions(KafkaConnection):
     it is not there."""
 
 
-class KafkaTopicPublisher:
+class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
     """Sends the branch's rows to a topic as JSON objects, exactly once for readers with `isolation.level=read_committed`.
 
     Rows and the note in the commits topic are one Kafka transaction. A run that wakes late is fenced by the transactional
@@ -53,26 +49,15 @@ class KafkaTopicPublisher:
     published_elsewhere = "a Kafka topic"
     publishes_files = False
 
-    def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
-        self._options = options
-        self._context = context
-
-    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        """Return why the branch's writer cannot serve this publisher; empty where it can."""
-        return unless_parquet(type_name)
-
-    def publish(self, view: PublishView) -> Publication:
-        if not view.files:
-            return Publication(publishes_files=False)
+    def _step(self, view: PublishView) -> SendToKafkaStep:
         options = self._options
-        step = SendToKafkaStep(
+        return SendToKafkaStep(
             commit=TableCommit.of(view, staged=True),
             topic=options.topic,
             key=options.key,
             commits_topic=options.commits_topic,
             connection=KafkaConnection.model_validate(options.model_dump(include=set(KafkaConnection.model_fields))),
         )
-        return Publication(steps=(step,), publishes_files=False)
 
 
 @register_commit_step

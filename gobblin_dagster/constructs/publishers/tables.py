@@ -1,4 +1,4 @@
-"""What the publishers of tables share: the facts of a publication as JSON, and published Parquet files read back."""
+"""What the publishers of tables share: their frame, the facts of a publication as JSON, and Parquet files read back."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import os
 import random
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel
 
-from gobblin_dagster.core.constructs import PublishView
+from gobblin_dagster.core.commit import CommitStep
+from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.storage.arrow import arrow_files
 
+OptionsT = TypeVar("OptionsT", bound=BaseModel)
 TRIES = 12
 """Lost races for one table before the publication is left to the next run."""
 _LONGEST_WAIT_S = 2.0
@@ -90,6 +94,32 @@ class TableCommit:
     def paths(self) -> list[str]:
         """The paths of its files."""
         return [file.path for file in self.files]
+
+
+class TablePublisher(ABC, Generic[OptionsT]):
+    """Brings a branch's Parquet files to a table or topic, in one step that looks there whether it is done."""
+
+    published_elsewhere: ClassVar[str]
+    publishes_files: ClassVar[bool] = True
+
+    def __init__(self, options: OptionsT, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        """Return why the branch's writer cannot serve this publisher; empty where it can."""
+        return unless_parquet(type_name)
+
+    def publish(self, view: PublishView) -> Publication:
+        steps = (self._step(view),) if self._has_work(view) else ()
+        return Publication(steps=steps, publishes_files=self.publishes_files)
+
+    def _has_work(self, view: PublishView) -> bool:
+        return bool(view.files)
+
+    @abstractmethod
+    def _step(self, view: PublishView) -> CommitStep:
+        """Return the step; raises UsageError where the files are none that the table or topic takes."""
 
 
 def unless_parquet(type_name: str) -> str:
