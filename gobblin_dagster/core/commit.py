@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -125,6 +125,20 @@ class CommitGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitEffect:
+    """What becomes true of a dataset, all of it in the one transaction that ends a sequence."""
+
+    after: DatasetState
+    """The dataset's state from then on."""
+    files: Sequence[PublishedFile] = ()
+    """Files that the snapshot `after.snapshot` adds."""
+    removed: Collection[str] = ()
+    """Absolute paths that it no longer holds; that the snapshot before held them is the builder's duty."""
+    startpoint: str = ""
+    """Id of the startpoint to consume: deleted if it still is the dataset's; a newer one is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommitSequence:
     """All that one publication of one dataset does, as a value.
 
@@ -154,6 +168,11 @@ class CommitSequence:
     """Id of the startpoint that the commit consumes; empty where none was in force."""
     group: CommitGroup | None = None
     """The unit that it is published with; None where it stands alone."""
+
+    @property
+    def effect(self) -> CommitEffect:
+        """What its commit makes true."""
+        return CommitEffect(self.after, self.files, self.removed, self.startpoint)
 
 
 def body_digest(body: str) -> str:

@@ -228,7 +228,7 @@ def apply_change(store: StateStore, change: Change, output_root: str) -> str:
     try:
         # Nothing was published that Dagster would have to hear of.
         stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
-        store.record(stored, lease.epoch, after, ())
+        store.record(stored, lease.epoch, sequence.effect)
     finally:
         store.release_leases(before.job, [lease])
     return sequence.id

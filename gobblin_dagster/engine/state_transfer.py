@@ -259,7 +259,7 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
         for stored in plan.missing:
             sequence = decode_sequence(stored)
             epoch = grants[stored.job].granted[stored.dataset_urn].epoch
-            store.record(stored, epoch, sequence.after, sequence.files, sequence.removed, sequence.startpoint)
+            store.record(stored, epoch, sequence.effect)
         for startpoint in plan.startpoints:
             store.save_startpoint(startpoint)
         for run in plan.runs:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 
-from gobblin_dagster.core.commit import UNFINISHED, SequenceState, StoredSequence
-from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.commit import UNFINISHED, CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
     StaleEpochError,
@@ -62,7 +61,7 @@ def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
     return replace(head, entry=SequenceEntry(number, prepared))
 
 
-def commit(head: DatasetHead, epoch: int, after: DatasetState, startpoint: str = "") -> DatasetHead:
+def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead:
     """Swap the state, consume the startpoint and flip the sequence, all with one another."""
     sequence = _sequence(head)
     if sequence.state is SequenceState.COMMITTED:
@@ -70,15 +69,15 @@ def commit(head: DatasetHead, epoch: int, after: DatasetState, startpoint: str =
     _require_state(sequence, {SequenceState.PREPARED})
     _require_epoch(head, epoch)
     expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
-    got = (after.job, after.dataset_urn, after.version)
+    got = (effect.after.job, effect.after.dataset_urn, effect.after.version)
     if got != expected:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
         )
     if head.version != sequence.version_read:
         raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
-    committed = replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=after)
-    return replace(committed, startpoint=None) if has_startpoint(head, startpoint) else committed
+    committed = replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=effect.after)
+    return replace(committed, startpoint=None) if has_startpoint(head, effect.startpoint) else committed
 
 
 def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gobblin_dagster.core.commit import FileHistory, PublishedFile
+from gobblin_dagster.core.commit import CommitEffect, FileHistory, PublishedFile
 from gobblin_dagster.core.errors import CorruptRecordError, TransientError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
@@ -124,19 +124,18 @@ class DatasetFiles:
         return [entry for entry in map(self.archived, ids) if entry is not None]
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
-    def add_part(
-        self, head: DatasetHead, snapshot: int, files: Sequence[PublishedFile], removed: Collection[str]
-    ) -> DatasetHead:
-        """Write what a snapshot adds and removes, and return a head that names it.
+    def add_part(self, head: DatasetHead, effect: CommitEffect) -> DatasetHead:
+        """Write what a commit's snapshot adds and removes, and return a head that names it.
 
         Snapshot n is written together with as many before it as the lowest set bit of n says (6 with 5; 8 with 1 to 7),
         so that any snapshot is read from about log2(n) parts and each file is written about log2(n) times in all.
         """
-        if not files and not removed:
+        if not effect.files and not effect.removed:
             return head
+        snapshot = effect.after.snapshot
         span = min(snapshot & -snapshot, _LONGEST_PART)
-        added, previous = list(files), head.snapshot_part
-        removals = [Removal(path, snapshot) for path in dict.fromkeys(removed)]
+        added, previous = list(effect.files), head.snapshot_part
+        removals = [Removal(path, snapshot) for path in dict.fromkeys(effect.removed)]
         while previous:
             part = self._part(previous)
             if part.snapshot <= snapshot - span:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import json
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -26,6 +26,7 @@ from typing import TypeVar
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.commit import (
     UNFINISHED,
+    CommitEffect,
     FileHistory,
     PublishedFile,
     SequenceState,
@@ -279,42 +280,25 @@ class FileStateStore:
         if not self._storage.put_if_absent(path, content) and self._storage.read(path) != content:
             raise CorruptRecordError(what=f"The record {path}", problem="another sequence of this id was stored before")
 
-    def commit(
-        self,
-        sequence_id: str,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         def commit(dataset: DatasetFiles, head: DatasetHead) -> DatasetHead:
-            committed = file_changes.commit(head, epoch, after, startpoint)
-            return head if committed is head else dataset.add_part(committed, after.snapshot, files, removed)
+            committed = file_changes.commit(head, epoch, effect)
+            return head if committed is head else dataset.add_part(committed, effect)
 
-        with _fate_of(after.dataset_urn, sequence_id):
+        with _fate_of(effect.after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
-        self._forget_marker(after.job, startpoint)
+        self._forget_marker(effect.after.job, effect.startpoint)
 
-    def record(
-        self,
-        sequence: StoredSequence,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         dataset = self._dataset(sequence.job, sequence.dataset_urn)
 
         def record(head: DatasetHead, number: int) -> DatasetHead:
             prepared = self._prepared(dataset, head, sequence, epoch, number)
-            committed = file_changes.commit(prepared, epoch, after, startpoint)
-            return dataset.add_part(committed, after.snapshot, files, removed)
+            return dataset.add_part(file_changes.commit(prepared, epoch, effect), effect)
 
         with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
             dataset.change(record)
-        self._forget_marker(after.job, startpoint)
+        self._forget_marker(sequence.job, effect.startpoint)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._change(sequence_id, lambda _, head: file_changes.start_abort(head, epoch, reason))

@@ -16,7 +16,7 @@ from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
 
 from gobblin_dagster.core import serial
-from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import CommitEffect, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
 from gobblin_dagster.state import sql_startpoints
@@ -52,23 +52,15 @@ def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> Non
     connection.execute(plain_insert(sequences).values({**values, "state": SequenceState.PREPARED.value}))
 
 
-def commit(
-    connection: Connection,
-    sequence: StoredSequence,
-    epoch: int,
-    after: DatasetState,
-    files: Sequence[PublishedFile],
-    removed: Collection[str],
-    startpoint: str,
-) -> None:
+def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
     """Swap the state, add and remove files, consume the startpoint, flip the sequence, which is locked and PREPARED."""
     require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
-    _require_successor(sequence, after)
-    _swap_state(connection, after)
-    _add_files(connection, sequence, files)
-    _remove_files(connection, after, removed)
-    if startpoint:
-        sql_startpoints.delete(connection, after.job, after.dataset_urn, startpoint)
+    _require_successor(sequence, effect.after)
+    _swap_state(connection, effect.after)
+    _add_files(connection, sequence, effect.files)
+    _remove_files(connection, effect.after, effect.removed)
+    if effect.startpoint:
+        sql_startpoints.delete(connection, sequence.job, sequence.dataset_urn, effect.startpoint)
     set_state(connection, sequence.id, SequenceState.COMMITTED)
 
 

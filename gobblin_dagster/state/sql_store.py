@@ -5,7 +5,7 @@ Each method is one transaction, durable on return; what happens inside stands in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,14 @@ from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serial
 from gobblin_dagster.core.clock import Clock
-from gobblin_dagster.core.commit import UNFINISHED, FileHistory, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import (
+    UNFINISHED,
+    CommitEffect,
+    FileHistory,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+)
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
@@ -125,37 +132,21 @@ class SqlStateStore:
         with self._write() as connection:
             sql_sequences.prepare(connection, sequence, epoch)
 
-    def commit(
-        self,
-        sequence_id: str,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         with errors_of(self._url), self._writer.connect() as connection:
             transaction = connection.begin()
             sequence = sql_sequences.lock(connection, sequence_id)
             if sequence.state is SequenceState.COMMITTED:
                 return
             sql_sequences.require_state(sequence, {SequenceState.PREPARED})
-            sql_sequences.commit(connection, sequence, epoch, after, files, removed, startpoint)
+            sql_sequences.commit(connection, sequence, epoch, effect)
             _commit(transaction, sequence)
 
-    def record(
-        self,
-        sequence: StoredSequence,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         with errors_of(self._url), self._writer.connect() as connection:
             transaction = connection.begin()
             sql_sequences.prepare(connection, sequence, epoch)
-            sql_sequences.commit(connection, sequence, epoch, after, files, removed, startpoint)
+            sql_sequences.commit(connection, sequence, epoch, effect)
             _commit(transaction, sequence)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:

@@ -6,12 +6,19 @@ or Spark; it keeps what it is given and refuses what comes from a stale epoch or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from gobblin_dagster.core.commit import UNFINISHED, FileHistory, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import (
+    UNFINISHED,
+    CommitEffect,
+    FileHistory,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+)
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
@@ -77,20 +84,8 @@ class StateStore(Protocol):
             UnfinishedSequenceError: another sequence of the dataset is unfinished or quarantined.
         """
 
-    def commit(
-        self,
-        sequence_id: str,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         """Make a publication true: swap the dataset's state, add the snapshot's files, flip PREPARED to COMMITTED.
-
-        `removed` are paths that `after.snapshot` no longer holds; that the snapshot before held them is the builder's
-        duty. `startpoint` is the id of the startpoint to consume: it is deleted if it still is the dataset's, and a newer
-        one is left alone.
 
         One transaction, the only one that moves a watermark. A sequence that is COMMITTED already is left as it is.
 
@@ -101,15 +96,7 @@ class StateStore(Protocol):
             CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
         """
 
-    def record(
-        self,
-        sequence: StoredSequence,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         """Store a sequence as COMMITTED at once: `prepare` and `commit` in one transaction, for delivery without write-ahead.
 
         Raises:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
     StaleEpochError,
@@ -33,7 +33,7 @@ from tests.contract.test_state_store import (
 
 def test_record_moves_state_files_and_sequence_together(store: StateStore) -> None:
     seq = sequence("direct")
-    store.record(seq, take(store).epoch, state(1), files_of(seq))
+    store.record(seq, take(store).epoch, CommitEffect(state(1), files_of(seq)))
     assert store.load_dataset_states(JOB) == {URN: state(1)}
     assert store.load_snapshot(JOB, URN) == in_order(files_of(seq))
     assert store.load_sequence(seq.id) == replace(seq, state=SequenceState.COMMITTED)
@@ -43,7 +43,7 @@ def test_record_moves_state_files_and_sequence_together(store: StateStore) -> No
 def test_record_follows_and_precedes_other_commits(store: StateStore) -> None:
     publish(store, "first")
     seq = sequence("direct", 1)
-    store.record(seq, take(store).epoch, state(2), files_of(seq))
+    store.record(seq, take(store).epoch, CommitEffect(state(2), files_of(seq)))
     publish(store, "third", 2)
     assert len(store.load_snapshot(JOB, URN)) == 6
     assert len(store.load_sequences(states=[SequenceState.COMMITTED])) == 3
@@ -56,10 +56,10 @@ def test_record_with_an_old_epoch_or_version_changes_nothing(store: StateStore) 
     before = contents(store)
     seq = sequence("late", 1)
     with pytest.raises(StaleEpochError):
-        store.record(seq, old, state(2), files_of(seq))
+        store.record(seq, old, CommitEffect(state(2), files_of(seq)))
     outdated = sequence("outdated", 0)
     with pytest.raises(WatermarkMovedError):
-        store.record(outdated, new, state(1), files_of(outdated))
+        store.record(outdated, new, CommitEffect(state(1), files_of(outdated)))
     assert contents(store) == before
 
 
@@ -69,7 +69,7 @@ def test_record_is_refused_while_a_sequence_is_unfinished(store: StateStore) -> 
     before = contents(store)
     seq = sequence("direct")
     with pytest.raises(UnfinishedSequenceError):
-        store.record(seq, epoch, state(1), files_of(seq))
+        store.record(seq, epoch, CommitEffect(state(1), files_of(seq)))
     assert contents(store) == before
 
 
@@ -91,7 +91,7 @@ def test_abandoned_sequence_lets_its_dataset_go_on(store: StateStore) -> None:
     [
         lambda store, seq, epoch: None,
         lambda store, seq, epoch: store.start_abort(seq.id, epoch, "x"),
-        lambda store, seq, epoch: store.commit(seq.id, epoch, state(1), files_of(seq)),
+        lambda store, seq, epoch: store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq))),
     ],
     ids=["prepared", "aborting", "committed"],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import CommitEffect, PublishedFile
 from gobblin_dagster.core.dataset_state import Rollback
 from gobblin_dagster.state import StateStore
 from gobblin_dagster.state.file_store import FileStateStore
@@ -60,7 +60,7 @@ class Publisher:
         self.store.prepare(prepared, self._epoch)
         after = replace(state(number), rollbacks=self._rollbacks)
         for _ in range(2):  # twice, because a lost answer is followed by another try
-            self.store.commit(prepared.id, self._epoch, after, files, removed)
+            self.store.commit(prepared.id, self._epoch, CommitEffect(after, files, removed))
 
 
 def test_rollback_is_a_new_snapshot_and_leaves_the_others_as_they_were(maker: StoreMaker) -> None:
@@ -106,7 +106,7 @@ def test_recorded_sequence_removes_files_too(store: StateStore) -> None:
     publisher = Publisher(store)
     publisher.publish()
     first, second = publisher.expected[1]
-    store.record(sequence("2", 1), take(store).epoch, state(2), (), [second.path, second.path])
+    store.record(sequence("2", 1), take(store).epoch, CommitEffect(state(2), (), [second.path, second.path]))
     assert store.load_snapshot(JOB, URN) == [first]
     assert store.load_snapshot(JOB, URN, 1) == [first, second]
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.errors import StaleEpochError, WatermarkMovedError
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
@@ -76,18 +77,18 @@ def test_commit_consumes_the_startpoint_once_and_prepare_does_not(store: StateSt
     epoch = take(store).epoch
     store.prepare(seq, epoch)
     assert store.load_startpoints(JOB, [URN]) == {URN: saved}
-    store.commit(seq.id, epoch, state(1), files_of(seq), startpoint=saved.id)
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=saved.id))
     assert set(store.load_startpoints(JOB)) == {"another"}
     again = wish()
     store.save_startpoint(again)
-    store.commit(seq.id, epoch, state(1), files_of(seq), startpoint=saved.id)
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=saved.id))
     assert store.load_startpoints(JOB, [URN]) == {URN: again}, "a commit that took place already does nothing"
 
 
 def test_record_consumes_the_startpoint(store: StateStore) -> None:
     saved, seq = wish(), sequence("one")
     store.save_startpoint(saved)
-    store.record(seq, take(store).epoch, state(1), (), startpoint=saved.id)
+    store.record(seq, take(store).epoch, CommitEffect(state(1), startpoint=saved.id))
     assert store.load_startpoints(JOB) == {}
     assert store.load_dataset_states(JOB) == {URN: state(1)}
 
@@ -98,7 +99,7 @@ def test_startpoint_set_in_mid_run_survives_the_commit(store: StateStore) -> Non
     epoch = take(store).epoch
     store.prepare(seq, epoch)
     store.save_startpoint(newer)
-    store.commit(seq.id, epoch, state(1), files_of(seq), startpoint=seen.id)
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=seen.id))
     assert store.load_startpoints(JOB) == {URN: newer}
     publish(store, "two", 1)
     assert store.load_startpoints(JOB) == {URN: newer}, "a commit without a startpoint consumes none"
@@ -110,9 +111,9 @@ def test_refused_commit_leaves_the_startpoint(store: StateStore) -> None:
     epoch = take(store).epoch
     store.prepare(seq, epoch)
     with pytest.raises(StaleEpochError):
-        store.commit(seq.id, epoch + 1, state(1), files_of(seq), startpoint=saved.id)
+        store.commit(seq.id, epoch + 1, CommitEffect(state(1), files_of(seq), startpoint=saved.id))
     with pytest.raises(WatermarkMovedError):
-        store.record(sequence("two", 4), epoch, state(5), (), startpoint=saved.id)
+        store.record(sequence("two", 4), epoch, CommitEffect(state(5), startpoint=saved.id))
     assert store.load_startpoints(JOB) == {URN: saved}
 
 
@@ -134,7 +135,7 @@ def test_startpoint_saved_while_others_commit_is_not_lost(store: StateStore) -> 
     store.prepare(seq, epoch)
     race(
         lambda: store.save_startpoint(newer),
-        lambda: store.commit(seq.id, epoch, state(1), files_of(seq), startpoint=seen.id),
+        lambda: store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq), startpoint=seen.id)),
     )
     assert store.load_startpoints(JOB) == {URN: newer}
     assert store.load_dataset_states(JOB) == {URN: state(1)}

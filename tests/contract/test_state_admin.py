@@ -106,7 +106,7 @@ def commit(
     lease = store.acquire_leases(JOB, [urn], OWNER, TTL).granted[urn]
     store.prepare(encode_sequence(sequence), lease.epoch)
     if finish:
-        store.commit(sequence.id, lease.epoch, after, (file,), sequence.removed, startpoint)
+        store.commit(sequence.id, lease.epoch, sequence.effect)
     store.release_leases(JOB, [lease])
     return sequence
 

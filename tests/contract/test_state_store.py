@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence, body_digest
+from gobblin_dagster.core.commit import CommitEffect, PublishedFile, SequenceState, StoredSequence, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import (
     CommitConflictError,
@@ -122,7 +122,7 @@ def publish(store: StateStore, name: str, version_read: int = 0, urn: str = URN,
     seq = sequence(name, version_read, urn, job)
     epoch = take(store, urn=urn, job=job).epoch
     store.prepare(seq, epoch)
-    store.commit(seq.id, epoch, state(version_read + 1, urn, job), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(version_read + 1, urn, job), files_of(seq)))
     return seq
 
 
@@ -437,7 +437,7 @@ def test_commit_moves_state_files_and_sequence_together(store: StateStore) -> No
     epoch = take(store).epoch
     store.prepare(seq, epoch)
 
-    store.commit(seq.id, epoch, state(1), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert store.load_dataset_states(JOB) == {URN: state(1)}
     assert store.load_snapshot(JOB, URN) == files_of(seq)
@@ -450,7 +450,7 @@ def test_commit_without_files_moves_the_state(store: StateStore) -> None:
     epoch = take(store).epoch
     store.prepare(seq, epoch)
 
-    store.commit(seq.id, epoch, state(1), [])
+    store.commit(seq.id, epoch, CommitEffect(state(1)))
 
     assert store.load_dataset_states(JOB) == {URN: state(1)}
     assert store.load_snapshot(JOB, URN) == []
@@ -460,10 +460,10 @@ def test_commit_again_changes_nothing(store: StateStore) -> None:
     seq = sequence("one")
     epoch = take(store).epoch
     store.prepare(seq, epoch)
-    store.commit(seq.id, epoch, state(1), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
     before = contents(store)
 
-    store.commit(seq.id, epoch, state(1), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert contents(store) == before
 
@@ -473,7 +473,7 @@ def test_commit_again_after_the_next_commit_changes_nothing(store: StateStore) -
     publish(store, "two", 1)
     before = contents(store)
 
-    store.commit(first.id, take(store).epoch, state(1), files_of(first))
+    store.commit(first.id, take(store).epoch, CommitEffect(state(1), files_of(first)))
 
     assert contents(store) == before
 
@@ -486,7 +486,7 @@ def test_commit_with_an_old_epoch_is_refused_whole(store: StateStore) -> None:
     before = contents(store)
 
     with pytest.raises(StaleEpochError, match="our epoch 1 is over, the current one is 2"):
-        store.commit(seq.id, old.epoch, state(1), files_of(seq))
+        store.commit(seq.id, old.epoch, CommitEffect(state(1), files_of(seq)))
 
     assert contents(store) == before
 
@@ -495,7 +495,7 @@ def test_commit_by_the_new_holder_finishes_what_the_old_one_prepared(store: Stat
     seq = sequence("one")
     store.prepare(seq, take(store, OTHER, ttl=EXPIRED).epoch)
 
-    store.commit(seq.id, take(store).epoch, state(1), files_of(seq))
+    store.commit(seq.id, take(store).epoch, CommitEffect(state(1), files_of(seq)))
 
     assert store.load_dataset_states(JOB) == {URN: state(1)}
 
@@ -504,7 +504,7 @@ def test_commit_of_an_unknown_sequence_is_refused(store: StateStore) -> None:
     take(store)
 
     with pytest.raises(CorruptRecordError, match="does-not-exist"):
-        store.commit("does-not-exist", 1, state(1), [])
+        store.commit("does-not-exist", 1, CommitEffect(state(1)))
 
     assert contents(store) == ({}, [], [], [], [])
 
@@ -523,7 +523,7 @@ def test_commit_of_a_sequence_that_was_given_up_is_refused_whole(store: StateSto
     before = contents(store)
 
     with pytest.raises(CorruptRecordError, match=end):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert contents(store) == before
 
@@ -534,7 +534,7 @@ def test_of_two_commits_of_a_sequence_that_race_one_takes_effect(store: StateSto
     store.prepare(seq, epoch)
 
     def commit() -> None:
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert race(commit, commit) == [None, None]
     assert store.load_dataset_states(JOB) == {URN: state(1)}
@@ -548,7 +548,7 @@ def test_of_a_commit_and_an_abort_that_race_one_wins(store: StateStore, urn: str
     store.prepare(seq, epoch)
 
     commit, abort = race(
-        lambda: store.commit(seq.id, epoch, state(1, urn), files_of(seq)),
+        lambda: store.commit(seq.id, epoch, CommitEffect(state(1, urn), files_of(seq))),
         lambda: store.start_abort(seq.id, epoch, "gave up"),
     )
 
@@ -564,7 +564,7 @@ def test_of_a_takeover_and_a_commit_that_race_the_state_tells_which_came_first(s
     store.prepare(seq, old.epoch)
 
     committed, lease = race(
-        lambda: store.commit(seq.id, old.epoch, state(1), files_of(seq)),
+        lambda: store.commit(seq.id, old.epoch, CommitEffect(state(1), files_of(seq))),
         lambda: take(store),
     )
 
@@ -707,7 +707,7 @@ def test_snapshot_files_are_ordered_by_branch_and_path(store: StateStore) -> Non
     store.prepare(seq, epoch)
     files = files_of(seq, ["b", "B", "a", "_", "é", "-", "10", "9"])
 
-    store.commit(seq.id, epoch, state(1), files)
+    store.commit(seq.id, epoch, CommitEffect(state(1), files))
 
     assert store.load_snapshot(JOB, URN) == in_order(files)
 
@@ -812,6 +812,6 @@ def test_a_commit_of_many_files_is_stored_whole(store: StateStore) -> None:
     store.prepare(seq, epoch)
     files = files_of(seq, [f"{n:05}" for n in range(2_500)])
 
-    store.commit(seq.id, epoch, state(1), files)
+    store.commit(seq.id, epoch, CommitEffect(state(1), files))
 
     assert store.load_snapshot(JOB, URN) == files

@@ -162,7 +162,7 @@ def _undo_deletes_published_files_first(patch: Patch) -> None:
 def _lost_answer_is_taken_for_a_failure(patch: Patch) -> None:
     def wrong(self: Committer, sequence: CommitSequence, epoch: int) -> None:
         try:
-            self._store.commit(sequence.id, epoch, sequence.after, sequence.files)
+            self._store.commit(sequence.id, epoch, sequence.effect)
         except CommitStateUnknownError:
             undo_steps(self._storage, sequence, ())
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, PublishedFile, SequenceState, StoredSequence
-from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.commit import (
+    CommitEffect,
+    CommitSequence,
+    CommitStep,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+)
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit import build, committer, encode_sequence, roll
@@ -162,7 +168,7 @@ def _modes_count_as_set(patch: Patch) -> None:
 
 def _stored_as_committed_before_the_moves(patch: Patch) -> None:
     def wrong(self: Committer, sequence: CommitSequence, epoch: int) -> None:
-        self._store.record(encode_sequence(sequence), epoch, sequence.after, sequence.files)
+        self._store.record(encode_sequence(sequence), epoch, sequence.effect)
         self._runner.roll_forward(sequence, verify_content=False)
 
     patch.setattr(Committer, "publish_unlogged", wrong)
@@ -262,15 +268,7 @@ def _commit_in_two(patch: Patch, first: Callable[[DatasetHead, DatasetHead], Dat
     """Let the first of two changes of the head be only part of the commit."""
     right = FileStateStore.commit
 
-    def wrong(
-        self: FileStateStore,
-        sequence_id: str,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def wrong(self: FileStateStore, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         whole: list[DatasetHead] = []
         change = DatasetFiles.change
 
@@ -284,7 +282,7 @@ def _commit_in_two(patch: Patch, first: Callable[[DatasetHead, DatasetHead], Dat
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(DatasetFiles, "change", halved)
-            right(self, sequence_id, epoch, after, files, removed, startpoint)
+            right(self, sequence_id, epoch, effect)
 
     patch.setattr(FileStateStore, "commit", wrong)
 
@@ -323,11 +321,11 @@ def _files_check_neither_epoch_nor_version(patch: Patch) -> None:
     def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
         return right(head, replace(sequence, version_read=head.version), epoch, number)
 
-    def commit(head: DatasetHead, epoch: int, after: DatasetState, startpoint: str = "") -> DatasetHead:
+    def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead:
         if head.entry is None:
             return head
         ended = replace(head.entry.sequence, state=SequenceState.COMMITTED)
-        return replace(head, state=after, entry=replace(head.entry, sequence=ended))
+        return replace(head, state=effect.after, entry=replace(head.entry, sequence=ended))
 
     patch.setattr(file_changes, "_require_epoch", lambda *args: None)
     patch.setattr(file_changes, "prepare", prepare)

@@ -186,12 +186,11 @@ class Committer:
         except OSError as error:
             raise _storage_error("publish", sequence, error) from error
         stored = encode_sequence(sequence)
-        more = (sequence.after, sequence.files, sequence.removed, sequence.startpoint)
         try:
-            self._store.record(stored, epoch, *more)
+            self._store.record(stored, epoch, sequence.effect)
         except CommitStateUnknownError:
             if self._store.load_sequence(sequence.id) is None:
-                self._store.record(stored, epoch, *more)
+                self._store.record(stored, epoch, sequence.effect)
         self._listener.committed(sequence)
         self._after_commit(sequence)
 
@@ -340,16 +339,15 @@ class Committer:
 
     def _commit(self, sequence: CommitSequence, epoch: int) -> None:
         """Make the sequence true; after a lost answer look before doing it again."""
-        more = (sequence.after, sequence.files, sequence.removed, sequence.startpoint)
         try:
-            self._store.commit(sequence.id, epoch, *more)
+            self._store.commit(sequence.id, epoch, sequence.effect)
         except CommitStateUnknownError as unknown:
             try:
                 state = self._state(sequence)
             except TransientError as error:
                 raise unknown from error
             if state is SequenceState.PREPARED:
-                self._store.commit(sequence.id, epoch, *more)
+                self._store.commit(sequence.id, epoch, sequence.effect)
             elif state is not SequenceState.COMMITTED:
                 raise
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, WatermarkMovedError
 from gobblin_dagster.state import file_changes
@@ -16,7 +17,7 @@ PREPARED = DatasetHead(JOB, URN, epoch=1, state=state(1), entry=SequenceEntry(3,
 
 
 def test_commit_swaps_state_and_sequence_together() -> None:
-    head = file_changes.commit(PREPARED, 1, state(2))
+    head = file_changes.commit(PREPARED, 1, CommitEffect(state(2)))
     assert head.version == 2
     assert head.entry is not None
     assert head.entry.sequence.state == "committed"
@@ -24,7 +25,7 @@ def test_commit_swaps_state_and_sequence_together() -> None:
 
 def test_commit_from_another_version_is_refused() -> None:
     with pytest.raises(WatermarkMovedError, match="planned from version 1, the store holds 5"):
-        file_changes.commit(replace(PREPARED, state=state(5)), 1, state(2))
+        file_changes.commit(replace(PREPARED, state=state(5)), 1, CommitEffect(state(2)))
 
 
 @pytest.mark.parametrize(
@@ -34,4 +35,4 @@ def test_commit_from_another_version_is_refused() -> None:
 )
 def test_commit_of_a_state_that_is_not_the_next_is_refused(after: DatasetState) -> None:
     with pytest.raises(CorruptRecordError, match=f"{JOB}.*{URN}.*2.*got that of"):
-        file_changes.commit(PREPARED, 1, after)
+        file_changes.commit(PREPARED, 1, CommitEffect(after))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.state.file_store import FileStateStore
@@ -36,7 +36,9 @@ def write_store(root: Path) -> None:
     epoch = store.acquire_leases(JOB, [URN], OWNER, TTL).granted[URN].epoch
     for version, name in enumerate(("one", "two")):
         store.prepare(sequence(name, version), epoch)
-        store.commit(sequence(name, version).id, epoch, state(version + 1), files_of(sequence(name, version)))
+        store.commit(
+            sequence(name, version).id, epoch, CommitEffect(state(version + 1), files_of(sequence(name, version)))
+        )
     store.mark_reported([sequence("one").id])
     store.prepare(sequence("three", 2), epoch)
     store.save_run(RUN)
@@ -66,6 +68,6 @@ def test_store_of_any_layout_loads_whole(store: FileStateStore) -> None:
 
 
 def test_store_of_any_layout_goes_on(store: FileStateStore) -> None:
-    store.commit(sequence("three", 2).id, 1, state(3), files_of(sequence("three", 2)))
+    store.commit(sequence("three", 2).id, 1, CommitEffect(state(3), files_of(sequence("three", 2))))
     assert store.load_dataset_states(JOB) == {URN: state(3)}
     assert len(store.load_snapshot(JOB, URN)) == 6

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.commit import SequenceState, body_digest
+from gobblin_dagster.core.commit import CommitEffect, SequenceState, body_digest
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
@@ -85,7 +85,7 @@ def work(store: FileStateStore) -> None:
     epoch = take(store).epoch
     for left in store.load_sequences(JOB):
         if left.state is SequenceState.PREPARED:
-            store.commit(left.id, epoch, state(left.version_read + 1), files_of(left))
+            store.commit(left.id, epoch, CommitEffect(state(left.version_read + 1), files_of(left)))
     done = store.load_dataset_states(JOB)
     for version in range(done[URN].version if done else 0, 4):
         publish(store, f"commit {version}", version)
@@ -148,12 +148,12 @@ def test_commit_with_a_lost_answer_says_that_its_fate_is_unknown(is_done_first: 
     storage.arm(OSError(code, os.strerror(code)), 2, is_done_first)  # the first operation writes the snapshot
 
     with pytest.raises(CommitStateUnknownError, match=f"(?s){URN}.*{seq.id}.*{os.strerror(code)}"):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     found = store.load_sequence(seq.id)
     assert found is not None
     assert found.state is (SequenceState.COMMITTED if is_done_first else SequenceState.PREPARED)
-    store.commit(seq.id, epoch, state(1), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
     assert store.load_snapshot(JOB, URN) == in_order(files_of(seq))
 
 
@@ -165,7 +165,7 @@ def test_commit_that_fails_before_its_head_is_certainly_not_done() -> None:
     store.prepare(seq, epoch)
     storage.arm(OSError(errno.EIO, "Input/output error"), 1, is_done_first=True)
     with pytest.raises(TransientError, match="cannot be used now"):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
 
 def test_sequence_whose_prepare_died_does_not_exist_and_frees_its_dataset() -> None:
@@ -192,7 +192,7 @@ def test_files_of_an_aborted_commit_are_in_no_later_snapshot() -> None:
     store.prepare(lost, epoch)
     storage.arm(Crash(), 1, is_done_first=True)
     with pytest.raises(Crash):
-        store.commit(lost.id, epoch, state(1), files_of(lost))
+        store.commit(lost.id, epoch, CommitEffect(state(1), files_of(lost)))
     store.start_abort(lost.id, epoch, "staged files are gone")
     store.finish_abort(lost.id, epoch)
 
@@ -234,7 +234,7 @@ def test_a_precondition_is_checked_again_after_a_lost_race() -> None:
     store.prepare(seq, epoch)
     storage.rival = open_on(storage)
     with pytest.raises(StaleEpochError, match="our epoch 1 is over, the current one is 2"):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
     assert store.load_dataset_states(JOB) == {}
     assert store.load_snapshot(JOB, URN) == []
 
@@ -296,7 +296,7 @@ def test_sequence_that_left_the_head_cannot_change() -> None:
         store.quarantine(old.id, "late")
     with pytest.raises(CorruptRecordError, match="has ended as committed and cannot change"):
         store.record_redo_failure(old.id, "late")
-    store.commit(old.id, 1, state(1), files_of(old))
+    store.commit(old.id, 1, CommitEffect(state(1), files_of(old)))
 
 
 def test_a_sequence_id_is_never_used_twice() -> None:

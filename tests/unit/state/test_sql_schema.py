@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, text
 
 from gobblin_dagster.core import serial
+from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.errors import StoreVersionError
 from gobblin_dagster.state import migrations, open_store, sql_schema
 from gobblin_dagster.state.sql_engine import make_engine, parse_url
@@ -87,7 +88,7 @@ def test_a_store_of_an_older_version_is_upgraded_and_keeps_its_data(url: str, en
     assert store.load_snapshot(JOB, URN) == in_order(files)
     assert store.load_startpoints(JOB) == {}
     seq = sequence("two", 1)
-    store.record(seq, take(store).epoch, state(2), files_of(seq), [files[0].path])
+    store.record(seq, take(store).epoch, CommitEffect(state(2), files_of(seq), [files[0].path]))
     assert store.load_snapshot(JOB, URN) == in_order([*files[1:], *files_of(seq)])
     assert store.load_snapshot(JOB, URN, 1) == in_order(files)
     store.close()

@@ -16,7 +16,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import IntegrityError
 
 from gobblin_dagster.core import serial
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
@@ -98,7 +98,7 @@ def test_a_commit_is_refused_whole_where_the_version_was_moved(store: StateStore
     edit(by_hand, "UPDATE gobblin_dataset_states SET version = 7")
 
     with pytest.raises(WatermarkMovedError, match="planned from version 1, the store holds 7"):
-        store.commit(seq.id, epoch, state(2), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(2), files_of(seq)))
 
     assert store.load_sequence(seq.id) == seq
     assert store.load_dataset_states(JOB) == {URN: state(1)}
@@ -113,7 +113,7 @@ def test_a_first_commit_is_refused_whole_where_a_state_appeared(store: StateStor
     edit(by_hand, f"INSERT INTO gobblin_dataset_states VALUES ('{JOB}', '{URN}', 3, '{body}')")
 
     with pytest.raises(WatermarkMovedError, match="planned from version 0, the store holds 3"):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert store.load_sequence(seq.id) == seq
     assert store.load_snapshot(JOB, URN) == []
@@ -126,7 +126,7 @@ def test_a_path_is_published_once(store: StateStore) -> None:
     store.prepare(seq, epoch)
 
     with pytest.raises(CorruptRecordError, match="a path that a snapshot names already"):
-        store.commit(seq.id, epoch, state(2), [*files_of(seq), files_of(first)[0]])
+        store.commit(seq.id, epoch, CommitEffect(state(2), [*files_of(seq), files_of(first)[0]]))
 
     assert store.load_sequence(seq.id) == seq
     assert store.load_dataset_states(JOB) == {URN: state(1)}
@@ -142,7 +142,7 @@ def test_a_state_that_does_not_follow_the_sequence_is_refused(store: StateStore,
     store.prepare(seq, epoch)
 
     with pytest.raises(CorruptRecordError, match="expected the state of"):
-        store.commit(seq.id, epoch, after, [])
+        store.commit(seq.id, epoch, CommitEffect(after))
 
     assert store.load_sequence(seq.id) == seq
 
@@ -190,7 +190,7 @@ def test_a_takeover_under_way_is_waited_for_and_then_obeyed(postgres_url: str, t
     before = store.load_sequence(seq.id)
     calls: dict[str, Callable[[], None]] = {
         "prepare": lambda: store.prepare(seq, epoch),
-        "commit": lambda: store.commit(seq.id, epoch, state(1), files_of(seq)),
+        "commit": lambda: store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq))),
         "start_abort": lambda: store.start_abort(seq.id, epoch, "gave up"),
     }
 
@@ -258,14 +258,14 @@ def test_a_lost_answer_to_commit_is_told_and_the_sequence_tells_the_truth(
         for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg2):
             patched.setattr(dialect, "do_commit", lose_the_answer)
         with pytest.raises(CommitStateUnknownError, match=r"the line went dead\.") as caught:
-            store.commit(seq.id, epoch, state(1), files_of(seq))
+            store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert (caught.value.dataset_urn, caught.value.sequence_id) == (URN, seq.id)
     found = store.load_sequence(seq.id)
     assert found is not None
     assert found.state is (SequenceState.COMMITTED if obeyed else SequenceState.PREPARED)
     assert bool(store.load_dataset_states(JOB)) == obeyed
-    store.commit(seq.id, epoch, state(1), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
     assert store.load_dataset_states(JOB) == {URN: state(1)}
     assert store.load_snapshot(JOB, URN) == files_of(seq)
 
@@ -291,11 +291,11 @@ def test_a_server_process_killed_while_it_commits_leaves_the_fate_unknown(
     store.prepare(seq, epoch)
 
     with pytest.raises(CommitStateUnknownError, match="terminat"):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert store.load_sequence(seq.id) == seq
     postgres_server.execute("DROP TRIGGER dies ON gobblin_dataset_states", name)
-    store.commit(seq.id, epoch, state(1), files_of(seq))
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
     assert store.load_dataset_states(JOB) == {URN: state(1)}
     store.close()
 
@@ -316,7 +316,7 @@ def test_a_server_process_killed_before_it_commits_is_worth_a_retry(
     )
 
     with pytest.raises(TransientError, match="terminat"):
-        store.commit(seq.id, epoch, state(1), files_of(seq))
+        store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
 
     assert store.load_sequence(seq.id) == seq
     assert store.load_dataset_states(JOB) == {}
@@ -378,7 +378,7 @@ def test_the_statements_of_a_commit_do_not_grow_with_its_files(store: StateStore
         epoch = take(store).epoch
         store.prepare(seq, epoch)
         with statements() as sent:
-            store.commit(seq.id, epoch, state(version + 1), files_of(seq, [str(n) for n in range(files)]))
+            store.commit(seq.id, epoch, CommitEffect(state(version + 1), files_of(seq, [str(n) for n in range(files)])))
         counts.append(len(sent))
 
     assert counts[1] <= counts[0] + 1

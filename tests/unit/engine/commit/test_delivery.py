@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence
-from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CommitStateUnknownError, StagedFileLostError
 from gobblin_dagster.state.file_store import FileStateStore
 from gobblin_dagster.storage import MemoryStorage
@@ -26,29 +24,13 @@ class _DyingStore(FileStateStore):
 
     has_died = False
 
-    def commit(
-        self,
-        sequence_id: str,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         self._die_once()
-        super().commit(sequence_id, epoch, after, files, removed, startpoint)
+        super().commit(sequence_id, epoch, effect)
 
-    def record(
-        self,
-        sequence: StoredSequence,
-        epoch: int,
-        after: DatasetState,
-        files: Sequence[PublishedFile],
-        removed: Collection[str] = (),
-        startpoint: str = "",
-    ) -> None:
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         self._die_once()
-        super().record(sequence, epoch, after, files, removed, startpoint)
+        super().record(sequence, epoch, effect)
 
     def _die_once(self) -> None:
         if not self.has_died:
@@ -97,18 +79,10 @@ def test_lost_answer_is_looked_up_before_anything_is_repeated(took_place: bool) 
     class Forgetful(FileStateStore):
         calls = 0
 
-        def record(
-            self,
-            sequence: StoredSequence,
-            epoch: int,
-            after: DatasetState,
-            files: Sequence[PublishedFile],
-            removed: Collection[str] = (),
-            startpoint: str = "",
-        ) -> None:
+        def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
             self.calls += 1
             if took_place or self.calls > 1:
-                super().record(sequence, epoch, after, files, removed, startpoint)
+                super().record(sequence, epoch, effect)
             if self.calls == 1:
                 raise CommitStateUnknownError(dataset_urn="a", sequence_id=sequence.id, problem="the line went dead")
 
