@@ -99,13 +99,7 @@ class AppendToDeltaStep:
         race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "location": self.location,
-            "commit": asdict(self.commit),
-            "number": self.number,
-            "storage_options": dict(self.storage_options),
-            "storage_options_env": dict(self.storage_options_env),
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AppendToDeltaStep:

@@ -94,13 +94,7 @@ class AppendToIcebergStep:
         race(lambda: self._append(schema), self.table, self.commit.dataset_urn)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "commit": asdict(self.commit),
-            "catalog_name": self.catalog_name,
-            "catalog": dict(self.catalog),
-            "catalog_env": dict(self.catalog_env),
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AppendToIcebergStep:

@@ -95,13 +95,7 @@ class SendToKafkaStep:
                 raise
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "commit": asdict(self.commit),
-            "topic": self.topic,
-            "key": self.key,
-            "commits_topic": self.commits_topic,
-            "connection": self.connection.model_dump(),
-        }
+        return asdict(self) | {"connection": self.connection.model_dump()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SendToKafkaStep:
