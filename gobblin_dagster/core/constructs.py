@@ -340,6 +340,8 @@ class PublishView:
     """Where this publication began to read; empty where nothing was committed before and the plan had no low."""
     high: str = ""
     """The dataset's watermark once this is committed."""
+    joins: bool = False
+    """True where the rows belong to what is published already (a replay of the quarantine): nothing may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def rewrite_sequence(
 def publish_view(
     job: JobSpec, before: DatasetState, commit_id: str, run_id: str, output_root: str, now: datetime
 ) -> PublishView:
-    """Return what publishers see of a rewriting, for all branches: it begins and ends at the watermark."""
+    """Return what publishers see of a replay, for all branches: it begins and ends at the watermark, and replaces nothing."""
     mark = str(before.watermark or "")
     return PublishView(
         job=job.job,
@@ -123,4 +123,5 @@ def publish_view(
         now=now,
         low=mark,
         high=mark,
+        joins=True,
     )

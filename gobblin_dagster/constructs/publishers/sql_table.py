@@ -90,6 +90,7 @@ class SqlTablePublisher:
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+        self.needs_all_units = options.mode == "replace"
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
         """Return why the branch's writer cannot serve this publisher; empty where it can."""
@@ -97,7 +98,8 @@ class SqlTablePublisher:
 
     def publish(self, view: PublishView) -> Publication:
         options = self._options
-        if not view.files and options.mode != "replace":
+        mode: Mode = "append" if view.joins and options.mode == "replace" else options.mode
+        if not view.files and mode != "replace":
             return Publication(publishes_files=False)
         _check_types(view)
         schema, _, name = options.table.replace("{dataset}", _identifier(view.dataset_urn)).rpartition(".")
@@ -105,7 +107,7 @@ class SqlTablePublisher:
             commit=TableCommit.of(view, staged=True),
             schema=schema,
             table=name,
-            mode=options.mode,
+            mode=mode,
             key=options.key,
             url=options.url,
             url_env=options.url_env,

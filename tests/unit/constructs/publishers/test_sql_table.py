@@ -12,6 +12,7 @@ from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots import rollback
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import project, run
@@ -64,6 +65,29 @@ def test_replaced_table_holds_the_newest_publication(tmp_path: Path) -> None:
     run(tmp_path, table_job(replace, {"c": {"rows": 6}}))
 
     assert table_ids(tmp_path) == [4, 5]
+
+
+def test_replayed_rows_join_a_table_that_each_run_replaces(tmp_path: Path) -> None:
+    replace = APPEND | {"mode": "replace"}
+    strict = {"row_policies": [{"name": "small", "type": "sql", "rule": "id <> 2"}]}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}, **strict))
+    assert table_ids(tmp_path) == [0, 1, 3]
+
+    mended = table_job(replace, {"c": {"rows": 4}})
+    replay_quarantine(project(tmp_path, mended), mended, "c")
+
+    assert table_ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_part_of_a_publication_never_takes_the_place_of_a_whole_table(tmp_path: Path) -> None:
+    replace, lenient = APPEND | {"mode": "replace"}, {"commit": {"policy": "successful"}}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}, **lenient))
+    broken = {"c": {"rows": 8, "unit_rows": 2, "fail_at": 6}}
+
+    assert run(tmp_path, table_job(replace, broken, **lenient)).status is RunStatus.FAILED
+    assert table_ids(tmp_path) == [0, 1, 2, 3]
+    run(tmp_path, table_job(replace, {"c": {"rows": 8}}, **lenient))
+    assert table_ids(tmp_path) == [4, 5, 6, 7]
 
 
 def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
