@@ -21,7 +21,7 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
-from gobblin_dagster.engine.commit.manifest import expiry_marker, manifest_path
+from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests, manifest_path
 from gobblin_dagster.engine.commit.roots import internal_dir
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.project import Project
@@ -82,6 +82,10 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResu
         owner = LeaseOwner.current(new_run_id(project.clock.now()))
         with LeaseKeeper(store, job.job, owner, timedelta(seconds=project.spec.lease_ttl_s)) as leases:
             staging = _Staging(project, job, store, leases).clean(dry_run=dry_run)
+            if not dry_run:
+                # What a run left out that was killed, and whose leases were taken over, or that met an error just then.
+                states = store.load_dataset_states(job.job)
+                fill_manifests(project.storage(job), store, project.output_root(job), job.job, states)
             expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
     finally:
         store.close()

@@ -25,6 +25,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move
 from gobblin_dagster.engine.commit.roots import internal_dir
 from gobblin_dagster.engine.decide import permissions_of
@@ -169,10 +170,10 @@ class _Compactor:
             # Under the lease: what is read here is what the commit will demand.
             state = self._store.load_dataset_states(self._job.job, [urn])[urn]
             compaction = self.plan(state)
-            if not compaction.merges:
-                return compaction
             try:
-                return self._publish(compaction, state, leases.epoch(urn))
+                # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
+                fill_manifests(self._storage, self._store, self._root, self._job.job, {urn: state})
+                return self._publish(compaction, state, leases.epoch(urn)) if compaction.merges else compaction
             except GobblinDagsterError as error:
                 return replace(compaction, problem=str(error))
             except OSError as error:

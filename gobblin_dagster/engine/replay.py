@@ -32,6 +32,7 @@ from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move, Publishers, reads_current
 from gobblin_dagster.engine.decide import permissions_of
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
@@ -113,7 +114,10 @@ def replay_quarantine(
             if busy := leases.acquire([dataset_urn]).busy:
                 raise busy_error(busy[dataset_urn])
             # Under the lease: what is read here is what the commit will demand.
-            return work.run(work.state(dataset_urn), leases.epoch(dataset_urn), who)
+            state = work.state(dataset_urn)
+            # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
+            fill_manifests(project.storage(job), store, project.output_root(job), job.job, {dataset_urn: state})
+            return work.run(state, leases.epoch(dataset_urn), who)
     finally:
         store.close()
 

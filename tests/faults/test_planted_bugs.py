@@ -79,7 +79,7 @@ def _manifest_before_the_commit(patch: Patch) -> None:
 
 
 def _stored_sequences_are_not_recovered(patch: Patch) -> None:
-    def wrong(self: Committer, stored: StoredSequence, epoch: int) -> Recovery:
+    def wrong(self: Committer, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
         return Recovery(stored.id, stored.dataset_urn, stored.state)
 
     patch.setattr(Committer, "recover", wrong)
@@ -88,9 +88,9 @@ def _stored_sequences_are_not_recovered(patch: Patch) -> None:
 def _staging_wiped_at_start_and_missing_sources_count_as_done(patch: Patch) -> None:
     right = Committer.recover
 
-    def wiping(self: Committer, stored: StoredSequence, epoch: int) -> Recovery:
+    def wiping(self: Committer, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
         self._delete_staging(decode_sequence(stored))
-        return right(self, stored, epoch)
+        return right(self, stored, epoch, undo_because)
 
     def forgiving(self: RenameFileStep, storage: Storage) -> None:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gobblin_dagster.engine.commit import manifest
 from gobblin_dagster.engine.compact import compact
 from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots import load_published, read_published, rollback
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
@@ -161,3 +163,24 @@ def test_killed_clean_up_never_takes_a_file_of_a_kept_snapshot(tmp_path: Path) -
             assert found == [[2, 3], [4, 5], [6, 7]], (number, watch.trace[number - 1], attempt)
             run(root, job)
             clean(project(root, job), job)
+
+
+TAKERS: dict[str, Callable[[Project, JobSpec], object]] = {
+    "clean": clean,
+    "compact": compact,
+    "replay": lambda opened, job: replay_quarantine(opened, job, "a"),
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_manifest_that_a_killed_run_left_out_is_written_by_whoever_takes_its_lease(tmp_path: Path, taker: str) -> None:
+    job, watch = _job(3), FaultPoints()
+    _run_with(watch, tmp_path / "undisturbed", job)
+    at = watch.trace.index("store.commit") + 1
+    assert run_in_child(partial(_run_with, FaultPoints(Fault(at, crash_after)), tmp_path, job)) == CRASHED
+    assert read_published(tmp_path / "lake", "numbers", "a").snapshot == 0
+
+    TAKERS[taker](project(tmp_path, job), job)
+
+    newest = load_published(project(tmp_path, job), job, "a").snapshot
+    assert read_published(tmp_path / "lake", "numbers", "a").snapshot == newest > 0

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from gobblin_dagster.core.commit import UNFINISHED, CommitGroup, CommitSequence, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -371,14 +371,18 @@ class Committer:
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
         """Undo a sequence whose staged files are lost; where that cannot be done safely, quarantine it."""
-        if sequence.group is not None and sequence.group.leader != sequence.id and self._is_decided(sequence.group):
+        group = sequence.group
+        leader = self._store.load_sequence(group.leader) if group is not None else None
+        if leader is not None and leader.id != sequence.id and leader.state is SequenceState.COMMITTED:
             raise self._quarantine(sequence, f"{reason} Other datasets of its run are published, so it is not undone")
-        if not self._storage.is_move_atomic:
+        # The steps of a group begin once its leader is stored, and whoever is here holds the lease that storing it needs.
+        has_begun = group is None or leader is not None
+        if has_begun and not self._storage.is_move_atomic:
             # A copy of a run that is only frozen may arrive after the undo: a duplicate for readers of the folder.
             raise self._quarantine(
                 sequence, f"{reason} Moves of this storage are copies, so it cannot be undone safely"
             )
-        if not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+        if has_begun and not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
             raise self._quarantine(sequence, f"{reason} It has steps that cannot be undone")
         self._store.start_abort(sequence.id, epoch, reason)
         self._finish_abort(sequence, epoch)
@@ -409,10 +413,6 @@ class Committer:
     def _delete_staging(self, sequence: CommitSequence) -> None:
         for folder in sequence.staging_dirs:
             self._storage.delete_tree(folder)
-
-    def _is_decided(self, group: CommitGroup) -> bool:
-        leader = self._store.load_sequence(group.leader)
-        return leader is not None and leader.state is SequenceState.COMMITTED
 
     def _state(self, sequence: CommitSequence) -> SequenceState:
         stored = self._store.load_sequence(sequence.id)

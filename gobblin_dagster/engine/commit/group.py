@@ -107,13 +107,14 @@ class GroupCommitter:
             errors = self._roll(members)
             if not _faults(errors):
                 return self._conclude(members)
-            if not any(_is_final(error) for error in errors.values()):
-                return _held_back(members, errors)  # prepared, all of them: the next run goes on
-        reason = _told(errors)
+        reason, is_final = _told(errors), any(map(_is_final, errors.values()))
         errors = _held_back(members, errors)
-        # Whatever goes wrong from here on, the stored sequences tell the next run to go back too.
+        # Whatever goes wrong from here on, the stored sequences bring the next run to the same end.
         with suppress(GobblinDagsterError):
-            self._go_back(self._stored(members), reason)
+            stored = self._stored(members)
+            # All of them are prepared, though the answer to that may be lost: the next run goes on.
+            if is_final or len(stored) < len(members):
+                self._go_back(stored, reason)
         return errors
 
     def recover_all(self, items: Sequence[Sequence[Stored]]) -> list[Recovery]:

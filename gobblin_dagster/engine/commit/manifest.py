@@ -4,8 +4,8 @@
 paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback, the
 one gone back to. Every 64th is whole: it names all files that the snapshot holds, so nobody follows a longer chain. A
 manifest is put in place after COMMIT, in one piece, so a reader sees whole commits only: it may lag behind the store for a
-moment, and never shows half a commit. It derives from the store: recovery and the next publication write one that a crash
-left out.
+moment, and never shows half a commit. It derives from the store: recovery, the next publication and
+`gobblin clean` write one that a crash or an error left out.
 """
 
 from __future__ import annotations

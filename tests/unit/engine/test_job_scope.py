@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections import Counter
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gobblin_dagster.core.commit import CommitSequence, SequenceState
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.commit import CommitSequence, SequenceState, StoredSequence
+from gobblin_dagster.core.errors import TransientError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.selection import Selection
@@ -20,6 +23,7 @@ from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.job import JobRun, run_job
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.sql_store import SqlStateStore
 from gobblin_dagster.testing.lane import InlineLane
 
 from .jobs import by_urn, job_spec, project, published, run
@@ -159,8 +163,6 @@ def test_group_waits_while_another_run_holds_one_of_its_datasets(tmp_path: Path)
 
 
 def test_damaged_record_of_one_sequence_undoes_the_others(tmp_path: Path) -> None:
-    import sqlite3
-
     job = group_job(THREE)
     die(tmp_path, job, DieAfter(prepared=3))
     with sqlite3.connect(tmp_path / ".gobblin" / "state.db") as connection:
@@ -171,6 +173,44 @@ def test_damaged_record_of_one_sequence_undoes_the_others(tmp_path: Path) -> Non
         "b": "quarantined",
         "c": "aborted",
     }
+
+
+def with_table(rows: int) -> JobSpec:
+    table = {"type": "sql_table", "url": "sqlite:///sink.db", "table": "rows"}
+    branches = {"branches": [{"name": "all"}, {"name": "table", "publisher": table}]}
+    datasets = {urn: {"rows": rows} for urn in "abc"}
+    return job_spec(datasets, commit={"scope": "job", "parallelism": 1}, fork=branches)
+
+
+def rows_of_table(root: Path) -> Counter[tuple[str, int]]:
+    with closing(sqlite3.connect(root / "sink.db")) as connection:
+        return Counter(connection.execute("select dataset, id from rows").fetchall())
+
+
+def test_group_that_died_before_its_leader_was_stored_is_undone_though_it_loads_tables(tmp_path: Path) -> None:
+    job = with_table(5)
+    die(tmp_path, job, DieAfter(prepared=2))
+    assert {r.state for r in recover(tmp_path, job)} == {"aborted"}, "no step had begun, so nobody has to decide"
+    assert run(tmp_path, job).exit_code == 0
+    assert rows_of_table(tmp_path) == Counter((urn, number) for urn in "abc" for number in range(5))
+
+
+def test_group_that_is_stored_whole_goes_on_though_the_last_answer_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, prepare, prepared = with_table(5), SqlStateStore.prepare, []
+
+    def losing(self: SqlStateStore, sequence: StoredSequence, epoch: int) -> None:
+        prepare(self, sequence, epoch)
+        prepared.append(sequence.dataset_urn)
+        if len(prepared) == 3:
+            raise TransientError(problem="The answer was lost.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlStateStore, "prepare", losing)
+        assert outcomes(run(tmp_path, job)) == dict.fromkeys("abc", "failed")
+    assert {r.state for r in recover(tmp_path, job)} == {"committed"}
+    assert rows_of_table(tmp_path) == Counter((urn, number) for urn in "abc" for number in range(5))
 
 
 def test_person_gives_up_the_group_by_its_leader_only(tmp_path: Path) -> None:
