@@ -180,7 +180,11 @@ QUERY = (
         values.after_position,
         note="inclusive there, exclusive here",
     ),
-    Key("source.querybased.is.watermark.override", note="set a startpoint: `gobblin state set`", holds=("false",)),
+    Key(
+        "source.querybased.is.watermark.override",
+        note="`gobblin startpoint set` a watermark: it counts for one run",
+        holds=("false",),
+    ),
     Key("source.querybased.append.max.watermark.limit", "source(query).max_watermark", str.upper),
     Key("source.querybased.low.watermark.backup.secs", "source(query).overlap", values.seconds),
     Key(
@@ -221,7 +225,11 @@ KAFKA = (
     Key("bootstrap.with.offset", "source(kafka).bootstrap", note="offset_lookback: `lookback`"),
     Key("kafka.offset.lookback", "source(kafka).lookback", values.count),
     Key("reset.on.offset.out.of.range", "source(kafka).on_out_of_range", values.lower),
-    Key("topics.move.to.latest.offset", mark=_RARE, note="set a startpoint: `gobblin state set`"),
+    Key(
+        "topics.move.to.latest.offset",
+        mark=_RARE,
+        note="`gobblin startpoint set` it to `upcoming`: it counts for one run",
+    ),
     Key(
         "gobblin.kafka.shouldEnableDatasetStateStore",
         "source(kafka).group",
