@@ -17,13 +17,13 @@ from sqlalchemy.pool import NullPool
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
+    TablePublisher,
     batches_of,
     resolved,
     unified_schema,
-    unless_parquet,
 )
 from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
-from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.core.constructs import ConstructContext, PublishView
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
     StepRefusedError,
@@ -73,7 +73,7 @@ class SqlTableOptions(BaseModel):
         return self
 
 
-class SqlTablePublisher:
+class SqlTablePublisher(TablePublisher[SqlTableOptions]):
     """Puts the branch's rows into a database table, exactly once; no file of the branch is published.
 
     The step that does it writes a row into the table `gobblin_commits` of the same database, in the same transaction. New
@@ -88,32 +88,30 @@ class SqlTablePublisher:
     publishes_files = False
 
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
-        self._options = options
-        self._context = context
+        super().__init__(options, context)
         self.needs_all_units = options.mode == "replace"
 
-    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        """Return why the branch's writer cannot serve this publisher; empty where it can."""
-        return unless_parquet(type_name)
+    def _mode(self, view: PublishView) -> Mode:
+        """Return how the rows go in: those that join a publication never take its place."""
+        return "append" if view.joins and self._options.mode == "replace" else self._options.mode
 
-    def publish(self, view: PublishView) -> Publication:
-        options = self._options
-        mode: Mode = "append" if view.joins and options.mode == "replace" else options.mode
-        if not view.files and mode != "replace":
-            return Publication(publishes_files=False)
+    def _has_work(self, view: PublishView) -> bool:
+        return bool(view.files) or self._mode(view) == "replace"
+
+    def _step(self, view: PublishView) -> LoadSqlTableStep:
         _check_types(view)
+        options = self._options
         schema, _, name = options.table.replace("{dataset}", _identifier(view.dataset_urn)).rpartition(".")
-        step = LoadSqlTableStep(
+        return LoadSqlTableStep(
             commit=TableCommit.of(view, staged=True),
             schema=schema,
             table=name,
-            mode=mode,
+            mode=self._mode(view),
             key=options.key,
             url=options.url,
             url_env=options.url_env,
             base_dir=self._context.base_dir,
         )
-        return Publication(steps=(step,), publishes_files=False)
 
 
 @register_commit_step

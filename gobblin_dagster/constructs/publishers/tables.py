@@ -108,7 +108,9 @@ class TablePublisher(ABC, Generic[OptionsT]):
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
         """Return why the branch's writer cannot serve this publisher; empty where it can."""
-        return unless_parquet(type_name)
+        if type_name == "parquet":
+            return ""
+        return f"it takes Parquet files; give the branch `writer: {{type: parquet}}`, not {type_name!r}"
 
     def publish(self, view: PublishView) -> Publication:
         steps = (self._step(view),) if self._has_work(view) else ()
@@ -120,15 +122,6 @@ class TablePublisher(ABC, Generic[OptionsT]):
     @abstractmethod
     def _step(self, view: PublishView) -> CommitStep:
         """Return the step; raises UsageError where the files are none that the table or topic takes."""
-
-
-def unless_parquet(type_name: str) -> str:
-    """Return why a writer cannot serve a table or topic; empty where it writes Parquet."""
-    return (
-        ""
-        if type_name == "parquet"
-        else f"it takes Parquet files; give the branch `writer: {{type: parquet}}`, not {type_name!r}"
-    )
 
 
 def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
