@@ -149,10 +149,9 @@ class LoadSqlTableStep:
                 if wanted is not None:
                     _make(connection, wanted)
         with self._connection() as connection:
-            if self._is_noted(connection) or not self._note(connection):
-                return
-            self._load(connection, storage, table)
-            connection.commit()
+            if self._note(connection):
+                self._load(connection, storage, table)
+                connection.commit()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"key": list(self.key)}
@@ -223,6 +222,8 @@ class LoadSqlTableStep:
             connection.execute(sa.insert(self._ledger).values(values))
         except IntegrityError:
             connection.rollback()
+            if not self._is_noted(connection):
+                raise  # some other rule of that database, and the rows are not there
             return False
         return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots import rollback
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
@@ -40,6 +43,31 @@ def test_rows_are_in_the_table_and_no_file_in_the_output(tmp_path: Path) -> None
 
 def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_exactly_once(tmp_path, APPEND, lambda: table_ids(tmp_path), LoadSqlTableStep, monkeypatch)
+
+
+def test_commit_that_is_in_the_table_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = LoadSqlTableStep.execute
+
+    def twice(self: LoadSqlTableStep, storage: Storage) -> None:
+        execute(self, storage)
+        execute(self, storage)  # as a run that looked before the first one was done, and woke after it
+
+    monkeypatch.setattr(LoadSqlTableStep, "execute", twice)
+    assert run(tmp_path, table_job(APPEND, ROWS)).status is RunStatus.SUCCEEDED
+
+    assert table_ids(tmp_path) == ids(ROWS)
+
+
+def test_ledger_that_refuses_the_commit_is_no_sign_of_it(tmp_path: Path) -> None:
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as database:
+        database.execute("CREATE UNIQUE INDEX one_line_a_dataset ON gobblin_commits (dataset_urn)")
+
+    result = run(tmp_path, table_job(APPEND, {"c": {"rows": 3}}))
+
+    assert result.status is RunStatus.FAILED
+    assert "UNIQUE constraint failed: gobblin_commits.dataset_urn" in result.datasets[0].failures[0].message
+    assert table_ids(tmp_path) == [0, 1]
 
 
 def test_each_dataset_can_have_a_table(tmp_path: Path) -> None:
