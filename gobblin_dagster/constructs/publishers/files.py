@@ -15,55 +15,49 @@ class _NoOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class AppendPublisher:
+class _FilesPublisher:
+    """Made of nothing; only readers of snapshots name its files, so they may be merged."""
+
+    Options = _NoOptions
+    allows_compaction: ClassVar = True
+
+    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
+        """Need neither."""
+
+
+class AppendPublisher(_FilesPublisher):
     """Adds the files to those of earlier publications.
 
     Source: gobblin-core `BaseDataPublisher` and `TimePartitionedDataPublisher`, which differ in what is moved; here
     each file is moved on its own.
     """
 
-    Options = _NoOptions
-    allows_compaction: ClassVar = True
-
-    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
-        """Need neither."""
-
     def publish(self, view: PublishView) -> Publication:
         return Publication()
 
 
-class ReplacePublisher:
+class ReplacePublisher(_FilesPublisher):
     """Makes each publication the whole branch: readers no longer see the files of earlier ones.
 
     Source: `data.publisher.replace.final.dir`. Differs: the old files stay until their snapshots expire, so readers never
     find an empty folder and a rollback brings them back.
     """
 
-    Options = _NoOptions
-    allows_compaction: ClassVar = True
     reads_current: ClassVar = True
     needs_all_units: ClassVar = True
-
-    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
-        """Need neither."""
 
     def publish(self, view: PublishView) -> Publication:
         return Publication(removed=tuple(file.path for file in view.current))
 
 
-class ReplacePartitionsPublisher:
+class ReplacePartitionsPublisher(_FilesPublisher):
     """Replaces the files in those partition folders that the publication writes to; the others stay as they are.
 
     Source: gobblin-core `TimePartitionedDataPublisher` with `data.publisher.replace.final.dir`.
     """
 
-    Options = _NoOptions
-    allows_compaction: ClassVar = True
     reads_current: ClassVar = True
     needs_all_units: ClassVar = True
-
-    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
-        """Need neither."""
 
     def publish(self, view: PublishView) -> Publication:
         # Below the dataset's folder: that one differs where the branch's `path` has changed since.
@@ -76,18 +70,13 @@ class ReplacePartitionsPublisher:
         return Publication(removed=tuple(file.path for file in view.current if partition(file.path) in written))
 
 
-class NoopPublisher:
+class NoopPublisher(_FilesPublisher):
     """Publishes nothing: rows are read, converted, checked and counted, and the watermark moves.
 
     Source: gobblin-core `NoopPublisher`.
     """
 
-    Options = _NoOptions
-    allows_compaction: ClassVar = True
     publishes_files: ClassVar = False
-
-    def __init__(self, options: BaseModel, context: ConstructContext) -> None:
-        """Need neither."""
 
     def publish(self, view: PublishView) -> Publication:
         return Publication(publishes_files=False)
