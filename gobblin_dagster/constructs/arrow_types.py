@@ -1,4 +1,4 @@
-"""Names of column types in job files, and the Arrow types that they stand for."""
+"""Arrow types: their names in job files, and which of them are text or bytes."""
 
 from __future__ import annotations
 
@@ -31,6 +31,23 @@ def arrow_type(name: str) -> pa.DataType:
     if (match := _DECIMAL.fullmatch(name)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
         return pa.decimal128(int(match[1]), int(match[2]))
     raise ValueError(f"unknown column type {name!r}; known: {', '.join(_TYPES)}, decimal(1-38, scale)")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are text, dictionary-encoded or not."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether values are bytes."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
 
 
 def _known(name: str) -> str:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_binary, splice, spliced
+from gobblin_dagster.constructs.arrow_types import is_binary
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, splice, spliced
 from gobblin_dagster.constructs.extractors.avro_messages import AvroDecoder
 from gobblin_dagster.constructs.extractors.decoders import DecodeError
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns

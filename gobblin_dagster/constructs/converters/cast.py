@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import field_validator, model_validator
 
+from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.sql import SqlSelect
 from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
@@ -96,7 +97,7 @@ class Cast:
         """Tell why no value of a source type can be cast, before any row is read; raises ConvertError for the format."""
         if self._parse is not None:
             self._parse.schema(pa.schema([("text", pa.string())]))
-        fits = _is_text(source) or pa.types.is_temporal(source) or pa.types.is_null(source)
+        fits = is_text(source) or pa.types.is_temporal(source) or pa.types.is_null(source)
         if self._is_time and not fits:
             return f"is {source}; a {self._declared.type} comes from text or time (compute it with a `sql` converter)"
         try:
@@ -109,7 +110,7 @@ class Cast:
         """Return the values in the declared type, nulls for null and for the texts that mean null."""
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
-        if _is_text(values.type):
+        if is_text(values.type):
             values = self._without_nulls(values.cast(pa.string()))
             if self._is_time:
                 values = self._time(values)
@@ -155,9 +156,3 @@ def in_zone(times: pa.Array, zone: str | None) -> pa.Array:
     if is_aware:
         return times.cast(pa.timestamp("us", zone))
     return pc.assume_timezone(times.cast(pa.timestamp("us")), zone)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_text, shown, splice, spliced
+from gobblin_dagster.constructs.arrow_types import is_text
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel

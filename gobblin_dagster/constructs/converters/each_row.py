@@ -47,23 +47,6 @@ def splice(
     return pa.RecordBatch.from_arrays(columns, schema=spliced(batch.schema, column, fields))
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether values are text, dictionary-encoded or not."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Return whether values are bytes."""
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
 def shown(value: object) -> str:
     """Return a value as in messages: its repr, cut short."""
     text = repr(value)

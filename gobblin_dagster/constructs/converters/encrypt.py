@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_binary, is_text
+from gobblin_dagster.constructs.arrow_types import is_binary, is_text
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter
 from gobblin_dagster.constructs.converters.keys import EnvName, aes_key
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext

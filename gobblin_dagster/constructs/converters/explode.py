@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import is_text
+from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import field_validator, model_validator
 
-from gobblin_dagster.constructs.converters.each_row import is_text
+from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel

@@ -7,7 +7,8 @@ import hmac
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_binary
+from gobblin_dagster.constructs.arrow_types import is_binary
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter
 from gobblin_dagster.constructs.converters.keys import EnvName, secret
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext

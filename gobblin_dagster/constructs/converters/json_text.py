@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_text, shown, splice, spliced
+from gobblin_dagster.constructs.arrow_types import is_text
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
+from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.converters.cast import ISO, ISO_FORM, in_zone, read_iso
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, is_text, shown
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.constructs.sql import SqlSelect
 from gobblin_dagster.constructs.zones import ZoneName

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.core.errors import StepRefusedError
 
 _ROW = "gobblin_row"
@@ -41,7 +42,7 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEng
     (pa.types.is_uint64, lambda: sa.Numeric(20, 0)),
     (pa.types.is_integer, sa.BigInteger),
     (pa.types.is_floating, sa.Double),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind), sa.Text),
+    (is_text, sa.Text),
     (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), sa.LargeBinary),
     (pa.types.is_date, sa.Date),
     (pa.types.is_time, sa.Time),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.arrow_types import is_binary
 from gobblin_dagster.constructs.sql import SqlSelect
 from gobblin_dagster.core.constructs import ConstructContext
 
@@ -63,20 +64,11 @@ def _scalar(sql: str, kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         text = f"replace({sql}::VARCHAR, ' ', 'T')"
         return f"replace({text}, '+00', 'Z')" if kind.tz else text
-    if _is_binary(kind):
+    if is_binary(kind):
         return f"base64({sql})"
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind) or pa.types.is_map(kind):
         return sql
     return f"{sql}::VARCHAR"
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
 
 
 def _literal(text: str) -> str:
