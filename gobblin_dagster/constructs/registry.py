@@ -31,6 +31,7 @@ from gobblin_dagster.core.constructs import (
     TaskLevelPolicy,
 )
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
 
 ENTRY_POINT_GROUP = "gobblin_dagster.constructs"
@@ -237,7 +238,7 @@ class Registry:
         try:
             model.model_validate(dict(options))
         except ValidationError as error:
-            faults = [(fault["loc"], _problem(fault, model)) for fault in error.errors(include_url=False)]
+            faults = list(explain(error, model))
         for name, inner in _nested(model):
             # Looked at as it was written, so that its faults are told together with all others.
             with suppress(ValidationError, KeyError):
@@ -246,7 +247,7 @@ class Registry:
         return faults
 
     def schema(self, kind: ConstructKind) -> dict[str, Any]:
-        """Return the JSON schema of all types of a kind: `oneOf` with a constant `type`, and `$defs`.
+        """Return the JSON schema of all types of a kind: `oneOf` with a constant `type` or a name alone, and `$defs`.
 
         Names in `$defs` begin with kind and type, so that a document that takes in several kinds can merge them.
         """
@@ -269,6 +270,9 @@ class Registry:
                     "additionalProperties": False,
                 }
             )
+        alone = [option["title"] for option in options if option["required"] == ["type"]]
+        if alone:
+            options.append({"title": "without options", "enum": alone})
         return {"oneOf": options, "$defs": definitions}
 
     def _embed(self, model: type[BaseModel], body: dict[str, Any], definitions: dict[str, Any]) -> None:
@@ -355,20 +359,6 @@ def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
             hint=f"See {protocol.__module__}.{protocol.__name__}.",
         )
     return cls
-
-
-def _problem(fault: Any, model: type[BaseModel]) -> str:
-    """Say what is wrong with an option, with the nearest known name for an unknown one."""
-    where, message = fault["loc"], str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden" and len(where) == 1:
-        known = sorted(model.model_fields)
-        near = difflib.get_close_matches(str(where[0]), known, n=1)
-        return "unknown option" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known) or 'none'}")
-    if fault["type"] == "missing":
-        return "is required"
-    if fault["type"] in ("value_error", "extra_forbidden"):
-        return message
-    return f"{message}, got {str(fault['input'])[:80]!r}"
 
 
 registry = Registry()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
@@ -34,6 +35,10 @@ _WANTED = {
     "tuple_type": "a list",
     "list_type": "a list",
     "set_type": "a list",
+    "date_type": "a date",
+    "date_from_datetime_parsing": "a date",
+    "datetime_type": "a date and time",
+    "datetime_from_date_parsing": "a date and time",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least {}"),
@@ -43,16 +48,52 @@ _BOUNDS = {
     "string_too_short": ("min_length", "text of at least {} character(s)"),
     "string_too_long": ("max_length", "text of at most {} character(s)"),
 }
+_CONSTRUCTS = {"ConstructSpec", "ConverterSpec", "RowPolicySpec", "TaskPolicySpec"}
+_A_NAME = "a name (letters, digits and _, beginning with a letter, at most 63)"
+_MADE_UP = re.compile(r"(constrained-|literal\[).*")
+"""Names of union members that are no key of a document."""
+_MEMBER = re.compile(rf"int|str|float|bool|date|datetime|{_MADE_UP.pattern}")
 
 
 def explain(error: ValidationError, model: type[BaseModel], shown: Shown = lambda _: None) -> Iterator[tuple[Loc, str]]:
     """Yield (place, problem) of each fault that pydantic found in a document for `model`."""
-    for details in error.errors(include_url=False):
+    for group in _by_value(error.errors(include_url=False)):
+        first = group[0]
+        loc = _without_member(tuple(first["loc"]), alone=len(group) == 1)
+        got = shown(loc) or show(first.get("input"))
+        if len(group) == 1:
+            yield loc, _problem(first, loc, model, got, is_reference=shown(loc) is not None)
+        else:
+            yield loc, f"expected {' or '.join(dict.fromkeys(map(_wanted, group)))}, got {got}"
+
+
+def _by_value(found: Iterable[ErrorDetails]) -> list[list[ErrorDetails]]:
+    """Put the faults together that the members of a union find in one value."""
+    groups: list[list[ErrorDetails]] = []
+    for details in found:
         if _is_consequence(details):
             continue
-        loc: Loc = tuple(details["loc"])
-        got = shown(loc) or show(details.get("input"))
-        yield loc, _problem(details, loc, model, got, is_reference=shown(loc) is not None)
+        if groups and _is_same_union(groups[-1][0], details):
+            groups[-1].append(details)
+        else:
+            groups.append([details])
+    return groups
+
+
+def _is_same_union(first: ErrorDetails, other: ErrorDetails) -> bool:
+    one, two = first["loc"], other["loc"]
+    return (
+        one[:-1] == two[:-1]
+        and bool(_wanted(first) and _wanted(other))
+        and _MEMBER.fullmatch(str(one[-1])) is not None
+        and first.get("input") is other.get("input")
+    )
+
+
+def _without_member(loc: Loc, *, alone: bool) -> Loc:
+    """Return the place in the document: pydantic ends that of a fault in a union with the member's name."""
+    named = loc and (not alone or _MADE_UP.fullmatch(str(loc[-1])))
+    return loc[:-1] if named else loc
 
 
 def _is_consequence(details: ErrorDetails) -> bool:
@@ -99,23 +140,31 @@ def _problem(details: ErrorDetails, loc: Loc, model: type[BaseModel], got: str, 
             problem = "is missing"
         case "extra_forbidden":
             problem = f"unknown key; {nearest(str(loc[-1]), _keys(model, loc[:-1]))}"
-        case "literal_error" | "enum":
-            problem = f"expected {facts['expected']}, got {got}"
         case "too_short":
             problem = f"expected at least {facts['min_length']} item(s), got {facts['actual_length']}"
-        case "string_pattern_mismatch" if facts["pattern"] == NAME_PATTERN:
-            problem = f"expected a name (letters, digits and _, beginning with a letter, at most 63), got {got}"
         case "value_error":
             problem = str(facts["error"])
-        case _ if kind in _BOUNDS:
-            bound, words = _BOUNDS[kind]
-            problem = f"expected {words.format(facts[bound])}, got {got}"
-        case _ if kind in _WANTED:
+        case _ if wanted := _wanted(details):
             hint = _quote_hint(kind, details.get("input"), got, is_reference=is_reference)
-            problem = f"expected {_WANTED[kind]}, got {got}{hint}"
+            problem = f"expected {wanted}, got {got}{hint}"
         case _:
             problem = f"{details['msg'][0].lower()}{details['msg'][1:]}, got {got}"
     return problem
+
+
+def _wanted(details: ErrorDetails) -> str:
+    """Return what was expected; empty where the fault is of another kind."""
+    kind, facts = details["type"], details.get("ctx", {})
+    if kind in ("literal_error", "enum"):
+        return str(facts["expected"])
+    if kind == "string_pattern_mismatch":
+        return _A_NAME if facts["pattern"] == NAME_PATTERN else f"text that matches {facts['pattern']}"
+    if kind == "model_type" and facts["class_name"] in _CONSTRUCTS:
+        return "a type, or keys and values with `type`"
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return words.format(facts[bound])
+    return _WANTED.get(kind, "")
 
 
 def _quote_hint(kind: str, value: Any, got: str, *, is_reference: bool) -> str:

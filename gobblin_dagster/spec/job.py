@@ -32,12 +32,17 @@ class SpecModel(BaseModel):
 
 
 class ConstructSpec(BaseModel):
-    """A construct by its registered name; all other keys are its options."""
+    """A construct by its registered name; all other keys are its options. A name alone is a construct without options."""
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
     type: str
     """Registered short name, e.g. `files`, `sql`, `parquet`; `gobblin schema` lists them with their options."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
 
     @property
     def options(self) -> dict[str, Any]:

@@ -188,7 +188,8 @@ def _load_job(
 
 def constructs(data: Any) -> Iterator[tuple[Loc, str, dict[str, Any]]]:
     """Yield (place, kind, mapping) of each construct of a raw job document, whatever else is wrong with it."""
-    for loc, kind, node in _construct_nodes(data, ()):
+    for loc, kind, found in _construct_nodes(data, ()):
+        node = {"type": found} if isinstance(found, str) else found
         if isinstance(node, dict) and isinstance(node.get("type"), str):
             yield loc, kind, node
 

@@ -33,8 +33,8 @@ class GobblinDocument(Document):
     def fault(self, loc: Loc, problem: str, line: int | None = None) -> SpecFault:
         origin = self._origin(loc)
         place = show_loc(loc)
-        if origin is None or problem == "is missing":
-            key = first_key(place)
+        key = first_key(place)
+        if origin is None or (problem == "is missing" and key):
             return SpecFault(f"{key} ({place})" if key else place, problem, origin.line if origin else None)
         return SpecFault(f"{origin.key} ({place})", problem, origin.line, origin.file)
 

@@ -17,7 +17,7 @@ def test_check_shows_the_faults_of_all_files(cli: Cli, project: Path) -> None:
     assert called.code == 2
     assert "ok    jobs/numbers.yaml: job numbers" in called.out
     assert "FAULT jobs/one.yaml has 3 faults:" in called.out
-    assert "jobs/two.yaml:2: source.glob: unknown option" in called.out
+    assert "jobs/two.yaml:2: source.glob: unknown key" in called.out
 
 
 def test_check_json_has_file_line_and_place_of_each_fault(cli: Cli, project: Path) -> None:
@@ -53,7 +53,7 @@ def test_check_missing_jobs_folder_and_empty_jobs_folder(cli: Cli, project: Path
 def test_schema_is_one_json_document_with_the_built_in_constructs(cli: Cli) -> None:
     document = cli("schema").json()
     assert document["$schema"].endswith("2020-12/schema")
-    types = {option["properties"]["type"]["const"] for option in document["$defs"]["writer"]["oneOf"]}
+    types = {option["title"] for option in document["$defs"]["writer"]["oneOf"]}
     assert {"parquet", "csv"} <= types
 
 

@@ -91,7 +91,7 @@ def test_check_reports_faults_of_a_nested_construct_with_those_around_it() -> No
     options = {"path": "{data}/x.csv", "strat": 1, "format": {"type": "csv", "delimter": ";", "quote": "''"}}
     faults = dict(registry.check(ConstructKind.SOURCE, "files", options))
     assert set(faults) == {("path",), ("strat",), ("format", "delimter"), ("format", "quote")}
-    assert faults[("format", "delimter")] == "unknown option; did you mean 'delimiter'?"
+    assert faults[("format", "delimter")] == "unknown key; did you mean 'delimiter'?"
     assert "unknown placeholder" in faults[("path",)]
 
 
@@ -166,9 +166,26 @@ def test_built_in_is_loaded_without_looking_at_installed_packages(monkeypatch: p
 @pytest.mark.parametrize("kind", ConstructKind)
 def test_schema_lists_every_type_with_its_options_and_resolves(kind: ConstructKind) -> None:
     schema = registry.schema(kind)
-    assert [option["properties"]["type"]["const"] for option in schema["oneOf"]] == list(registry.types(kind))
+    options = [option for option in schema["oneOf"] if "properties" in option]
+    assert [option["properties"]["type"]["const"] for option in options] == list(registry.types(kind))
     for reference in _references(schema):
         assert reference.removeprefix("#/$defs/") in schema["$defs"], reference
+
+
+def test_members_of_a_union_make_one_fault() -> None:
+    options = {"url": "sqlite:///x", "tables": ["t"], "watermark": {"column": "id"}}
+    wrong = {"count_rows": "maybe", "lag": [1], "start": {"a": 1}}
+    assert registry.check(ConstructKind.SOURCE, "query", options | wrong) == [
+        (("start",), "expected a whole number or a date and time or a date or text, got keys and values (a)"),
+        (("lag",), "expected a whole number or text, got a list of 1"),
+        (("count_rows",), "expected true or false or 'auto', got 'maybe'"),
+    ]
+
+
+def test_options_with_the_same_wrong_value_stay_two_faults() -> None:
+    options = {"url": "sqlite:///x", "tables": ["t"], "watermark": {"column": "id"}}
+    found = registry.check(ConstructKind.SOURCE, "query", options | {"max_partitions": 0, "fetch_rows": 0})
+    assert [where for where, _ in found] == [("max_partitions",), ("fetch_rows",)]
 
 
 def test_schema_of_row_policies_holds_the_keys_that_all_share() -> None:
@@ -179,8 +196,9 @@ def test_schema_of_row_policies_holds_the_keys_that_all_share() -> None:
 
 def test_schema_of_files_source_holds_its_formats() -> None:
     files = next(one for one in registry.schema(ConstructKind.SOURCE)["oneOf"] if one["title"] == "files")
-    formats = [option["properties"]["type"]["const"] for option in files["properties"]["format"]["oneOf"]]
-    assert formats == ["avro", "csv", "jsonl", "orc", "parquet", "text"]
+    formats = [option["title"] for option in files["properties"]["format"]["oneOf"]]
+    assert formats == ["avro", "csv", "jsonl", "orc", "parquet", "text", "without options"]
+    assert files["properties"]["format"]["oneOf"][-1]["enum"] == formats[:-1]
     assert "strptime" in files["properties"]["path"]["description"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError, UsageError
 from gobblin_dagster.spec.document import show_loc
-from gobblin_dagster.spec.job import OnViolation
+from gobblin_dagster.spec.job import ConstructSpec, OnViolation
 from gobblin_dagster.spec.load import find_project, load_job, load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
 
@@ -99,6 +99,21 @@ def test_load_job_message_names_file_and_line(job_file: Path, monkeypatch: pytes
         load_job(job_file)
 
 
+def test_name_alone_is_a_construct_without_options(job_file: Path) -> None:
+    write(job_file, GOOD + "writer: orc\nconverters: [to_json, {type: filter}]\ntask_policies: [row_count]\n")
+    checked: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    def check(kind: str, name: str, options: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], str]]:
+        checked.append((kind, name, options))
+        return []
+
+    job = load_job(job_file, check).spec
+    assert job.writer == ConstructSpec(type="orc")
+    assert [(converter.type, converter.options) for converter in job.converters] == [("to_json", {}), ("filter", {})]
+    assert [policy.type for policy in job.task_policies] == ["row_count"]
+    assert {("writer", "orc"), ("converter", "to_json"), ("task_policy", "row_count")} <= {one[:2] for one in checked}
+
+
 @pytest.mark.parametrize(
     ("addition", "fault"),
     [
@@ -109,7 +124,7 @@ def test_load_job_message_names_file_and_line(job_file: Path, monkeypatch: pytes
         ("description:", "5 description: expected text, got nothing"),
         ("commit: successful", "5 commit: expected keys and values, got 'successful'"),
         ("converters: {type: sql}", "5 converters: expected a list, got keys and values (type)"),
-        ("converters: [sql]", "5 converters[0]: expected keys and values, got 'sql'"),
+        ("converters: [5]", "5 converters[0]: expected a type, or keys and values with `type`, got 5"),
         ("converters: [{select: x}]", "5 converters[0].type: is missing"),
         ("commit: {redo_limit: 0}", "5 commit.redo_limit: expected at least 1, got 0"),
         ("commit: {redo_limit: 1.5}", "5 commit.redo_limit: expected a whole number, got 1.5"),

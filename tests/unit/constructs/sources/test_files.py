@@ -64,7 +64,7 @@ def spans(offer: DatasetOffer) -> list[str]:
 
 
 def paths(unit: WorkUnit) -> list[str]:
-    files: Any = unit.read["files"]
+    files: Any = unit.read.get("files", [])
     return [file["path"] for file in files]
 
 
@@ -396,7 +396,7 @@ def test_count_rows_of_a_broken_file_names_it(tmp_path: Path) -> None:
     ("options", "problem"),
     [
         ({"timezone": "Mars/Olympus"}, "no time zone"),
-        ({"files_per_work_unit": 0}, "greater than or equal to 1"),
+        ({"files_per_work_unit": 0}, "expected at least 1, got 0"),
         ({"start": "soon"}, "date"),
     ],
 )

@@ -264,7 +264,7 @@ def test_run_takes_so_many_files_and_says_how_many_are_left(tmp_path: Path, new_
         ({"lead_time": "soon"}, "expected a duration like 90s"),
         ({"lead_time": 5}, "expected a duration like 90s"),
         ({"lead_time": "99999999999d"}, "longer than any calendar"),
-        ({"max_files_per_run": 0}, "greater than or equal to 1"),
+        ({"max_files_per_run": 0}, "expected at least 1, got 0"),
         ({"new_files": "size"}, "'date', 'modified' or 'name'"),
         ({"path": "sftp://me:secret@host/in/*.csv"}, "holds a password"),
         ({"path": "s3://key:secret@bucket/in/*.csv"}, "holds a password"),

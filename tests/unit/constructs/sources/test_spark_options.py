@@ -67,8 +67,8 @@ def test_declaration_holds(options: dict[str, Any]) -> None:
         (FILES | LONG | {"partition_interval": 0}, "expected more than nothing"),
         (FILES | LONG | {"max_watermark": "CURRENTDATE"}, "max_watermark: is for times"),
         (FILES | {"watermark": {"column": "at"}, "max_watermark": "TODAY"}, "max_watermark: expected CURRENTDATE"),
-        (FILES | LONG | {"function": "nothing"}, "String should match pattern"),
-        (FILES | LONG | {"paht": "x"}, "unknown option; did you mean 'path'?"),
+        (FILES | LONG | {"function": "nothing"}, "expected text that matches"),
+        (FILES | LONG | {"paht": "x"}, "unknown key; did you mean 'path'?"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

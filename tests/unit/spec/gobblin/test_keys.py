@@ -504,7 +504,7 @@ def test_every_key_that_is_carried_has_a_sample() -> None:
 
 def test_fields_to_encrypt_need_a_key_that_gobblins_file_does_not_hold(tmp_path: Path) -> None:
     text = KAFKA + "converter.classes=StringFieldEncryptorConverter\nconverter.fieldsToEncrypt=ssn\n"
-    assert faults(tmp_path, text) == ["5 converter.classes (converters[0].key_env): is required"]
+    assert faults(tmp_path, text) == ["5 converter.classes (converters[0].key_env): is missing"]
 
 
 def test_families_and_names_are_told_apart() -> None:
