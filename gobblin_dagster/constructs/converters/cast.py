@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
-from gobblin_dagster.constructs.arrow_types import is_text
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, is_text
 from gobblin_dagster.constructs.sql import SqlSelect
 from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
-_PLAIN: dict[str, pa.DataType] = {
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "date": pa.date32(),
-    "binary": pa.binary(),
-}
-TYPE_NAMES = (*_PLAIN, "timestamp", "decimal(precision,scale)")
-"""Every type that a column may be declared to have."""
-_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _HAS_OFFSET = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 ISO = "iso"
 ISO_FORM = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
@@ -39,7 +23,7 @@ ISO_FORM = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
 class ColumnType(SpecModel):
     """The declared type of a column, and how text becomes it."""
 
-    type: str
+    type: TypeName
     """`int8` to `int64`, `float32`, `float64`, `string`, `bool` (true, false, 1, 0), `date`, `timestamp` (microseconds),
     `decimal(precision,scale)` (precision to 38) or `binary`."""
     nulls: tuple[str, ...] | None = None
@@ -49,16 +33,6 @@ class ColumnType(SpecModel):
     fractions)."""
     timezone: ZoneName | None = "UTC"
     """Zone of the resulting timestamp, and of texts without an offset. Null: no zone; texts with an offset are refused."""
-
-    @field_validator("type")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name in _PLAIN or name == "timestamp":
-            return name
-        match = _DECIMAL.fullmatch(name)
-        if match is None or not 1 <= int(match[1]) <= 38 or int(match[2]) > int(match[1]):
-            raise ValueError(f"expected one of {', '.join(TYPE_NAMES)}; got {name!r}")
-        return name
 
     @model_validator(mode="after")
     def _format_fits(self) -> Self:
@@ -71,8 +45,7 @@ class ColumnType(SpecModel):
         """The Arrow type."""
         if self.type == "timestamp":
             return pa.timestamp("us", self.timezone)
-        match = _DECIMAL.fullmatch(self.type)
-        return _PLAIN[self.type] if match is None else pa.decimal128(int(match[1]), int(match[2]))
+        return arrow_type(self.type)
 
 
 class Cast:

@@ -14,6 +14,7 @@ from gobblin_dagster.constructs.arrow_types import arrow_type
         ("timestamp", pa.timestamp("us", "UTC")),
         ("decimal(12,2)", pa.decimal128(12, 2)),
         ("decimal(38, 38)", pa.decimal128(38, 38)),
+        ("decimal( 9 ,2 )", pa.decimal128(9, 2)),
     ],
 )
 def test_arrow_type_known_name_is_its_type(name: str, expected: pa.DataType) -> None:
