@@ -169,6 +169,22 @@ class CommitSequence:
     group: CommitGroup | None = None
     """The unit that it is published with; None where it stands alone."""
 
+    @classmethod
+    def to(cls, after: DatasetState, *, commit_id: str, output_root: str) -> CommitSequence:
+        """Return the sequence that does nothing but bring a dataset to a state; `replace` gives it steps and files."""
+        return cls(
+            id=commit_id,
+            job=after.job,
+            dataset_urn=after.dataset_urn,
+            run_id=after.run_id,
+            version_read=after.version - 1,
+            steps=(),
+            files=(),
+            after=after,
+            output_root=output_root,
+            created_at=after.updated_at,
+        )
+
     @property
     def effect(self) -> CommitEffect:
         """What its commit makes true."""

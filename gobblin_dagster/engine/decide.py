@@ -169,18 +169,8 @@ def _publication(
     )
     sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
     gone = decision.failed if decision.gives_up else ()
-    result = dataclasses.replace(
-        summed,
-        outcome=DatasetOutcome.COMMITTED,
-        notes=(*summed.notes, *(f"gave up [{s.actual_high}, {s.expected_high}): it is not read again." for s in gone)),
-        actual_high=sequence.after.watermark,
-        snapshot=sequence.after.snapshot,
-        sequence_id=sequence.id,
-        files=len(sequence.files),
-        bytes_written=sum(file.size_bytes for file in sequence.files),
-        files_removed=len(sequence.removed),
-    )
-    return DatasetCommit(result, _with_startpoint(plan, dataclasses.replace(sequence, report=to_document(result))))
+    given_up = (f"gave up [{s.actual_high}, {s.expected_high}): it is not read again." for s in gone)
+    return _commit(plan, dataclasses.replace(summed, notes=(*summed.notes, *given_up)), sequence)
 
 
 def _unread(
@@ -191,36 +181,18 @@ def _unread(
         return DatasetCommit(DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low))
     begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
     after = dataclasses.replace(begun, version=plan.version_read + 1, run_id=context.run_id, updated_at=now)
-    sequence = CommitSequence(
-        id=plan.commit_id,
-        job=job.job,
-        dataset_urn=plan.dataset_urn,
-        run_id=context.run_id,
-        version_read=plan.version_read,
-        steps=(),
-        files=(),
-        after=after,
-        output_root=context.output_root,
-        created_at=now,
-    )
-    result = DatasetResult(
-        dataset_urn=plan.dataset_urn,
-        outcome=DatasetOutcome.COMMITTED,
-        low=begun.watermark,
-        actual_high=after.watermark,
-        snapshot=after.snapshot,
-        sequence_id=sequence.id,
-        notes=plan.notes,
-    )
-    return DatasetCommit(result, _with_startpoint(plan, dataclasses.replace(sequence, report=to_document(result))))
+    sequence = CommitSequence.to(after, commit_id=plan.commit_id, output_root=context.output_root)
+    result = DatasetResult(plan.dataset_urn, DatasetOutcome.COMMITTED, begun.watermark, notes=plan.notes)
+    return _commit(plan, result, sequence)
 
 
-def _with_startpoint(plan: DatasetPlan, sequence: CommitSequence) -> CommitSequence:
-    """Let the commit consume the startpoint that the plan was made under, and the history name it."""
-    if plan.startpoint is None:
-        return sequence
-    report = {**sequence.report, "startpoint": to_document(plan.startpoint)}
-    return dataclasses.replace(sequence, startpoint=plan.startpoint.id, report=report)
+def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) -> DatasetCommit:
+    """Let the sequence carry its result, and consume the startpoint that the plan was made under, which the history names."""
+    result = result.committed_by(sequence)
+    report, startpoint = to_document(result), ""
+    if plan.startpoint is not None:
+        report, startpoint = {**report, "startpoint": to_document(plan.startpoint)}, plan.startpoint.id
+    return DatasetCommit(result, dataclasses.replace(sequence, report=report, startpoint=startpoint))
 
 
 def _cut_note(published: Sequence[TaskState]) -> tuple[str, ...]:

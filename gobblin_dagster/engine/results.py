@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -162,6 +162,19 @@ class DatasetResult:
     seconds: float = 0.0
     queues: Mapping[str, QueueStats] = field(default_factory=dict)
     """How the queues before the branches were used, by branch; empty where branches ran one after the other."""
+
+    def committed_by(self, sequence: CommitSequence) -> DatasetResult:
+        """Return the result with what a commit sequence makes true."""
+        return replace(
+            self,
+            outcome=DatasetOutcome.COMMITTED,
+            actual_high=sequence.after.watermark,
+            snapshot=sequence.after.snapshot,
+            sequence_id=sequence.id,
+            files=len(sequence.files),
+            bytes_written=sum(file.size_bytes for file in sequence.files),
+            files_removed=len(sequence.removed),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,31 +287,11 @@ def apply_rollback(
     """Make a planned rollback true and return the id of its commit sequence; raises as `rollback`."""
     storage, root = project.storage(job), project.output_root(job)
     urn, after = plan.after.dataset_urn, plan.after
-    commit_id = new_commit_id()
-    notes = f"rolled back to snapshot {plan.to}" + (f" by {who}" if who else "") + (f": {why}" if why else "")
-    result = DatasetResult(
-        dataset_urn=urn,
-        outcome=DatasetOutcome.COMMITTED,
-        low=plan.before.watermark,
-        actual_high=after.watermark,
-        snapshot=after.snapshot,
-        sequence_id=commit_id,
-        notes=(notes,),
-    )
+    note = f"rolled back to snapshot {plan.to}" + (f" by {who}" if who else "") + (f": {why}" if why else "")
     change = {"action": f"rollback to snapshot {plan.to}", "who": who, "why": why}
-    sequence = CommitSequence(
-        id=commit_id,
-        job=job.job,
-        dataset_urn=urn,
-        run_id=after.run_id,
-        version_read=plan.before.version,
-        steps=(),
-        files=(),
-        after=after,
-        output_root=root,
-        created_at=after.updated_at,
-        report=to_document(result) | {"change": change},
-    )
+    sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root=root)
+    result = DatasetResult(urn, DatasetOutcome.COMMITTED, plan.before.watermark, notes=(note,)).committed_by(sequence)
+    sequence = replace(sequence, report=to_document(result) | {"change": change})
     owner, ttl = LeaseOwner.current(after.run_id), timedelta(seconds=project.spec.lease_ttl_s)
     with LeaseKeeper(store, job.job, owner, ttl) as leases:
         busy = leases.acquire([urn]).busy
@@ -323,7 +303,7 @@ def apply_rollback(
         committer.prepare(sequence, leases.epoch(urn))
         committer.publish(sequence, leases.epoch(urn), verify_sources=False)
         fill_manifests(storage, store, root, job.job, {urn: after})
-    return commit_id
+    return sequence.id
 
 
 def _require_readable(state: DatasetState | None, dataset_urn: str, snapshot: int) -> DatasetState:

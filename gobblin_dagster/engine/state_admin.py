@@ -210,21 +210,10 @@ def apply_change(store: StateStore, change: Change, output_root: str) -> str:
     if urn in grant.busy:
         raise busy_error(grant.busy[urn])
     lease = grant.granted[urn]
-    sequence = CommitSequence(
-        id=new_commit_id(),
-        job=before.job,
-        dataset_urn=urn,
-        run_id=after.run_id,
-        version_read=before.version,
-        steps=(),
-        files=(),
-        after=after,
-        output_root=output_root,
-        created_at=after.updated_at,
-    )
-    report = to_document(_result(change, sequence.id)) | {
-        "change": {"action": change.action, "who": change.who, "why": change.why}
-    }
+    sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root=output_root)
+    note = f"{change.action} by {change.who}: {change.why}"
+    result = DatasetResult(urn, DatasetOutcome.COMMITTED, before.watermark, notes=(note,)).committed_by(sequence)
+    report = to_document(result) | {"change": {"action": change.action, "who": change.who, "why": change.why}}
     try:
         # Nothing was published that Dagster would have to hear of.
         stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
@@ -232,18 +221,6 @@ def apply_change(store: StateStore, change: Change, output_root: str) -> str:
     finally:
         store.release_leases(before.job, [lease])
     return sequence.id
-
-
-def _result(change: Change, sequence_id: str) -> DatasetResult:
-    return DatasetResult(
-        dataset_urn=change.before.dataset_urn,
-        outcome=DatasetOutcome.COMMITTED,
-        low=change.before.watermark,
-        actual_high=change.after.watermark,
-        snapshot=change.after.snapshot,
-        sequence_id=sequence_id,
-        notes=(f"{change.action} by {change.who}: {change.why}",),
-    )
 
 
 Cause: TypeAlias = Literal["run", "startpoint", "person"]

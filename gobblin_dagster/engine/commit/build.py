@@ -111,18 +111,11 @@ def build_sequence(
     if len(set(targets)) < len(targets):
         twice = next(target for target in targets if targets.count(target) > 1)
         raise StepRefusedError(step=f"rename to {twice}", problem="two staged files have this target")
-    sequence = CommitSequence(
-        id=commit_id,
-        job=job,
-        dataset_urn=dataset_urn,
-        run_id=run_id,
-        version_read=before.version if before else 0,
+    sequence = replace(
+        CommitSequence.to(after, commit_id=commit_id, output_root=root),
         steps=(*rename_moves(done.moves), *permission_steps(root, targets, permissions), *done.steps),
         files=tuple(published_file(move, after.snapshot) for move in done.moves),
-        after=after,
-        output_root=root,
         staging_dirs=tuple(staging_dirs),
-        created_at=now,
         report=dict(report),
         removed=done.removed,
     )
