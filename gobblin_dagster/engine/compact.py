@@ -16,23 +16,21 @@ from datetime import timedelta
 import pyarrow as pa
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CommitConflictError, GobblinDagsterError, StorageError, UsageError
-from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
+from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move
-from gobblin_dagster.engine.commit.roots import internal_dir
-from gobblin_dagster.engine.decide import permissions_of
 from gobblin_dagster.engine.merge_files import FileMerger, extension, likeness
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
-from gobblin_dagster.engine.rewrite import rewrite_sequence
+from gobblin_dagster.engine.rewrite import Rewriting
 from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -216,50 +214,36 @@ class _Compactor:
 
     # -- publishing ----------------------------------------------------------------------------------------------------
     def _publish(self, compaction: Compaction, state: DatasetState, epoch: int) -> Compaction:
-        commit_id = new_commit_id()
-        staging = internal_dir(self._root, "staging", self._run_id, commit_id)
-        is_stored = False
-        try:
+        rewriting = Rewriting(self._job, state, self._run_id, self._root)
+
+        def stage() -> CommitSequence:
             moves = [
                 move
                 for number, merge in enumerate(compaction.merges, 1)
-                for move in self._merge(merge, state, commit_id, staging, number)
+                for move in self._merge(merge, rewriting, number)
             ]
-            sequence = rewrite_sequence(
-                commit_id=commit_id,
-                run_id=self._run_id,
-                before=state,
-                moves=moves,
-                removed=[file.path for merge in compaction.merges for file in merge.files],
-                output_root=self._root,
-                staging_dir=staging,
-                now=self._project.clock.now(),
-                permissions=permissions_of(self._job),
+            return rewriting.sequence(
+                moves,
+                [file.path for merge in compaction.merges for file in merge.files],
+                self._project.clock.now(),
                 change={"action": "compaction", "who": self._who, "why": ""},
                 note=f"{compaction.files} files merged into {len(moves)}",
             )
-            is_stored = True  # even where the store's answer is lost
-            self._committer.prepare(sequence, epoch)
-        except CommitConflictError:
-            self._storage.delete_tree(staging)
-            raise
-        finally:
-            if not is_stored:
-                self._storage.delete_tree(staging)
-        self._committer.publish(sequence, epoch, verify_sources=False)
+
+        sequence = rewriting.commit(self._committer, self._storage, epoch, stage)
         # Readers see the rows that they saw before: nothing that Dagster would have to hear of.
         self._store.mark_reported([sequence.id])
-        bytes_after = sum(move.staged.size_bytes for move in moves)
+        bytes_after = sum(file.size_bytes for file in sequence.files)
         return replace(compaction, bytes_after=bytes_after, snapshot=sequence.after.snapshot)
 
-    def _merge(self, merge: Merge, state: DatasetState, commit_id: str, staging: str, number: int) -> list[Move]:
+    def _merge(self, merge: Merge, rewriting: Rewriting, number: int) -> list[Move]:
         where = WriterContext(
             storage=self._storage,
-            staging_dir=staging,
+            staging_dir=rewriting.staging_dir,
             target_dir=merge.folder.removeprefix(self._root + "/"),
-            file_stem=f"{commit_id}-compact-{number:04d}",
+            file_stem=f"{rewriting.commit_id}-compact-{number:04d}",
             branch=merge.branch,
-            dataset_urn=state.dataset_urn,
+            dataset_urn=rewriting.before.dataset_urn,
             schema=pa.schema([]),
         )
         merger = FileMerger(

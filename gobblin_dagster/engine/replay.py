@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTINE_SCHEMA
-from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CommitConflictError, UsageError
-from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
@@ -34,12 +34,11 @@ from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move, Publishers, reads_current
-from gobblin_dagster.engine.decide import permissions_of
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.task import run_part
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
-from gobblin_dagster.engine.rewrite import publish_view, rewrite_sequence
+from gobblin_dagster.engine.rewrite import Rewriting
 from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -161,24 +160,17 @@ class _Replayer:
         planned = self.count(state)
         if not planned.rows:
             return planned
-        commit_id = new_commit_id()
-        staging = f"{self._lane.staging_root}/{commit_id}"
-        is_stored = False
-        try:
+        rewriting = Rewriting(self._job, state, self.run_id, self._lane.output_root)
+        units: list[TaskState] = []
+
+        def stage() -> CommitSequence:
             touched = [file for file in self._files(state) if any(map(self._is_wanted, self._groups(file)))]
-            units = self._run_units(state, touched, commit_id)
-            rest = self._stage_rest(state, touched, commit_id, staging)
-            sequence = self._sequence(state, touched, units, rest, commit_id, staging, who)
-            committer = Committer(self._store, self._storage, parallelism=self._job.commit.parallelism)
-            is_stored = True  # even where the store's answer is lost
-            committer.prepare(sequence, epoch)
-        except CommitConflictError:
-            self._storage.delete_tree(staging)
-            raise
-        finally:
-            if not is_stored:
-                self._storage.delete_tree(staging)
-        committer.publish(sequence, epoch, verify_sources=False)
+            units.extend(self._run_units(rewriting, touched))
+            rest = self._stage_rest(rewriting, touched)
+            return self._sequence(rewriting, touched, units, rest, who)
+
+        committer = Committer(self._store, self._storage, parallelism=self._job.commit.parallelism)
+        sequence = rewriting.commit(committer, self._storage, epoch, stage)
         return dataclasses.replace(
             planned,
             published=_written(units),
@@ -235,8 +227,9 @@ class _Replayer:
         return group.entry is not None and self._rule in (None, group.rule)
 
     # -- through the pipeline ------------------------------------------------------------------------------------------
-    def _run_units(self, state: DatasetState, files: Sequence[PublishedFile], commit_id: str) -> list[TaskState]:
+    def _run_units(self, rewriting: Rewriting, files: Sequence[PublishedFile]) -> list[TaskState]:
         """Run the rows of each entry and schema as a work unit of its own."""
+        state = rewriting.before
         wanted: dict[tuple[_Entry, str], list[_Group]] = {}
         for file in files:
             for group in self._groups(file):
@@ -247,7 +240,7 @@ class _Replayer:
             mark: Any = state.watermark
             rows = sum(group.origin.num_rows for group in groups)
             unit = WorkUnit(f"replay-{number:03d}", state.dataset_urn, mark, mark, rows=rows)
-            task = LaneTask(unit, commit_id, state.schemas)
+            task = LaneTask(unit, rewriting.commit_id, state.schemas)
             ended, _ = run_part(self._lane, from_entry(self._job, entry), task, self._storage, _Rejected(groups))
             if ended.state is not WorkingState.SUCCESSFUL:
                 why = ended.failures[0].message if ended.failures else f"it is {ended.state}"
@@ -258,20 +251,17 @@ class _Replayer:
             units.append(ended)
         return units
 
-    def _stage_rest(
-        self, state: DatasetState, files: Sequence[PublishedFile], commit_id: str, staging: str
-    ) -> list[StagedFile]:
+    def _stage_rest(self, rewriting: Rewriting, files: Sequence[PublishedFile]) -> list[StagedFile]:
         """Stage the rows of touched files that stay in quarantine."""
-        context = ConstructContext(
-            job=self._job.job, base_dir="", dataset_urn=state.dataset_urn, branch=QUARANTINE_BRANCH
-        )
+        urn = rewriting.before.dataset_urn
+        context = ConstructContext(job=self._job.job, base_dir="", dataset_urn=urn, branch=QUARANTINE_BRANCH)
         where = WriterContext(
             storage=self._storage,
-            staging_dir=staging,
+            staging_dir=rewriting.staging_dir,
             target_dir=files[0].path.rpartition("/")[0].removeprefix(self._lane.output_root + "/"),
-            file_stem=f"{commit_id}-kept",
+            file_stem=f"{rewriting.commit_id}-kept",
             branch=QUARANTINE_BRANCH,
-            dataset_urn=state.dataset_urn,
+            dataset_urn=urn,
             schema=QUARANTINE_SCHEMA,
         )
         writer = ParquetWriter(ParquetWriter.Options(), context, writer_context=where)
@@ -283,26 +273,23 @@ class _Replayer:
 
     def _sequence(
         self,
-        state: DatasetState,
+        rewriting: Rewriting,
         touched: Sequence[PublishedFile],
         units: Sequence[TaskState],
         rest: Sequence[StagedFile],
-        commit_id: str,
-        staging: str,
         who: str,
-    ) -> Any:
-        root, now = self._lane.output_root, self._project.clock.now()
+    ) -> CommitSequence:
+        state, now = rewriting.before, self._project.clock.now()
         staged = [*(file for unit in units for file in unit.files), *rest]
-        frame = publish_view(self._job, state, commit_id, self.run_id, root, now)
         # Rows join what is published: a publisher that replaces has nothing to say here.
         publishers = {
             name: publisher
             for name, publisher in make_publishers(self._job, self._lane, state.dataset_urn).items()
             if not reads_current([publisher])
         }
-        moves = [Move(file, f"{root}/{file.target}") for file in staged]
+        moves = [Move(file, f"{rewriting.output_root}/{file.target}") for file in staged]
         done = Publishers(publishers, folders=dataset_folders(self._job, state.dataset_urn)).plan(
-            frame, moves, state.schemas, state.snapshot + 1
+            rewriting.view(now), moves, state.schemas, state.snapshot + 1
         )
         replayed = sum(unit.rows_read for unit in units)
         written = _written(units)
@@ -319,16 +306,10 @@ class _Replayer:
                 for name in sorted({*state.totals.branch_rows, *written})
             },
         )
-        return rewrite_sequence(
-            commit_id=commit_id,
-            run_id=self.run_id,
-            before=state,
-            moves=done.moves,
-            removed=[file.path for file in touched],
-            output_root=root,
-            staging_dir=staging,
-            now=now,
-            permissions=permissions_of(self._job),
+        return rewriting.sequence(
+            done.moves,
+            [file.path for file in touched],
+            now,
             change={
                 "action": "replay of the quarantine",
                 "who": who,
