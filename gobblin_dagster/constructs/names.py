@@ -1,4 +1,4 @@
-"""Checks of column names that several constructs share, with one wording."""
+"""Checks of columns that several constructs share, with one wording."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 
@@ -32,6 +33,17 @@ def require_columns(names: Iterable[str], schema: pa.Schema, construct: str, con
             construct,
             context,
         )
+
+
+def require_text(
+    names: Sequence[str], schema: pa.Schema, construct: str, context: ConstructContext, hint: str = ""
+) -> None:
+    """Raise ConvertError where a column is not there or holds no text; the hint says what to do then."""
+    require_columns(names, schema, construct, context)
+    for name in names:
+        if not is_text(schema.field(name).type):
+            problem = f"column {name!r}: expected text, got {schema.field(name).type}"
+            raise convert_error(f"{problem}; {hint}" if hint else problem, construct, context)
 
 
 def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext) -> None:

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -52,10 +51,7 @@ class CsvTextConverter(EachRowConverter):
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         column = self._options.column
-        require_columns([column], schema, _NAME, self._context)
-        kind = schema.field(column).type
-        if not is_text(kind):
-            raise convert_error(f"column {column!r}: expected text, got {kind}", _NAME, self._context)
+        require_text([column], schema, _NAME, self._context)
         result = spliced(schema, column, self._fields)
         refuse_twice(result.names, _NAME, self._context)
         return result

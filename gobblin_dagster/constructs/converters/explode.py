@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_text
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns, require_text
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -90,10 +89,7 @@ class SplitConverter:
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         column = self._options.column
-        require_columns([column], schema, self._name, self._context)
-        kind = schema.field(column).type
-        if not is_text(kind):
-            raise convert_error(f"column {column!r}: expected text, got {kind}", self._name, self._context)
+        require_text([column], schema, self._name, self._context)
         return schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:

@@ -7,10 +7,9 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -43,11 +42,7 @@ class JsonTextConverter(EachRowConverter):
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         column = self._options.column
-        require_columns([column], schema, _NAME, self._context)
-        kind = schema.field(column).type
-        if not is_text(kind):
-            problem = f"column {column!r}: expected text, got {kind}; see `bytes_to_text`"
-            raise convert_error(problem, _NAME, self._context)
+        require_text([column], schema, _NAME, self._context, "see `bytes_to_text`")
         result = spliced(schema, column, list(self._schema))
         refuse_twice(result.names, _NAME, self._context)
         return result

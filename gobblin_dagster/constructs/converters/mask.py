@@ -6,9 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
-from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.names import require_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -40,12 +39,9 @@ class MaskConverter(EachRowConverter):
         self._context = context
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        require_columns(self._options.columns, schema, _NAME, self._context)
-        for name in self._options.columns:
-            kind = schema.field(name).type
-            if not is_text(kind):
-                problem = f"column {name!r}: expected text, got {kind}; drop it, or cast it with `columns`"
-                raise convert_error(problem, _NAME, self._context)
+        columns = self._options.columns
+        require_text(columns, schema, _NAME, self._context, "drop it, or cast it with `columns`")
+        for name in columns:
             at = schema.get_field_index(name)
             schema = schema.set(at, pa.field(name, pa.string()))
         return schema
