@@ -257,6 +257,11 @@ class SqlMasks(SqlSelect):
         return [column.fill_null(False) for column in result.columns]
 
 
+def sql_text(text: str) -> str:
+    """Return the literal of a text."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _mask(expression: str, position: int) -> str:
     return f"(\n{expression}\n) AS m{position}"
 

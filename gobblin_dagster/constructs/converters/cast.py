@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, is_text
-from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.sql import SqlSelect, sql_text
 from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -61,9 +61,10 @@ class Cast:
         default = () if declared.type in ("string", "binary") else ("",)
         self._nulls = default if declared.nulls is None else declared.nulls
         # DuckDB's strptime refuses the 31st of February, which Arrow's turns into March.
-        pattern = declared.format.replace("'", "''")
         self._parse = (
-            None if declared.format == ISO else SqlSelect(f"strptime(text, '{pattern}') AS time", construct, context)
+            None
+            if declared.format == ISO
+            else SqlSelect(f"strptime(text, {sql_text(declared.format)}) AS time", construct, context)
         )
 
     def problem(self, source: pa.DataType) -> str | None:

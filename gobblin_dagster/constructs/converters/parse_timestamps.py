@@ -12,7 +12,7 @@ from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.converters.cast import ISO, ISO_FORM, in_zone, read_iso
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
 from gobblin_dagster.constructs.names import convert_error, require_columns
-from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.sql import SqlSelect, sql_text
 from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -58,7 +58,7 @@ class ParseTimestampsConverter(EachRowConverter):
         self._forms = options.columns
         self._context = context
         self._parsers = {
-            text: SqlSelect(f"try_strptime(text, '{text.replace(chr(39), chr(39) * 2)}') AS time", _NAME, context)
+            text: SqlSelect(f"try_strptime(text, {sql_text(text)}) AS time", _NAME, context)
             for form in options.columns.values()
             for text in form.formats
             if text != ISO

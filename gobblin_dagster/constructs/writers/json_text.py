@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from gobblin_dagster.constructs.arrow_types import is_binary
-from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.sql import SqlSelect, sql_text
 from gobblin_dagster.core.constructs import ConstructContext
 
 
@@ -34,7 +34,7 @@ class JsonRows:
 
 
 def _object(schema: pa.Schema) -> str:
-    pairs = [f"{_literal(field.name)}, {_value(f'c{at}', field.type, 0)}" for at, field in enumerate(schema)]
+    pairs = [f"{sql_text(field.name)}, {_value(f'c{at}', field.type, 0)}" for at, field in enumerate(schema)]
     return f"json_object({', '.join(pairs)})"
 
 
@@ -53,7 +53,7 @@ def _value(sql: str, kind: pa.DataType, depth: int) -> str:
 def _struct(sql: str, kind: pa.DataType, depth: int) -> str:
     pairs = []
     for field in (kind.field(at) for at in range(kind.num_fields)):
-        name = _literal(field.name)
+        name = sql_text(field.name)
         pairs.append(f"{name}, {_value(f'struct_extract({sql}, {name})', field.type, depth)}")
     return f"CASE WHEN {sql} IS NOT NULL THEN json_object({', '.join(pairs)}) END"
 
@@ -69,7 +69,3 @@ def _scalar(sql: str, kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind) or pa.types.is_map(kind):
         return sql
     return f"{sql}::VARCHAR"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
