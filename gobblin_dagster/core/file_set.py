@@ -1,9 +1,9 @@
 """FileSetWatermark: which versions of which files were read, as a set of components beside the line of dates.
 
-A file is a component, its position the version that was read last: 0 for none, then 1, 2, ... with the size and the time of
-change that tell versions apart. So the interval of a work unit is the files that it adds, and the arithmetic of
-`core.watermark` holds: `<=` is inclusion, a file that is added twice is refused. Sets may stand on a line of dates: a file
-dated before the end of the line is known without an entry of its own.
+A file is a component, its position the version that was read last: 0 for none, then 1, 2, ... with the size, the time of
+change and, where one was taken, the checksum that tell versions apart. So the interval of a work unit is the files that it
+adds, and the arithmetic of `core.watermark` holds: `<=` is inclusion, a file that is added twice is refused. Sets may stand on
+a line of dates: a file dated before the end of the line is known without an entry of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +33,19 @@ class FileVersion(NamedTuple):
     """Microseconds since the epoch of its last change."""
     date_s: int = 0
     """Seconds since the epoch at which the date in its path begins; 0 where it has none."""
+    noted: int = 0
+    """How many of the versions brought no new content: another time of change, or a checksum where there was none."""
+    checksum: str = ""
+    """`kind=value`, see `storage.checksums`; empty where none was taken."""
+
+    @property
+    def contents(self) -> int:
+        """How many contents were read of it."""
+        return self.number - self.noted
+
+    def then_noted(self, modified_us: int, checksum: str) -> FileVersion:
+        """Return the next version: the same content, of which more is known."""
+        return self._replace(number=self.number + 1, noted=self.noted + 1, modified_us=modified_us, checksum=checksum)
 
     def is_like(self, other: FileVersion) -> bool:
         """Tell whether both are the same content, as far as size and time of change tell."""
@@ -50,9 +63,12 @@ class FileVersion(NamedTuple):
         """Read what `to_text` wrote; raises ValueError."""
         if not text:
             return UNREAD
+        parts = text.split(":", 5)
         try:
-            return cls(*[int(part or 0) for part in text.split(":")])
-        except (ValueError, TypeError):  # no number, or too many of them
+            # All are numbers but the checksum, which may hold a colon.
+            found: list[Any] = [int(part or 0) for part in parts[:5]]
+            return cls(*found, *parts[5:])
+        except ValueError:
             raise ValueError(f"expected the version of a file, got {text[:80]!r}") from None
 
 
@@ -75,6 +91,9 @@ class FileSetWatermark(Watermark):
     before: datetime | None = None
     """All files dated before it are known; None where there is no line of dates."""
     type_name: ClassVar[str] = "file_set"
+    version: ClassVar[int] = 2
+    also_reads: ClassVar[tuple[int, ...]] = (1,)
+    """Version 1 had no checksums."""
 
     def __post_init__(self) -> None:
         if self.before is not None and not isinstance(self.before, datetime):

@@ -40,6 +40,9 @@ class Watermark(ABC):
     __slots__ = ()
     type_name: ClassVar[str]
     version: ClassVar[int] = 1
+    """Of the stored form."""
+    also_reads: ClassVar[tuple[int, ...]] = ()
+    """Earlier versions that the codecs read too; others are refused."""
 
     @abstractmethod
     def components(self) -> Mapping[str, Position]:
@@ -424,7 +427,7 @@ def _typed(raw: Any, field: str) -> tuple[type[Watermark], dict[str, Any]]:
     if not isinstance(raw, dict) or not isinstance(raw.get("type"), str) or not isinstance(raw.get(field), dict):
         raise CorruptRecordError(what="A stored watermark", problem=f"expected type and {field}, got {str(raw)[:80]!r}")
     cls = watermark_type(raw["type"])
-    if raw.get("version") != cls.version:
+    if raw.get("version") not in (cls.version, *cls.also_reads):
         raise CorruptRecordError(
             what="A stored watermark", problem=f"expected version {cls.version}, got {raw.get('version')!r}"
         )

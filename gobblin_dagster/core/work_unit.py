@@ -36,6 +36,8 @@ class WorkUnit:
     """Expected rows; None where the source does not know."""
     files: int | None = None
     """Input files; None where the source has none."""
+    is_noted: bool = False
+    """Whether all that it covers was seen while planning: its commit moves the watermark, no task runs, nothing is read."""
 
     cost_ms: int | None = None
     """Milliseconds that it will take, judged by what its dataset took lately; the plan sets it for all units or for none."""
@@ -48,6 +50,8 @@ class WorkUnit:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read: no position, and no rows without one."""
+        if self.is_noted:
+            return True
         return self.low == self.expected_high and (self.rows == 0 or (self.rows is None and not self.read))
 
     @property

@@ -48,7 +48,9 @@ def decide_dataset(
         return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, "source", plan.problem))
     if not states:
         return _unread(job, plan, before, context, now)
-    publishers = make_publishers(job, context, plan.dataset_urn)
+    # What was only noted changes nothing that readers see: a publisher that replaces would leave them nothing.
+    is_noted = all(unit.is_noted for unit in plan.work_units)
+    publishers = {} if is_noted else make_publishers(job, context, plan.dataset_urn)
     # Half a snapshot must not take the place of a whole one.
     policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
     is_again = is_retried(job.execution.retry_failed, job.commit.policy)

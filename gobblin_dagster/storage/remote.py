@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ class FileFacts(NamedTuple):
     size_bytes: int
     modified_us: int
     """Microseconds since the epoch; 0 where the file system does not say."""
+    checksum: str = ""
+    """As `storage.checksums` has them; empty where nobody asked, or the file system's lists hold none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,8 @@ class ArrowFiles:
 
     scheme: str
     files: Any
+    tick_us: ClassVar[int] = 1_000_000
+    """Finest time of change: some stores that speak S3 list milliseconds, and say seconds of a single object."""
 
     def _inside(self, url: str) -> str:
         return url.removeprefix(self.scheme).rstrip("/")
@@ -212,10 +216,10 @@ class ArrowFiles:
         from pyarrow.fs import FileSelector  # noqa: PLC0415  # slow to load
 
         for info in self.files.get_file_info(FileSelector(self._inside(url))):
-            yield RemoteEntry(info.base_name, f"{url}/{info.base_name}", _arrow_facts(info), not info.is_file)
+            yield RemoteEntry(info.base_name, f"{url}/{info.base_name}", self._facts(info), not info.is_file)
 
     def look(self, url: str) -> FileFacts:
-        facts = _arrow_facts(self.files.get_file_info(self._inside(url)))
+        facts = self._facts(self.files.get_file_info(self._inside(url)))
         if facts is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         return facts
@@ -223,9 +227,9 @@ class ArrowFiles:
     def open(self, url: str) -> pa.NativeFile:
         return self.files.open_input_file(self._inside(url))
 
-
-def _arrow_facts(info: Any) -> FileFacts | None:
-    return FileFacts(info.size, (info.mtime_ns or 0) // 1000) if info.is_file else None
+    def _facts(self, info: Any) -> FileFacts | None:
+        modified_us = (info.mtime_ns or 0) // 1000
+        return FileFacts(info.size, modified_us - modified_us % self.tick_us) if info.is_file else None
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,7 @@ class GcsFiles(ArrowFiles):
     """
 
     _folders: dict[str, dict[str, RemoteEntry]] = field(default_factory=dict)
+    tick_us: ClassVar[int] = 1
 
     def scan(self, url: str) -> Iterator[RemoteEntry]:
         if url not in self._folders:
@@ -254,7 +259,7 @@ class GcsFiles(ArrowFiles):
         self._folders.setdefault(url, {})
         for info in found:
             path = self.scheme + info.path.rstrip("/")
-            self._add(RemoteEntry(info.base_name, path, _arrow_facts(info), not info.is_file), url)
+            self._add(RemoteEntry(info.base_name, path, self._facts(info), not info.is_file), url)
 
     def _add(self, entry: RemoteEntry, root: str) -> None:
         """Add an entry to its folder, and the folder to the one around it."""

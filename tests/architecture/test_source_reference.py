@@ -33,7 +33,7 @@ def test_fields_named_for_every_source_exist() -> None:
 def test_job_files_of_the_section_on_files_hold() -> None:
     section = PAGE.partition("## `files`\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"^```yaml\n(.+?)^```", section, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         spec = ConstructSpec.model_validate(yaml.safe_load(block)["source"])
         assert registry.check(ConstructKind.SOURCE, spec.type, spec.options) == []

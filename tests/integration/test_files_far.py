@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import posixpath
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -16,13 +18,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, TransientError, UsageError
+from gobblin_dagster.constructs.sources.files import FilesOptions, FilesSource
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, SourceError, TransientError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.storage import remote
+from gobblin_dagster.storage import checksums, remote
 from gobblin_dagster.storage.hdfs import HdfsStorage
 from gobblin_dagster.testing.lane import InlineLane
 from tests.services.gcs import GcsServer
@@ -175,6 +179,45 @@ def test_new_files_of_a_far_folder_are_read_once(ground: Ground, tmp_path: Path)
     assert "1 file(s) that were read are gone: a/early.csv.gz" in job.notes()
 
 
+@pytest.mark.parametrize("compare", ["checksum", "checksum_always"])
+def test_far_file_that_is_put_again_as_it_was_has_not_changed(
+    ground: Ground, tmp_path: Path, compare: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = {"path": f"{ground.url}/{{dataset}}/*.csv", "format": {"type": "csv"}, "compare": compare}
+    job = Job(tmp_path, source | {"read_changed": "again"})
+    ground.put("a/one.csv", b"id\n1\n2\n")
+    ground.put("a/deep #1 ü 100%.csv", b"id\n3\n")
+    digests: list[str] = []
+    digest = checksums._digest
+
+    def counted(path: str, kind: str) -> str:
+        digests.append(kind)
+        return digest(path, kind)
+
+    monkeypatch.setattr(checksums, "_digest", counted)
+    assert job.run() == {"a": (COMMITTED, 3)}
+    assert job.run() == {"a": (IDLE, 0)}
+    is_told = isinstance(ground, S3Ground | GcsGround)
+    assert bool(digests) is not is_told
+    wait_for_another_time(ground)
+    ground.put("a/one.csv", b"id\n1\n2\n")
+    assert "1 file(s) have another time of change and the same content" in job.notes()
+    assert job.run() == {"a": (COMMITTED, 0)}
+    assert job.run() == {"a": (IDLE, 0)}
+    wait_for_another_time(ground)
+    ground.put("a/one.csv", b"id\n1\n4\n")
+    assert "they are read again, whole: " in job.notes()
+    assert job.run() == {"a": (COMMITTED, 2)}
+    assert job.run() == {"a": (IDLE, 0)}
+    # Objects whose two checksums differ are read: S3 may have encrypted them, or put them together anew.
+    assert set(digests) <= {"md5" if is_told else "sha256"}
+
+
+def wait_for_another_time(ground: Ground) -> None:
+    """Let the clock of the file system go on, so that what is put next has another time of change."""
+    time.sleep(0 if isinstance(ground, GcsGround) else 1.1)
+
+
 def test_dated_files_of_every_format_are_read_from_far(ground: Ground, tmp_path: Path) -> None:
     rows = [{"id": number} for number in range(5_000)]
     table = pa.table({"id": [row["id"] for row in rows]})
@@ -200,6 +243,77 @@ def test_far_folder_without_files_is_named(ground: Ground, tmp_path: Path) -> No
         job = Job(tmp_path, {"path": posixpath.join(ground.url, path), "format": {"type": "csv"}})
         with pytest.raises(SourceError, match="no file matches"):
             plan_job(job.project, job.spec)
+
+
+# -- S3 alone ----------------------------------------------------------------------------------------------------------
+@pytest.mark.s3
+class TestEtags:
+    """What S3 tells of objects, for `compare: checksum`."""
+
+    @pytest.fixture
+    def s3(self, s3_server: S3Server) -> S3Ground:
+        return S3Ground(s3_server, s3_server.new_bucket("etags"))
+
+    def job(self, s3: S3Ground, root: Path) -> Job:
+        source = {"path": f"{s3.url}/{{dataset}}/*.csv", "format": {"type": "csv"}, "compare": "checksum"}
+        return Job(root, source | {"read_changed": "again"})
+
+    def put_in_parts(self, s3: S3Ground, path: str, data: bytes) -> None:
+        client, where = s3.server.client(), {"Bucket": s3.bucket, "Key": f"in/{path}"}
+        upload = client.create_multipart_upload(**where)["UploadId"]
+        etag = client.upload_part(**where, UploadId=upload, PartNumber=1, Body=data)["ETag"]
+        parts = {"Parts": [{"ETag": etag, "PartNumber": 1}]}
+        client.complete_multipart_upload(**where, UploadId=upload, MultipartUpload=parts)
+
+    def test_object_that_is_replaced_within_the_tick_of_the_clock_has_changed(
+        self, s3: S3Ground, tmp_path: Path
+    ) -> None:
+        job = self.job(s3, tmp_path)
+        s3.put("a/x.csv", b"id\n1\n")
+        assert job.run() == {"a": (COMMITTED, 1)}
+        s3.put("a/x.csv", b"id\n2\n")
+        assert job.run() == {"a": (COMMITTED, 1)}
+        assert job.run() == {"a": (IDLE, 0)}
+
+    def test_object_that_is_put_together_anew_from_parts_is_compared_by_its_bytes(
+        self, s3: S3Ground, tmp_path: Path
+    ) -> None:
+        job = self.job(s3, tmp_path)
+        s3.put("a/x.csv", b"id\n1\n")
+        assert job.run() == {"a": (COMMITTED, 1)}
+        wait_for_another_time(s3)
+        self.put_in_parts(s3, "a/x.csv", b"id\n1\n")
+        assert "1 file(s) have another time of change and the same content" in job.notes()
+        assert job.run() == {"a": (COMMITTED, 0)}
+        wait_for_another_time(s3)
+        self.put_in_parts(s3, "a/x.csv", b"id\n1\n")
+        assert job.run() == {"a": (COMMITTED, 0)}
+        wait_for_another_time(s3)
+        # Of parts, S3 tells nothing that the bytes could be compared with.
+        s3.put("a/x.csv", b"id\n1\n")
+        assert job.run() == {"a": (COMMITTED, 1)}
+
+    def test_object_that_takes_the_place_of_the_planned_one_is_refused(self, s3: S3Ground, tmp_path: Path) -> None:
+        job = self.job(s3, tmp_path)
+        s3.put("a/x.csv", b"id\n1\n")
+        (dataset,) = plan_job(job.project, job.spec).datasets
+        s3.put("a/x.csv", b"id\n2\n")
+        files = FilesSource(FilesOptions.model_validate(dict(job.spec.source.options)), ConstructContext("far", "/"))
+        with pytest.raises(ExtractError, match="changed since it was planned"):
+            list(files.extractor(dataset.work_units[0]).chunks())
+
+    def test_list_with_checksums_is_the_list_without_but_for_them(self, s3: S3Ground) -> None:
+        for path in ("a/x.csv", "a/b/y.csv", "a/z 1+2 ü%.csv"):
+            s3.put(path, b"id\n1\n")
+        s3.server.client().put_object(Bucket=s3.bucket, Key="in/a/", Body=b"")
+        for url in (f"s3://{s3.bucket}", s3.url, f"{s3.url}/a"):
+            plain = sorted(remote.remote_files(url).scan(url), key=attrgetter("name"))
+            told = sorted(checksums.scan_with_checksums(url), key=attrgetter("name"))
+            assert all(entry.facts is None or entry.facts.checksum.startswith("etag=") for entry in told)
+            bare = [replace(entry, facts=entry.facts and entry.facts._replace(checksum="")) for entry in told]
+            assert bare == plain
+        with pytest.raises(FileNotFoundError):
+            list(checksums.scan_with_checksums(f"{s3.url}/nowhere"))
 
 
 # -- SFTP alone --------------------------------------------------------------------------------------------------------

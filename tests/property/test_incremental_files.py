@@ -23,7 +23,12 @@ remembering: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{"new_files": "modified"}, {"new_files": "modified", "max_files_per_run": 2}, {"lookback": 28}]
 )
 """Ways that let files come in any order."""
-
+comparing: st.SearchStrategy[dict[str, Any]] = st.builds(
+    lambda way, compare: {**way, "compare": compare, "read_changed": "again"},
+    remembering,
+    st.sampled_from(["checksum", "checksum_always"]),
+)
+"""Ways that look at contents."""
 
 How: TypeAlias = tuple[str, dict[str, int], int]
 """Commit policy, limit of a work unit, and bytes below which units write to common files."""
@@ -48,6 +53,11 @@ class Folder:
         second = next(self._seconds)
         os.utime(path, (second, second))
         self.versions.setdefault((urn, day), []).append(ids)
+
+    def touch(self, urn: str, day: int, *, is_later: bool) -> None:
+        """Write a file anew as it is, with another time of change than it ever had."""
+        second = next(self._seconds) if is_later else 1_000_000_000 - next(self._seconds) % 900_000_000
+        os.utime(self.lake.root / "in" / urn / f"2013-01-{day:02}.csv", (second, second))
 
     def read_out(self) -> None:
         """Run without faults until nothing is left."""
@@ -125,3 +135,48 @@ def test_files_that_are_written_anew_are_never_read_in_part_or_twice(
                 assert versions[-1] <= read.keys()
             else:
                 assert len(whole) <= 1
+
+
+@laws
+@given(runs, hows, st.integers(1, 3), comparing)
+def test_files_that_are_touched_are_published_as_in_one_run(
+    arrivals: list[tuple[dict[tuple[str, int], int], list[int]]], how: How, size: int, way: dict[str, Any]
+) -> None:
+    with folder() as root:
+        files = Folder(root, way | {"files_per_work_unit": size}, how)
+        for new, fails in arrivals:
+            for (urn, day), rows in new.items():
+                if (urn, day) in files.versions:
+                    files.touch(urn, day, is_later=rows % 2 == 0)
+                else:
+                    files.put(urn, day, rows)
+                    files.lake.arrived.update((urn, number) for number in files.versions[urn, day][0])
+            if files.versions:
+                files.lake.run(fails)
+            assert files.lake.published() <= files.lake.arrived
+        if files.versions:
+            files.read_out()
+            files.lake.check_end()
+
+
+@laws
+@given(runs, hows, comparing, st.data())
+def test_contents_that_change_are_read_once_each_and_touches_never(
+    arrivals: list[tuple[dict[tuple[str, int], int], list[int]]], how: How, way: dict[str, Any], data: st.DataObject
+) -> None:
+    with folder() as root:
+        files = Folder(root, way, how)
+        for new, _ in arrivals:
+            for (urn, day), rows in new.items():
+                if (urn, day) in files.versions and data.draw(st.booleans()):
+                    files.touch(urn, day, is_later=rows % 2 == 0)
+                else:
+                    files.put(urn, day, rows)
+            if files.versions:
+                files.read_out()
+        if files.versions:
+            published = files.lake.published()
+            assert set(published.values()) <= {1}
+            assert set(published) == {
+                (urn, number) for (urn, _), contents in files.versions.items() for ids in contents for number in ids
+            }

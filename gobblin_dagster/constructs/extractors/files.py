@@ -17,6 +17,7 @@ from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.storage.checksums import has_content
 from gobblin_dagster.storage.remote import as_os_error, is_passing
 
 _FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError)
@@ -24,6 +25,8 @@ _FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError)
 
 class FilesExtractor:
     """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...], "root"}`.
+
+    A file may have a `checksum` too; then it is compared once the file was read.
 
     All chunks have the schema of the first file; another file that lacks one of its columns, or has one more, fails the
     work unit rather than lose values.
@@ -56,7 +59,7 @@ class FilesExtractor:
                     batch = next(batches, None)
                     self.bytes_read = bytes_before + self._reader.bytes_read
                     if batch is None:
-                        self._require_planned(file)
+                        self._require_content(self._require_planned(file), file)
                         break
                 self._is_inside = True
                 yield Chunk(batch, label, pa.array(np.arange(rows + 1, rows + 1 + batch.num_rows, dtype=np.int64)))
@@ -89,6 +92,13 @@ class FilesExtractor:
             )
             raise FormatError(f"changed since it was planned: {how}. Run again once nobody writes to it any more.")
         return file
+
+    def _require_content(self, file: InputFile, planned: Any) -> None:
+        """Raise FormatError where a file has another checksum than the one it was planned with."""
+        if (checksum := planned.get("checksum")) and not has_content(file.path, checksum):
+            raise FormatError(
+                "changed since it was planned: it has another checksum. Run again to read what it holds now."
+            )
 
 
 @contextmanager

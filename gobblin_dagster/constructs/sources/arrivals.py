@@ -88,6 +88,11 @@ class FilesPlan:
         self.work_units.append(unit)
         return unit
 
+    def add_noted(self, dataset_urn: str, low: Watermark, high: Watermark) -> None:
+        """Add a work unit that reads nothing: its commit remembers what was found out of files that were read."""
+        name = str(len(self.work_units))
+        self.work_units.append(WorkUnit(name, dataset_urn, low, high, size_bytes=0, rows=0, files=0, is_noted=True))
+
     @property
     def files(self) -> int:
         """Files of all work units."""
@@ -109,7 +114,8 @@ class Arrivals(Protocol):
 def described(file: FoundFile, label: Label) -> dict[str, Any]:
     """Return what the extractor is told of a file."""
     start = str(TimestampWatermark(file.start))
-    return {"path": label(file.path), "size": file.size_bytes, "modified": file.modified_us, "date": start}
+    told = {"path": label(file.path), "size": file.size_bytes, "modified": file.modified_us, "date": start}
+    return told | {"checksum": file.checksum} if file.checksum else told
 
 
 def in_units(

@@ -16,6 +16,7 @@ from gobblin_dagster.constructs.extractors.files import FilesExtractor, translat
 from gobblin_dagster.constructs.extractors.format import FileFormat, InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.arrivals import Arrivals, Gate, Limits
+from gobblin_dagster.constructs.sources.checksums import Checksums, Compare
 from gobblin_dagster.constructs.sources.dated import DatedArrivals
 from gobblin_dagster.constructs.sources.files_options import FilesOptions, NewFiles
 from gobblin_dagster.constructs.sources.listing import (
@@ -90,7 +91,7 @@ class FilesSource:
         return True
 
     def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
-        if not getattr(self._format, "has_schema", False):
+        if unit.is_noted or not getattr(self._format, "has_schema", False):
             return None
         with closing(self.extractor(unit)) as extractor:
             return extractor.schema
@@ -142,7 +143,10 @@ class FilesSource:
         options = self._options
         most = options.max_files_per_run if is_limited else None
         limits = Limits(options.files_per_work_unit, options.bytes_per_work_unit, most)
-        memory = Memory(self._name, self._label, options.read_changed)
+        checksums = None
+        if options.compare is not Compare.MODIFIED:
+            checksums = Checksums(always=options.compare is Compare.CHECKSUM_ALWAYS)
+        memory = Memory(self._name, self._label, options.read_changed, checksums)
         match options.order:
             case NewFiles.MODIFIED:
                 return RememberedArrivals(memory, limits)
@@ -182,7 +186,8 @@ class FilesSource:
 
     def _walk(self, pattern: PathPattern, is_selected: Callable[[str], bool], default_urn: str) -> Listing:
         root = self._root(pattern)
-        folders = RemoteFolders(root) if "://" in root else LocalFolders()
+        checksums = self._options.compare is not Compare.MODIFIED
+        folders = RemoteFolders(root, checksums=checksums) if "://" in root else LocalFolders()
         return Walk(pattern, root, folders, is_selected, default_urn).run()
 
     def _offer(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from gobblin_dagster.constructs.durations import Duration
 from gobblin_dagster.constructs.registry import ConstructKind
+from gobblin_dagster.constructs.sources.checksums import Compare
 from gobblin_dagster.constructs.sources.pattern import PathPattern
 from gobblin_dagster.constructs.sources.remembered import ReadChanged
 from gobblin_dagster.spec.job import ConstructSpec
@@ -55,6 +56,10 @@ class FilesOptions(BaseModel):
     read_changed: ReadChanged = ReadChanged.REPORT
     """What becomes of a file that grew or was replaced after it was read: `report` names it in the plan, `again` reads it
     again, whole, `fail` fails its dataset. Only where files are remembered: by `modified`, or with a `lookback`."""
+    compare: Compare = Compare.MODIFIED
+    """What tells that a file changed after it was read: `modified` its size and time of change, `checksum` its content, of
+    which a checksum is remembered, and taken again where the time of change is another, `checksum_always` its content in any
+    case. Only where files are remembered, as `read_changed`."""
     max_files_per_run: int | None = Field(default=None, ge=1)
     """Most files of one dataset in one run; files of one date stay together even so. Default: all."""
     files_per_work_unit: int = Field(default=64, ge=1)
@@ -95,6 +100,10 @@ class FilesOptions(BaseModel):
         if self.read_changed is not ReadChanged.REPORT and not self.remembers:
             raise ValueError(
                 f"`read_changed: {self.read_changed}` needs files to be remembered: set `new_files: modified`, or a `lookback`"
+            )
+        if self.compare is not Compare.MODIFIED and not self.remembers:
+            raise ValueError(
+                f"`compare: {self.compare}` needs files to be remembered: set `new_files: modified`, or a `lookback`"
             )
         return self
 

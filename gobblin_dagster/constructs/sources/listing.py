@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from gobblin_dagster.constructs.sources.pattern import PathPattern
+from gobblin_dagster.storage.checksums import scan_with_checksums
 from gobblin_dagster.storage.remote import RemoteEntry, local_facts, remote_files
 
 MAX_EXAMPLES = 5
@@ -31,6 +32,8 @@ class FoundFile(NamedTuple):
     """Seconds since the epoch of its last change, or of its coming here, whichever is later."""
     modified_us: int = 0
     """Microseconds since the epoch of its last change, wherever that was."""
+    checksum: str = ""
+    """As `storage.checksums` has them; empty where none was taken."""
 
 
 def printable(text: str) -> str:
@@ -91,14 +94,18 @@ class Entry(Protocol):
         """Whether it is a link."""
 
 
+Facts: TypeAlias = tuple[int, float, int, str]
+"""Size, time of coming, time of change and checksum, as `FoundFile` has them."""
+
+
 class Folders(Protocol):
     """A file system, as far as listing needs it."""
 
     def scan(self, path: str) -> Iterable[Entry]:
         """Return the names in a folder; raises OSError."""
 
-    def facts(self, entry: Any) -> tuple[int, float, int] | None:
-        """Return size, time of coming and of change; None for what is no regular file; raises OSError."""
+    def facts(self, entry: Any) -> Facts | None:
+        """Return what tells versions of a file apart; None for what is no regular file; raises OSError."""
 
 
 class LocalFolders:
@@ -108,26 +115,27 @@ class LocalFolders:
         with os.scandir(path) as entries:
             return list(entries)
 
-    def facts(self, entry: Any) -> tuple[int, float, int] | None:
+    def facts(self, entry: Any) -> Facts | None:
         found = entry.stat()
         facts = local_facts(found)
         # A file moved or copied here keeps its old mtime; its ctime tells that it is new at this place.
-        return (facts.size_bytes, max(found.st_mtime, found.st_ctime), facts.modified_us) if facts else None
+        return (facts.size_bytes, max(found.st_mtime, found.st_ctime), facts.modified_us, "") if facts else None
 
 
 class RemoteFolders:
-    """Folders of a far file system, by URL."""
+    """Folders of a far file system, by URL; with the checksums that its lists hold, where they are asked for."""
 
-    def __init__(self, url: str) -> None:
-        self._files = remote_files(url)
+    def __init__(self, url: str, *, checksums: bool = False) -> None:
+        self._scan = scan_with_checksums if checksums else remote_files(url).scan
 
     def scan(self, path: str) -> Iterable[Entry]:
-        return self._files.scan(path)
+        return self._scan(path)
 
-    def facts(self, entry: RemoteEntry) -> tuple[int, float, int] | None:
+    def facts(self, entry: RemoteEntry) -> Facts | None:
         if entry.facts is None:
             return None
-        return entry.facts.size_bytes, entry.facts.modified_us / 1_000_000, entry.facts.modified_us
+        size_bytes, modified_us, checksum = entry.facts
+        return size_bytes, modified_us / 1_000_000, modified_us, checksum
 
 
 class _State(NamedTuple):

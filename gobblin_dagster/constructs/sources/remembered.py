@@ -1,17 +1,19 @@
 """By time of change: every file that was read is remembered with size and time, so files may come in any order.
 
-What changed or vanished since it was read is found by comparing, and said.
+What changed or vanished since it was read is found by comparing, and said. Where checksums are asked for, they are remembered
+too, and a file whose content is the same has not changed; that is noted, so that it is not looked at again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from typing import ClassVar
 
 from gobblin_dagster.constructs.sources.arrivals import FilesPlan, Gate, Label, Limits, after_plan, has_room, in_units
+from gobblin_dagster.constructs.sources.checksums import Checksums, Finding, Verdict
 from gobblin_dagster.constructs.sources.listing import Examples, FoundFile
 from gobblin_dagster.constructs.sources.pattern import NO_DATE
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -48,6 +50,12 @@ class Compared:
     changed: list[FoundFile] = field(default_factory=list)
     gone: Examples = field(default_factory=Examples)
     """Files that were read and are not there any more."""
+    findings: list[Finding] = field(default_factory=list)
+    """What their contents tell of files of which size and time of change did not tell enough."""
+
+    def of(self, *verdicts: Verdict) -> list[FoundFile]:
+        """Return the files of some verdicts."""
+        return [finding.file for finding in self.findings if finding.verdict in verdicts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +66,39 @@ class Memory:
     """Returns the name of a file below the root of the pattern."""
     label: Label
     read_changed: ReadChanged
+    checksums: Checksums | None = None
+    """None where size and time of change tell whether a file changed."""
 
     def compare(self, files: Iterable[FoundFile], known: Mapping[str, FileVersion]) -> Compared:
         """Sort files into new ones, changed ones and those that are gone."""
         found, seen = Compared(), set()
+        unclear: list[tuple[FoundFile, FileVersion]] = []
         for file in files:
             name = self.key(file.path)
             seen.add(name)
             version = known.get(name)
             if version is None:
                 found.new.append(file)
-            elif version.size_bytes != file.size_bytes or version.modified_us != file.modified_us:
+            elif version.size_bytes != file.size_bytes:
+                found.changed.append(file)
+            elif self.checksums is not None:
+                if self.checksums.is_unclear(file, version):
+                    unclear.append((file, version))
+            elif version.modified_us != file.modified_us:
                 found.changed.append(file)
         for name in sorted(known.keys() - seen):
             found.gone.add(name)
+        if self.checksums is not None and unclear:
+            found.findings = self.checksums.look(unclear)
+            found.changed += found.of(Verdict.CHANGED, Verdict.UNTOLD)
         return found
 
     def judge(self, found: Compared, known: Mapping[str, FileVersion], plan: FilesPlan, gate: Gate) -> list[FoundFile]:
         """Return the files to read, in order of date and path; say in the plan what changed, what is gone, what waits."""
+        plan.notes += self._finding_notes(found)
+        for finding in found.findings:
+            if finding.verdict is Verdict.UNREADABLE:
+                plan.problem = f"cannot compare {self.label(finding.file.path)} with what was read: {finding.problem}."
         to_read = [file for file in (*found.new, *self._changed(found, known, plan)) if gate.is_wanted(file)]
         ripe = [file for file in to_read if gate.is_ripe(file)]
         plan.waiting += len(to_read) - len(ripe)
@@ -107,13 +130,44 @@ class Memory:
                 )
         return []
 
+    def _finding_notes(self, found: Compared) -> Iterator[str]:
+        """Say what checksums told of files, but for what became of those that changed."""
+        said = {
+            Verdict.TOUCHED: "{} have another time of change and the same content; that is noted: {}.",
+            Verdict.ADDED: "{} were remembered without a checksum; it is taken now, once: {}.",
+            Verdict.UNTOLD: "{} were remembered without a checksum, so only size and time of change can be compared: {}.",
+            Verdict.UNSETTLED: "{} were written to or went while their content was compared; the next plan does it: {}.",
+        }
+        for verdict, text in said.items():
+            examples = Examples()
+            for file in found.of(verdict):
+                examples.add(self.label(file.path))
+            if examples.count:
+                yield text.format(f"{examples.count} file(s)", examples)
+
+    def add_noted(self, plan: FilesPlan, dataset_urn: str, found: Compared, known: Mapping[str, FileVersion]) -> None:
+        """Add a work unit that remembers what was found out of files whose content is what was read."""
+        low = {self.key(file.path): known[self.key(file.path)] for file in found.of(Verdict.TOUCHED, Verdict.ADDED)}
+        if low and not plan.problem:
+            files = {self.key(file.path): file for file in found.of(Verdict.TOUCHED, Verdict.ADDED)}
+            high = {n: low[n].then_noted(file.modified_us, file.checksum) for n, file in files.items()}
+            plan.add_noted(dataset_urn, FileSetWatermark(low), FileSetWatermark(high))
+
+    def with_checksums(self, files: Sequence[FoundFile]) -> Sequence[FoundFile]:
+        """Return files as they are to be remembered."""
+        return files if self.checksums is None else self.checksums.taken(files)
+
+    def to_read(self, files: Sequence[FoundFile]) -> Sequence[FoundFile]:
+        """Return files as the extractor is told of them: with the checksums that it is to compare."""
+        return files if self.checksums is None else [self.checksums.to_verify(file) for file in files]
+
     def interval(self, files: Iterable[FoundFile], known: Mapping[str, FileVersion]) -> tuple[Watermark, Watermark]:
         """Return the versions that files had when they were read, and those that they have now."""
         low, high = {}, {}
         for file in files:
             name = self.key(file.path)
             low[name] = known.get(name, UNREAD)
-            high[name] = version_of(file, low[name].number + 1)
+            high[name] = version_of(file, low[name])
         return FileSetWatermark(low), FileSetWatermark(high)
 
     def was_read(self, file: FoundFile, known: Mapping[str, FileVersion]) -> bool | None:
@@ -121,13 +175,13 @@ class Memory:
         version = known.get(self.key(file.path))
         if version is None:
             return False
-        return True if version.number == 1 and version.is_like(version_of(file, 1)) else None
+        return True if version.contents == 1 and version.is_like(version_of(file)) else None
 
 
-def version_of(file: FoundFile, number: int) -> FileVersion:
-    """Return a file as it lies there."""
+def version_of(file: FoundFile, before: FileVersion = UNREAD) -> FileVersion:
+    """Return a file as it lies there, as the version that comes after another."""
     date_s = 0 if file.start == NO_DATE else int(file.start.timestamp())
-    return FileVersion(number, file.size_bytes, file.modified_us, date_s)
+    return FileVersion(before.number + 1, file.size_bytes, file.modified_us, date_s, before.noted, file.checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +200,11 @@ class RememberedArrivals:
         plan = FilesPlan()
         committed = state.committed if state is not None else CommittedRanges(FileSetWatermark, {})
         known = known_files(committed)
-        to_read = self.memory.judge(self.memory.compare(files, known), known, plan, gate)
+        found = self.memory.compare(files, known)
+        to_read = self.memory.judge(found, known, plan, gate)
         to_read.sort(key=lambda file: (file.modified_us, file.path))
         add_file_units(plan, dataset_urn, to_read, known, self.memory, self.limits)
+        self.memory.add_noted(plan, dataset_urn, found, known)
         if plan.work_units:
             plan.low = FileSetWatermark(known).summarised()
             plan.expected_high = after_plan(plan, committed)
@@ -172,4 +228,5 @@ def add_file_units(
         if plan.left or not has_room(plan, unit, limits):
             plan.left += len(unit)
         else:
-            plan.add(dataset_urn, *memory.interval(unit, known), unit, memory.label)
+            files = memory.with_checksums(unit)
+            plan.add(dataset_urn, *memory.interval(files, known), memory.to_read(files), memory.label)

@@ -57,9 +57,8 @@ class WindowedArrivals:
         known = known_files(committed)
         judged = FilesPlan()
         passed = [file for file in files if is_in(file.start, line)]
-        to_read = self.memory.judge(
-            self.memory.compare((file for file in files if not is_in(file.start, line)), known), known, judged, gate
-        )
+        found = self.memory.compare((file for file in files if not is_in(file.start, line)), known)
+        to_read = self.memory.judge(found, known, judged, gate)
         target = self._window_start(files, gate) if to_read else NO_DATE
         # Never inside the window: what is committed by dates takes no late files any more.
         starts = [target, *(file.start for file in to_read), *(_date(version.date_s) for version in known.values())]
@@ -75,6 +74,7 @@ class WindowedArrivals:
         plan.waiting += judged.waiting
         plan.problem = judged.problem
         self._add_window(plan, dataset_urn, inside, known, begin, target)
+        self.memory.add_noted(plan, dataset_urn, found, known)
         if plan.work_units:
             summary = FileSetWatermark(known).summarised()
             plan.low = FileSetSummary(summary.count, summary.newest_us, begin)

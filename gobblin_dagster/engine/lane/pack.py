@@ -183,6 +183,6 @@ def unrun(task: LaneTask, state: WorkingState, failure: TaskFailure | None) -> T
         attempt=secrets.token_hex(6),
         low=unit.low,
         expected_high=unit.expected_high,
-        actual_high=unit.low,
+        actual_high=unit.expected_high if state is WorkingState.SUCCESSFUL else unit.low,
         failures=(failure,) if failure else (),
     )

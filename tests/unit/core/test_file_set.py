@@ -25,6 +25,8 @@ versions = st.builds(
     st.integers(0, 1 << 50),
     st.integers(0, 1 << 60),
     st.integers(0, 1 << 33),
+    st.integers(0, 3),
+    st.sampled_from(["", "sha256=ab12", "etag=ab-3", "md5=a:b: c"]),
 )
 file_sets = st.dictionaries(names, versions, max_size=8)
 
@@ -153,6 +155,39 @@ def test_size_or_time_of_change_tells_versions_apart() -> None:
     assert version.is_like(FileVersion(2, 10, 5, 7))
     assert not version.is_like(FileVersion(1, 10, 9))
     assert not version.is_like(FileVersion(1, 11, 5))
+
+
+def test_version_that_is_noted_follows_the_one_that_was_read_and_brings_no_content() -> None:
+    version = FileVersion(1, 10, 5, 7)
+    noted = version.then_noted(3, "sha256=ab")
+    assert noted == FileVersion(2, 10, 3, 7, 1, "sha256=ab")
+    assert version < noted
+    assert (version.contents, noted.contents) == (1, 1)
+    committed = EMPTY.add(added({"x": version})).add(added({"x": noted}, {"x": version}))
+    assert read_of(committed) == {"x": noted}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("", UNREAD),
+        ("1:10:5", FileVersion(1, 10, 5)),
+        ("1::5", FileVersion(1, 0, 5)),
+        ("2:10:5:7", FileVersion(2, 10, 5, 7)),
+        ("1:10:5:::sha256=ab", FileVersion(1, 10, 5, checksum="sha256=ab")),
+        ("3:10:5:7:2:etag=a:b-3", FileVersion(3, 10, 5, 7, 2, "etag=a:b-3")),
+    ],
+)
+def test_stored_form_of_a_version(text: str, version: FileVersion) -> None:
+    assert version.to_text() == text
+    assert FileVersion.from_text(text) == version
+
+
+def test_set_that_was_stored_before_there_were_checksums_is_read() -> None:
+    # As version 1 wrote it.
+    packed = "eJyrVkrSr1Cyio5WUtJRMrQyNLAyNjUwUIqNrQUAWBkGcg=="
+    stored = {"type": "file_set", "version": 1, "ranges": {"packed": packed}}
+    assert read_of(CommittedRanges.from_json(stored)) == {"b/x": FileVersion(1, 10, 3500)}
 
 
 @pytest.mark.parametrize(
