@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.core.commit import CommitSequence, SequenceState, StoredSequence
-from gobblin_dagster.core.errors import TransientError, UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.abandon import abandon_sequence
 from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.listener import SilentListener
@@ -209,6 +211,23 @@ def test_group_that_is_stored_whole_goes_on_though_the_last_answer_was_lost(
     with monkeypatch.context() as patched:
         patched.setattr(SqlStateStore, "prepare", losing)
         assert outcomes(run(tmp_path, job)) == dict.fromkeys("abc", "failed")
+    assert {r.state for r in recover(tmp_path, job)} == {"committed"}
+    assert rows_of_table(tmp_path) == Counter((urn, number) for urn in "abc" for number in range(5))
+
+
+def test_group_waits_for_what_the_machine_lacks_however_often_it_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(self: LoadSqlTableStep, storage: Storage) -> None:
+        raise EnvironmentFaultError(problem="There is no driver.", hint="Install one.")
+
+    job = with_table(5)
+    die(tmp_path, job, DieAfter(prepared=3))
+    with monkeypatch.context() as patched:
+        patched.setattr(LoadSqlTableStep, "execute", lacking)
+        for _ in range(job.commit.redo_limit + 1):
+            recovered = recover(tmp_path, job)
+            assert {(r.state, "Install one." in r.reason) for r in recovered} == {("prepared", True)}
     assert {r.state for r in recover(tmp_path, job)} == {"committed"}
     assert rows_of_table(tmp_path) == Counter((urn, number) for urn in "abc" for number in range(5))
 
