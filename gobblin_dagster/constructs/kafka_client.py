@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
+from gobblin_dagster.core.optional import optional_package
 
 _LOG = logging.getLogger(__name__)
 _SECRET = ("password", "secret", ".pem", "oauthbearer.config")
@@ -48,11 +49,8 @@ def client_settings(
     Raises:
         EnvironmentFaultError: the client library or a named environment variable is missing.
     """
-    try:
-        import confluent_kafka  # noqa: F401, PLC0415  # optional package: told in our words where it is missing
-    except ImportError as error:
-        problem = "The source `kafka` needs the package confluent-kafka, which is not installed."
-        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[kafka]'") from error
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        import confluent_kafka  # noqa: F401, PLC0415  # asked for where a job uses it
     secret = {}
     for name, variable in connection.config_env.items():
         if variable not in os.environ:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.optional import optional_package
 
 MARK = "gobblin-write"
 """Metadata of every object that we write: 128 random bits, so that after a lost answer we know our own work again."""
@@ -35,15 +36,9 @@ def s3_client(process: int) -> Any:
     Raises:
         EnvironmentFaultError: boto3 is not installed.
     """
-    try:
-        # An optional package: only who writes to S3 needs it.
-        from boto3.session import Session  # noqa: PLC0415
-        from botocore.config import Config  # noqa: PLC0415
-    except ImportError as error:
-        raise EnvironmentFaultError(
-            problem="Paths that begin with s3:// need the package boto3, which is not installed.",
-            hint="Install it with: pip install 'gobblin-dagster[s3]'.",
-        ) from error
+    with optional_package("boto3", "paths that begin with s3://", extra="s3"):
+        from boto3.session import Session  # noqa: PLC0415  # asked for where a job uses it
+        from botocore.config import Config  # noqa: PLC0415  # as above
     # A session of its own: the shared default one must not be used by several threads at once.
     return Session().client("s3", config=Config(max_pool_connections=_BUSY_CONNECTIONS))
 

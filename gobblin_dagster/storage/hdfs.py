@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage.local import TEMP_PREFIX
 
@@ -65,14 +65,8 @@ def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
 @cache
 def _client(authority: str, process: int) -> Client:
     """Return the connection of this process; one that was forked must not use its parent's."""
-    try:
-        # An optional package: only who writes to HDFS needs it.
-        from hdfs_native import Client  # noqa: PLC0415
-    except ImportError as error:
-        raise EnvironmentFaultError(
-            problem="Paths that begin with hdfs:// need the package hdfs-native, which is not installed.",
-            hint="Install it with: pip install 'gobblin-dagster[hdfs]'.",
-        ) from error
+    with optional_package("hdfs-native", "paths that begin with hdfs://", extra="hdfs"):
+        from hdfs_native import Client  # noqa: PLC0415  # asked for where a job uses it
     return Client(f"hdfs://{authority}" if authority else None)
 
 

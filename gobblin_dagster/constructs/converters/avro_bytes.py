@@ -16,7 +16,8 @@ from gobblin_dagster.constructs.extractors.avro_messages import AvroDecoder
 from gobblin_dagster.constructs.extractors.decoders import DecodeError
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'avro_bytes'"
@@ -89,11 +90,8 @@ def _schema(options: AvroBytesConverter.Options, context: ConstructContext) -> A
 
 
 def _decoder(schema: Any) -> AvroDecoder:
-    try:
-        from fastavro.schema import SchemaParseException, UnknownType  # noqa: PLC0415  # optional package
-    except ImportError as error:
-        problem = f"{_NAME} needs the package fastavro, which is not installed."
-        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[avro]'") from error
+    with optional_package("fastavro", _NAME, extra="avro"):
+        from fastavro.schema import SchemaParseException, UnknownType  # noqa: PLC0415  # asked for where a job uses it
     try:
         return AvroDecoder(schema, None)
     except (SchemaParseException, UnknownType, KeyError) as error:

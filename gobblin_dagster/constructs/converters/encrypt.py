@@ -16,7 +16,7 @@ from gobblin_dagster.constructs.converters.each_row import EachRowConverter
 from gobblin_dagster.constructs.converters.keys import EnvName, aes_key
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
 if TYPE_CHECKING:
@@ -123,11 +123,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _aes_gcm(key: bytes) -> AESGCM:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # optional package
-    except ImportError as error:
-        raise EnvironmentFaultError(
-            problem="The package cryptography is missing, which encrypts fields.",
-            hint="pip install 'gobblin-dagster[crypto]'",
-        ) from error
+    with optional_package("cryptography", "encrypted columns", extra="crypto"):
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # asked for where a job uses it
     return AESGCM(key)

@@ -21,7 +21,7 @@ from gobblin_dagster.constructs.extractors.typed_files import (
     incomplete,
 )
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.storage.remote import as_os_error
 
 _BATCH_ROWS = 4096
@@ -104,9 +104,6 @@ def _plain(value: Any) -> Any:
 
 def _fastavro() -> Any:
     """Return the library; raises EnvironmentFaultError where it is not installed."""
-    try:
-        import fastavro  # noqa: PLC0415  # an optional package, asked for where a job uses it
-    except ImportError as error:
-        problem = "Avro files need the package fastavro, which is not installed."
-        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[avro]'") from error
+    with optional_package("fastavro", "Avro files", extra="avro"):
+        import fastavro  # noqa: PLC0415  # asked for where a job uses it
     return fastavro

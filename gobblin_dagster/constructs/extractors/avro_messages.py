@@ -16,6 +16,7 @@ from gobblin_dagster.constructs.avro_types import arrow_type_of_avro, uuids_as_t
 from gobblin_dagster.constructs.extractors.decoders import AvroDecoding, DecodeError
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
+from gobblin_dagster.core.optional import optional_package
 
 _REGISTRY_S = 30
 _HEADER_BYTES = 5
@@ -52,11 +53,8 @@ class AvroDecoder:
             EnvironmentFaultError: the package fastavro, or the variable of the registry's password, is missing.
             TransientError: the registry does not answer.
         """
-        try:
-            import fastavro  # noqa: F401, PLC0415  # optional package: told in our words where it is missing
-        except ImportError as error:
-            problem = "Avro messages need the package fastavro, which is not installed."
-            raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[kafka]'") from error
+        with optional_package("fastavro", "Avro messages", extra="kafka"):
+            import fastavro  # noqa: F401, PLC0415  # asked for where a job uses it
         registry = _registry(decoding, context)
         if decoding.schema_file is not None:
             reader = _read_json(Path(context.base_dir, decoding.schema_file))

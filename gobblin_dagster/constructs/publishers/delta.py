@@ -24,7 +24,8 @@ from gobblin_dagster.constructs.publishers.tables import (
 )
 from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
 from gobblin_dagster.core.constructs import PublishView
-from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
@@ -231,11 +232,8 @@ class AppendToDeltaStep:
 
 def _deltalake() -> Any:
     """Return the library; raises EnvironmentFaultError where it is not installed."""
-    try:
-        import deltalake  # noqa: PLC0415  # optional package: told in our words where it is missing
-    except ImportError as error:
-        problem = "The publisher `delta` needs the package deltalake, which is not installed."
-        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[delta]'") from error
+    with optional_package("deltalake", "the publisher `delta`", extra="delta"):
+        import deltalake  # noqa: PLC0415  # asked for where a commit uses it
     return deltalake
 
 

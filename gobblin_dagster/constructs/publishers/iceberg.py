@@ -17,7 +17,8 @@ from gobblin_dagster.constructs.publishers.tables import (
     without_secrets,
 )
 from gobblin_dagster.core.constructs import PublishView
-from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
@@ -176,11 +177,8 @@ class AppendToIcebergStep:
 
 def _errors() -> Any:
     """Return pyiceberg's errors; raises EnvironmentFaultError where it is not installed."""
-    try:
-        from pyiceberg import exceptions  # noqa: PLC0415  # optional package: told in our words where it is missing
-    except ImportError as error:
-        problem = "The publisher `iceberg` needs the package pyiceberg, which is not installed."
-        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[iceberg]'") from error
+    with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
+        from pyiceberg import exceptions  # noqa: PLC0415  # asked for where a commit uses it
     return exceptions
 
 

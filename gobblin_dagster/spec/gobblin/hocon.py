@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.optional import optional_package
 
 _REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.:-]+)\s*\}")
 _MARK = "\ue000{}\ue001"
@@ -32,11 +32,8 @@ class HoconError(Exception):
 
 def read_hocon(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
     """Yield (dotted key, text, line) of each value; raises HoconError, EnvironmentFaultError without pyhocon."""
-    try:
-        import pyhocon  # noqa: PLC0415 - an optional package, asked for where a job is written so
-    except ImportError as error:
-        problem = "Files in HOCON (.conf, .json, .configuration, .template) need the package pyhocon."
-        raise EnvironmentFaultError(problem=problem, hint="pip install 'gobblin-dagster[hocon]'") from error
+    with optional_package("pyhocon", "files in HOCON (.conf, .json, .configuration, .template)", extra="hocon"):
+        import pyhocon  # noqa: PLC0415 - asked for where a job is written so
     if match := _INCLUDE.search(text):
         problem = "`include` is not followed; put common keys into the folder's file, or name a template"
         raise HoconError(problem, text.count("\n", 0, match.start(0)) + 1)
