@@ -162,6 +162,17 @@ class PositionedSource(Protocol):
 
 
 @runtime_checkable
+class ChecksExtract(Protocol):
+    """What a source also implements where not every kind of extraction fits its options; `gobblin check` asks it.
+
+    Source: none; Gobblin's sources take any `extract.table.type`.
+    """
+
+    def check_extract(self, extract: Extract) -> None:
+        """Raise UsageError where such extractions would publish rows twice; `plan` begins with it."""
+
+
+@runtime_checkable
 class FrameSource(Protocol):
     """What a source also implements where Spark itself reads: each work unit becomes a Spark job of its own.
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from gobblin_dagster.constructs.registry import ConstructKind, Fault, registry
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.constructs import ChecksExtract, ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.steps import check_own_step
 from gobblin_dagster.engine.lane.reading import require_positions
+from gobblin_dagster.engine.plan import starts_over
 from gobblin_dagster.engine.publishers import check_publishers
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_jobs, load_project
@@ -81,11 +82,18 @@ def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> li
 def check_parts(job: JobSpec, root: Path) -> None:
     """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError).
 
-    Where limits end work units early, the source is made too: it must tell positions (UsageError). Publishers must not
-    replace a whole by what a limit leaves of it (UsageError).
+    Where limits end work units early, the source is made too: it must tell positions (UsageError). So it is where the
+    extraction reads everything, or where the source judges extractions. Publishers must not replace a whole by what a
+    limit leaves of it (UsageError).
     """
     check_publishers(job)
     context = ConstructContext(job=job.job, base_dir=str(root))
-    if job.execution.limit.ends_early:
-        require_positions(job, registry.create(ConstructKind.SOURCE, job.source, context))
+    judges = hasattr(registry.load(ConstructKind.SOURCE, job.source.type), "check_extract")
+    if judges or job.execution.limit.ends_early or job.extract.reads_everything:
+        source = registry.create(ConstructKind.SOURCE, job.source, context)
+        if job.execution.limit.ends_early:
+            require_positions(job, source)
+        if isinstance(source, ChecksExtract):
+            source.check_extract(job.to_extract())
+        starts_over(job, source)
     registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.errors import InvalidSpecError
+from gobblin_dagster.core.errors import InvalidSpecError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.engine.results import DatasetPlan, DatasetResult
@@ -75,7 +75,7 @@ class RestJob:
             {
                 "job": "issues",
                 "source": source | self.options,
-                "extract": {"namespace": "test", "table": "issues"},
+                "extract": {"namespace": "test", "table": "issues", "is_full": "cursor" not in self.options},
                 "output": {"path": "lake"},
                 "execution": {"retries": {"count": 0}},  # a client's own retries are what these tests are about
             }
@@ -238,12 +238,33 @@ def test_newest_record_of_a_timestamp_cursor_makes_idle_runs_idle(new_job: Calla
     assert job.run().outcome is DatasetOutcome.IDLE
 
 
-def test_without_a_cursor_every_run_reads_everything(new_job: Callable[..., RestJob]) -> None:
+def test_without_a_cursor_every_run_takes_the_place_of_the_last(new_job: Callable[..., RestJob]) -> None:
     job = new_job()
     job.issues.add(2)
     job.run()
+    job.issues.add(1)
+    del job.issues.records[0]
+    assert job.run().rows_read == 2
+    assert job.ids() == [2, 3]
+    job.parts = {"publisher": {"type": "append"}}
     job.run()
-    assert job.ids() == [1, 1, 2, 2]
+    assert job.ids() == [2, 2, 3, 3]
+
+
+def test_list_without_a_cursor_is_not_appended_again_and_again(new_job: Callable[..., RestJob]) -> None:
+    job = new_job({"extract": {"namespace": "test", "table": "issues"}})
+    with pytest.raises(UsageError, match=r"would publish it again and again\. Give a `cursor`, or"):
+        job.run()
+
+
+def test_cursor_of_a_full_extract_reads_from_the_beginning_each_time(new_job: Callable[..., RestJob]) -> None:
+    extract = {"namespace": "test", "table": "issues", "type": "snapshot_only"}
+    job = new_job({"extract": extract}, cursor={**BY_ID, "low_param": "min_id"})
+    job.issues.add(3)
+    job.run()
+    job.issues.records[0]["title"] = "mended"
+    assert job.run().rows_read == 3
+    assert sorted(job.table()["title"].to_pylist()) == ["mended", "t2", "t3"]
 
 
 def test_record_without_its_cursor_fails_with_its_number(new_job: Callable[..., RestJob]) -> None:

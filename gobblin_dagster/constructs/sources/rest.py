@@ -16,7 +16,8 @@ from gobblin_dagster.constructs.http_client import HttpClient, HttpOptions
 from gobblin_dagster.constructs.sources.ranges import open_units, state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, UsageError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -64,13 +65,24 @@ class RestSource:
     Source: gobblin-core `RestApiSource` with `RestApiExtractor`. Differs: bounds are half-open and applied here too.
     """
 
+    full_extract = "start_over"
+
     Options = RestOptions
 
     def __init__(self, options: RestOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
 
+    def check_extract(self, extract: Extract) -> None:
+        if self._options.cursor is None and not extract.is_full:
+            raise UsageError(
+                problem=f"Job {self._context.job!r}: without a `cursor` everything is read each time, and "
+                f"`extract.type: {extract.type}` would publish it again and again.",
+                hint="Give a `cursor`, or set `extract.type: snapshot_only`, which replaces what is published.",
+            )
+
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        self.check_extract(context.extract)
         for urn in self._options.datasets:
             if context.is_selected(urn):
                 try:

@@ -53,7 +53,7 @@ class SparkSource:
         return "start_over" if self._options.watermark is not None and self._options.watermark.column else "own"
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        self._check_extract(context.extract)
+        self.check_extract(context.extract)
         if self._context.spark is None:
             raise SourceError(
                 job=self._context.job,
@@ -69,6 +69,14 @@ class SparkSource:
         urns = [urn for urn in self._urns(session, context.extract) if context.is_selected(urn)]
         with ThreadPoolExecutor(_PLANS_AT_ONCE, thread_name_prefix="spark-plan") as pool:
             yield from pool.map(offer, urns)
+
+    def check_extract(self, extract: Extract) -> None:
+        if self._options.watermark is None and not extract.is_full:
+            raise UsageError(
+                problem=f"Job {self._context.job!r}: without a `watermark` everything is read each time, and "
+                f"`extract.type: {extract.type}` would publish it again and again.",
+                hint="Give a `watermark`, or set `extract.type: snapshot_only`, which replaces what is published.",
+            )
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
@@ -181,14 +189,6 @@ class SparkSource:
         if history is not None:
             return history.watermark_type
         return self._options.cursor.watermark_type if self._options.watermark is not None else TimestampWatermark
-
-    def _check_extract(self, extract: Extract) -> None:
-        if self._options.watermark is None and not extract.is_full:
-            raise UsageError(
-                problem=f"Job {self._context.job!r}: without a `watermark` everything is read each time, and "
-                f"`extract.type: {extract.type}` would publish it again and again.",
-                hint="Give a `watermark`, or set `extract.type: snapshot_only`, which replaces what is published.",
-            )
 
     def _failed(self, urn: str, problem: str) -> DatasetOffer:
         return DatasetOffer(urn, None, None, problem=str(SourceError(job=self._context.job, problem=problem)))

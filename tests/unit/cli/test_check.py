@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from .conftest import Cli, write_job
 
@@ -67,3 +70,33 @@ def test_check_names_a_source_that_limits_cannot_end(cli: Cli, project: Path) ->
     assert "ok    jobs/bounded.yaml: job bounded" in called.out
     assert "FAULT jobs/limited.yaml has 1 fault:" in called.out
     assert "source 'spark' cannot tell how far it got" in called.out
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"type": "spark", "format": "csv", "path": "in"}, "without a `watermark` everything is read each time"),
+        (
+            {"type": "rest", "url": "http://127.0.0.1:9", "datasets": {"a": "/a"}, "columns": {"id": "int64"}},
+            "without a `cursor` everything is read each time",
+        ),
+    ],
+    ids=["spark", "rest"],
+)
+def test_check_names_a_source_that_would_publish_everything_again(
+    cli: Cli, project: Path, source: dict[str, Any], said: str
+) -> None:
+    write_job(project, {}, source=source)
+    called = cli("check")
+    assert (called.code, said in called.out) == (2, True)
+    extract = {"namespace": "n", "table": "t", "type": "snapshot_only"}
+    write_job(project, {}, source=source, extract=extract)
+    assert cli("check").code == 0
+
+
+def test_check_names_a_full_extract_that_its_source_cannot_make(cli: Cli, project: Path) -> None:
+    files = {"type": "files", "path": "in/*.csv", "format": {"type": "csv"}, "max_files_per_run": 3}
+    write_job(project, {}, source=files, extract={"namespace": "n", "table": "t", "type": "snapshot_only"})
+    called = cli("check")
+    assert called.code == 2
+    assert "source 'files', as it is declared, cannot read everything in each run" in called.out
