@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
@@ -15,6 +15,7 @@ from gobblin_dagster.storage.remote import as_os_error, look_at
 
 _AT_ONCE = 4
 """Files that are read at a time, each a few megabytes in memory."""
+_PORTION = 1_000
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -137,6 +138,10 @@ def _kind(checksum: str) -> str:
     return checksum.partition("=")[0]
 
 
-def _at_once(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+def _at_once(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+    done: list[_R] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(work, items))
+        # In portions: `map` begins by making a task of each, and there may be 100,000.
+        for begin in range(0, len(items), _PORTION):
+            done += pool.map(work, items[begin : begin + _PORTION])
+    return done

@@ -55,7 +55,8 @@ class Examples:
             self.first.append(printable(name))
 
     def __str__(self) -> str:
-        return ", ".join(self.first) + (", ..." if self.count > len(self.first) else "")
+        left = self.count - len(self.first)
+        return ", ".join(self.first) + (f" and {left:,} more" if left else "")
 
 
 @dataclass(slots=True)

@@ -92,6 +92,35 @@ def test_rows_of_a_touched_file_can_be_counted_anew(tmp_path: Path) -> None:
     assert source(tmp_path, folder.path, **folder.options).count_rows("a", folder.state.committed) == 2
 
 
+def test_many_touched_files_are_told_by_their_number(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    for age in (timedelta(hours=1), ANEW):
+        for number in range(8):
+            folder.put(f"in/a/{number}.csv", age=age)
+        notes = folder.plan().notes
+        folder.run()
+    assert notes == [
+        "8 file(s) have another time of change and the same content; that is noted: "
+        + ", ".join(f"in/a/{number}.csv" for number in range(5))
+        + " and 3 more."
+    ]
+
+
+def test_files_are_looked_at_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksums, "_PORTION", 3)
+    folder = folder_of(tmp_path, read_changed="again")
+    names = [f"{number}.csv" for number in range(8)]
+    for name in names:
+        folder.put(f"in/a/{name}", f"id\n{name}\n")
+    assert folder.run() == names
+    for name in names:
+        folder.put(f"in/a/{name}", f"id\n{name}\n" if name != "5.csv" else "id\nother\n", age=ANEW)
+    assert folder.run() == ["5.csv"]
+    assert {one.checksum for one in versions(folder).values() if one.contents == 1} == {
+        "sha256=" + hashlib.sha256(f"id\n{name}\n".encode()).hexdigest() for name in names if name != "5.csv"
+    }
+
+
 def test_file_of_the_size_and_time_that_were_read_is_not_looked_at(tmp_path: Path, taken: list[str]) -> None:
     folder = folder_of(tmp_path)
     folder.put("in/a/x.csv", "id\n1\n")

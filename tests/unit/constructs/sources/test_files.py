@@ -224,7 +224,7 @@ def test_file_that_came_after_its_date_was_committed_is_named(tmp_path: Path) ->
     offer = plan(source(tmp_path), committed("AA", (1, 9), updated_at=early))["AA"]
     assert offer.work_units == ()
     assert offer.notes[0].startswith("8 file(s) came or changed after the last run began")
-    assert "data/AA/2013-01-05.csv, ..." in offer.notes[0]
+    assert "data/AA/2013-01-05.csv and 3 more" in offer.notes[0]
     assert "2013-01-06" not in offer.notes[0]
 
 
