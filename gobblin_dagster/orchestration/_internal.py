@@ -1,8 +1,12 @@
-"""The one module that uses Dagster's internals: events that its public names cannot log. Pinned by tests on partition status."""
+"""The one module that uses Dagster's internals: what its public names cannot say. Pinned by tests on partition status."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
 
@@ -17,3 +21,27 @@ def log_planned(
     planned = AssetMaterializationPlannedData(key, partition=partition, partitions_subset=None)
     event = DagsterEvent.build_asset_materialization_planned_event(run.job_name, step_key, planned)
     instance.report_dagster_event(event, run.run_id)
+
+
+CheckTarget: TypeAlias = AssetCheckEvaluationTargetMaterializationData
+"""The materialization that a check judged. The status of a check counts only as long as that is the partition's newest."""
+
+_AT_ONCE = 500
+"""Records that are asked for at once; Dagster gives a thousand at most."""
+
+
+def newest_targets(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str]
+) -> Mapping[str, CheckTarget]:
+    """Return the newest materialization of each partition that has one."""
+    found: dict[str, CheckTarget] = {}
+    wanted = sorted(partitions)
+    # Newest first: what a run has just logged comes with the first question, what is older by name.
+    for asked in [*(wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)), *([one] for one in wanted)]:
+        missing = [one for one in asked if one not in found]
+        if missing:
+            chosen = dg.AssetRecordsFilter(key, asset_partitions=missing)
+            for record in instance.fetch_materializations(chosen, limit=len(missing)).records:
+                target = CheckTarget(storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp)
+                found.setdefault(str(record.partition_key), target)
+    return found

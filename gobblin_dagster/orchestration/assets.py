@@ -26,6 +26,7 @@ def gobblin_assets(
     job: JobSpec | str,
     *,
     translator: GobblinTranslator | None = None,
+    checks: bool = True,
     lane: Lane | None = None,
     spark: GobblinSparkResource | None = None,
 ) -> dg.AssetsDefinition:
@@ -38,6 +39,8 @@ def gobblin_assets(
         project: a project or its folder.
         job: a job or its name in the project.
         translator: says how branches look in Dagster.
+        checks: show policies as asset checks. They are judged, and their counts told, all the same; with very many datasets
+            their events are most of what Dagster has to store.
         lane: runs the work units; default: `spark`. Tests pass `testing.lane.InlineLane()`.
         spark: default: the Spark of `gobblin.yaml`.
 
@@ -49,9 +52,9 @@ def gobblin_assets(
         ...     flights = gobblin_assets("demo", "flights")
         ...     return dg.Definitions([flights], jobs=[gobblin_job("demo", "flights")], executor=dg.in_process_executor)
     """
-    binding = JobBinding.of(project, job, translator)
-    checks = check_specs(binding)
-    check_outputs = {check.get_python_identifier(): check for check in checks}
+    binding = JobBinding.of(project, job, translator, has_checks=checks)
+    checked = check_specs(binding)
+    check_outputs = {check.get_python_identifier(): check for check in checked}
     outputs = [*binding.specs, *check_outputs]
     extract, report = extract_op(binding, lane), report_op(binding, outputs)
 
@@ -75,7 +78,7 @@ def gobblin_assets(
             partitions_def=binding.partitions,
             backfill_policy=dg.BackfillPolicy.single_run(),
             can_subset=True,
-            check_specs=checks,
+            check_specs=checked,
             resource_defs=resources,
         )(body)
         by_key = {spec.key: spec for spec in binding.specs.values()}

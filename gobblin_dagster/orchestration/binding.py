@@ -21,10 +21,17 @@ class JobBinding:
     job: JobSpec
     specs: Mapping[str, dg.AssetSpec]
     """What the translator said of each branch, in the order of the fork."""
+    has_checks: bool = True
+    """Whether policies are shown as asset checks."""
 
     @classmethod
     def of(
-        cls, project: Project | Path | str, job: JobSpec | str, translator: GobblinTranslator | None = None
+        cls,
+        project: Project | Path | str,
+        job: JobSpec | str,
+        translator: GobblinTranslator | None = None,
+        *,
+        has_checks: bool = True,
     ) -> JobBinding:
         """Bind a job.
 
@@ -34,7 +41,8 @@ class JobBinding:
         opened = project if isinstance(project, Project) else open_project(Path(project))
         spec = opened.job(job) if isinstance(job, str) else job
         translate = (translator or GobblinTranslator()).get_asset_spec
-        return cls(opened, spec, {branch.name: translate(BranchData(spec, branch)) for branch in spec.fork.branches})
+        specs = {branch.name: translate(BranchData(spec, branch)) for branch in spec.fork.branches}
+        return cls(opened, spec, specs, has_checks)
 
     @property
     def name(self) -> str:

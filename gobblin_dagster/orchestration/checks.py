@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -12,6 +12,7 @@ from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.orchestration import metadata as md
+from gobblin_dagster.orchestration._internal import CheckTarget, newest_targets
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.partitions import to_key
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, OnViolation, RowPolicySpec
@@ -54,12 +55,12 @@ def task_policies(job: JobSpec, branch: str) -> list[str]:
 
 
 def check_specs(binding: JobBinding) -> list[dg.AssetCheckSpec]:
-    """Return a check for each policy of each branch."""
+    """Return a check for each policy of each branch, where checks are wanted."""
     specs = []
     with warnings.catch_warnings():
         # Checks per partition are in preview: nothing that a user of ours can act on.
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        for branch, key in binding.keys.items():
+        for branch, key in binding.keys.items() if binding.has_checks else ():
             texts = {one.spec.name: one.description for one in row_policies(binding.job, branch)}
             texts |= {_check_name(name): "Task-level policy" for name in task_policies(binding.job, branch)}
             specs += [
@@ -69,16 +70,28 @@ def check_specs(binding: JobBinding) -> list[dg.AssetCheckSpec]:
     return specs
 
 
-def evaluations(binding: JobBinding, result: DatasetResult) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield what the policies said of a dataset, branch by branch; those that were not asked are left out."""
-    for branch in binding.keys:
-        # Broken rows are counted in what is published: of a dataset that is not, nothing is known.
-        if result.outcome is DatasetOutcome.COMMITTED:
-            yield from _row_evaluations(binding, branch, result)
-        yield from _task_evaluations(binding, branch, result)
+def evaluations(
+    binding: JobBinding, instance: dg.DagsterInstance, results: Sequence[DatasetResult]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the policies said of datasets, branch by branch; those that were not asked are left out.
+
+    Each names the newest materialization of its partition, so that must be logged before: else Dagster takes what a check
+    said for outdated, and shows nothing. A dataset that failed is judged where it stands.
+    """
+    for branch, key in binding.keys.items() if binding.has_checks else ():
+        if row_policies(binding.job, branch) or task_policies(binding.job, branch):
+            targets = newest_targets(instance, key, (to_key(result.dataset_urn) for result in results))
+            for result in results:
+                target = targets.get(to_key(result.dataset_urn))
+                # Broken rows are counted in what is published: of a dataset that is not, nothing is known.
+                if result.outcome is DatasetOutcome.COMMITTED:
+                    yield from _row_evaluations(binding, branch, result, target)
+                yield from _task_evaluations(binding, branch, result, target)
 
 
-def _row_evaluations(binding: JobBinding, branch: str, result: DatasetResult) -> Iterator[dg.AssetCheckEvaluation]:
+def _row_evaluations(
+    binding: JobBinding, branch: str, result: DatasetResult, target: CheckTarget | None
+) -> Iterator[dg.AssetCheckEvaluation]:
     for policy in row_policies(binding.job, branch):
         broken = result.rejected.get(policy.counted_as, 0)
         yield dg.AssetCheckEvaluation(
@@ -86,12 +99,15 @@ def _row_evaluations(binding: JobBinding, branch: str, result: DatasetResult) ->
             check_name=policy.spec.name,
             passed=broken == 0,
             partition=to_key(result.dataset_urn),
+            target_materialization_data=target,
             severity=policy.severity,
             metadata={md.ROWS_FAILED: broken},
         )
 
 
-def _task_evaluations(binding: JobBinding, branch: str, result: DatasetResult) -> Iterator[dg.AssetCheckEvaluation]:
+def _task_evaluations(
+    binding: JobBinding, branch: str, result: DatasetResult, target: CheckTarget | None
+) -> Iterator[dg.AssetCheckEvaluation]:
     for name in task_policies(binding.job, branch):
         said = [one for one in result.policies if (one.policy, one.branch) == (name, branch)]
         if said:
@@ -101,6 +117,7 @@ def _task_evaluations(binding: JobBinding, branch: str, result: DatasetResult) -
                 check_name=_check_name(name),
                 passed=not bad,
                 partition=to_key(result.dataset_urn),
+                target_materialization_data=target,
                 severity=dg.AssetCheckSeverity.ERROR if said[0].enforced else dg.AssetCheckSeverity.WARN,
                 metadata={md.DETAIL: "; ".join(dict.fromkeys(one.detail for one in (bad or said)[:SHOWN]))},
             )

@@ -65,6 +65,12 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
             description="Name of a job of the project, a job file, or the job itself; default: all jobs of the project.",
         ),
     ] = None
+    checks: Annotated[
+        bool,
+        dg.Resolver.default(
+            description="Show policies as asset checks; with very many datasets their events cost most."
+        ),
+    ] = True
 
     def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
         """Return how a branch looks in Dagster; override it as GobblinTranslator's."""
@@ -86,7 +92,9 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
             case other:
                 raise UsageError(problem=f"A job is a JobSpec, a path or a name, not {type(other).__name__}.")
         translator = _ComponentTranslator(self)
-        return dg.Definitions.merge(*(job_definitions(project, job, translator=translator) for job in jobs))
+        return dg.Definitions.merge(
+            *(job_definitions(project, job, translator=translator, checks=self.checks) for job in jobs)
+        )
 
     def _open(self, here: Path) -> Project:
         folder = here if here.is_dir() else here.parent

@@ -15,30 +15,40 @@ from gobblin_dagster.spec.job import JobSpec
 
 
 def build_definitions(
-    project: Project | Path | str, *, translator: GobblinTranslator | None = None, lane: Lane | None = None
+    project: Project | Path | str,
+    *,
+    translator: GobblinTranslator | None = None,
+    checks: bool = True,
+    lane: Lane | None = None,
 ) -> dg.Definitions:
     """Return the assets, jobs and sensors of all jobs of a project.
 
     Args:
         project: a project or its folder.
         translator: says how branches look in Dagster.
+        checks: as of `gobblin_assets`.
         lane: as of `gobblin_assets`.
 
     Raises:
         InvalidSpecError, UsageError: the project or one of its jobs cannot be loaded.
     """
     opened = project if isinstance(project, Project) else open_project(Path(project))
-    jobs = [job_definitions(opened, job, translator=translator, lane=lane) for job in opened.jobs]
+    jobs = [job_definitions(opened, job, translator=translator, checks=checks, lane=lane) for job in opened.jobs]
     # One process per run, so that extract and report share it, and Spark starts once.
     return dg.Definitions.merge(*jobs, dg.Definitions(executor=dg.in_process_executor))
 
 
 def job_definitions(
-    project: Project, job: JobSpec, *, translator: GobblinTranslator | None = None, lane: Lane | None = None
+    project: Project,
+    job: JobSpec,
+    *,
+    translator: GobblinTranslator | None = None,
+    checks: bool = True,
+    lane: Lane | None = None,
 ) -> dg.Definitions:
     """Return the assets, the job and the sensors of one job."""
     return dg.Definitions(
-        assets=[gobblin_assets(project, job, translator=translator, lane=lane)],
+        assets=[gobblin_assets(project, job, translator=translator, checks=checks, lane=lane)],
         jobs=[gobblin_job(project, job, translator=translator)],
         sensors=[new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)],
     )

@@ -1,4 +1,4 @@
-"""From one commit of one dataset to Dagster's events: a materialization per branch, and the evaluations of its checks."""
+"""From one commit of one dataset to Dagster's events: a materialization per branch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
-from gobblin_dagster.orchestration.checks import evaluations, row_policies
+from gobblin_dagster.orchestration.checks import row_policies
 from gobblin_dagster.orchestration.partitions import to_key
 
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
@@ -46,12 +46,6 @@ class Publication:
     def commit_id(self) -> str:
         """Id of the commit sequence; empty where nothing was committed."""
         return self.result.sequence_id
-
-
-def events_of(binding: JobBinding, publication: Publication) -> Iterator[Event]:
-    """Yield the materializations of all branches, then the evaluations of their checks."""
-    yield from materializations(binding, publication)
-    yield from evaluations(binding, publication.result)
 
 
 def materializations(binding: JobBinding, publication: Publication) -> Iterator[dg.AssetMaterialization]:

@@ -66,7 +66,8 @@ class CommitStepIOManager(dg.IOManager):
             outcome = report.log_commits(obj.commit, result)
             obj.store.mark_reported([one.commit_id for one in outcome.committed.values()])
             self._outcomes[context.run_id] = outcome
-            report.log_failures(outcome, result, obj.planned_keys, obj.reconciled)
+            report.log_idle(outcome, result, obj.planned_keys, obj.reconciled)
+            report.log_failures(outcome, result)
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Return the outcome to `report`, and published data to downstream assets; raises as `PublishedDatasets.load`."""

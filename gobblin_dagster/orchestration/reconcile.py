@@ -11,7 +11,8 @@ import dagster as dg
 
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
-from gobblin_dagster.orchestration.events import Event, Publication, events_of
+from gobblin_dagster.orchestration.checks import evaluations
+from gobblin_dagster.orchestration.events import Event, Publication, materializations
 from gobblin_dagster.orchestration.partitions import add_partitions, to_key
 from gobblin_dagster.state.store import StateStore
 
@@ -32,15 +33,15 @@ def reconcile(
         return frozenset()
     publications = newest(Publication.of_stored(stored) for stored in unreported)
     add_partitions(instance, binding.partitions_name, publications)
-    logged = set()
-    for urn, publication in publications.items():
-        if not is_known(binding, instance, publication):
-            logged.add(urn)
-            for event in events_of(binding, publication):
-                log_event(event)
+    unknown = {urn: one for urn, one in publications.items() if not is_known(binding, instance, one)}
+    for publication in unknown.values():
+        for event in materializations(binding, publication):
+            log_event(event)
+    for evaluation in evaluations(binding, instance, [one.result for one in unknown.values()]):
+        log_event(evaluation)
     # After the events: a run that dies in between logs nothing twice, because it asks Dagster first.
     store.mark_reported([stored.id for stored in unreported])
-    return frozenset(logged)
+    return frozenset(unknown)
 
 
 def newest(publications: Iterable[Publication]) -> dict[str, Publication]:

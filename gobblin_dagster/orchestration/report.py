@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -15,7 +15,7 @@ from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration._internal import log_planned
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
-from gobblin_dagster.orchestration.events import Event, Publication, events_of, materialization
+from gobblin_dagster.orchestration.events import Event, Publication, materializations
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.state.store import StateStore
 
@@ -60,12 +60,13 @@ class RunReport:
             message = "; ".join(dict.fromkeys(failure.message for failure in dataset.failures)) or dataset.outcome
             if dataset.outcome is DatasetOutcome.COMMITTED:
                 committed[urn] = Publication.of_commit(decided[urn], dataset, result.run_id)
-                self._log(events_of(self.binding, committed[urn]))
+                self._log_materializations(committed[urn])
                 if dataset.failures:
                     partly[urn] = message
             elif dataset.outcome not in _GOOD:
                 failed[urn] = message
-                self._log(evaluations(self.binding, dataset))
+        # Last, because they are most of all events: what is published is shown first.
+        self._log_checks([one for one in result.datasets if one.dataset_urn in {*committed, *failed}])
         for recovered in result.recovered:
             if recovered.state not in _RECOVERED:
                 failed.setdefault(recovered.dataset_urn, recovered.reason)
@@ -73,10 +74,23 @@ class RunReport:
                 quarantined.add(recovered.dataset_urn)
         return Outcome(committed, failed, partly, frozenset(quarantined))
 
-    def log_failures(
+    def log_idle(
         self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
     ) -> None:
-        """Make the partitions of failed datasets red, keep all others as they are, and fail the run.
+        """Keep partitions that Dagster planned, and that had nothing new, as they were.
+
+        Dagster planned every key of the range and all of its checks. Checks not evaluated would be shown as skipped; in a
+        run that fails, partitions not materialized would turn red.
+        """
+        planned = {to_urn(key) for key in planned_keys or ()}
+        last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
+        if result.exit_code != 0:
+            for publication in last:
+                self._log_materializations(publication)
+        self._log_checks([publication.result for publication in last])
+
+    def log_failures(self, outcome: Outcome, result: RunResult) -> None:
+        """Make the partitions of failed datasets red, and fail the run.
 
         Raises:
             Failure: where `gobblin run` exits with anything but 0: a dataset, or a part of one, was not committed; says
@@ -84,9 +98,6 @@ class RunReport:
         """
         if result.exit_code == 0:
             return
-        # Dagster planned every key of the range; in a run that fails, those not materialized would all turn red.
-        planned = {to_urn(key) for key in planned_keys or ()}
-        self.log_unmoved(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
         for urn in outcome.failed:
             # Also where Dagster planned it: this run may have reported an earlier commit of it since.
             for key in self.binding.keys.values():
@@ -103,25 +114,29 @@ class RunReport:
         )
 
     def log_again(self, urns: Iterable[str], outcome: Outcome, run_id: str) -> None:
-        """Log the materializations of all partitions of a run once more, because the newest event is what counts."""
-        for publication in outcome.committed.values():
+        """Log materializations and checks of all partitions of a run once more, because the newest event is what counts."""
+        publications = [*outcome.committed.values(), *self._last({*urns} - {*outcome.committed}, run_id)]
+        for publication in publications:
             self._log_materializations(publication)
-        self.log_unmoved({*urns} - {*outcome.committed}, run_id)
+        self._log_checks([publication.result for publication in publications])
 
-    def log_unmoved(self, urns: Iterable[str], run_id: str) -> None:
-        """Log of datasets that had nothing new what was last committed of them."""
+    def _last(self, urns: Iterable[str], run_id: str) -> list[Publication]:
+        """Return what was last committed of datasets that had nothing new."""
+        found = []
         for urn in sorted(urns):
             last = self.store.load_sequences(self.binding.name, {SequenceState.COMMITTED}, [urn], limit=1)
             publication = (
                 Publication.of_stored(last[0]) if last else Publication(DatasetResult(urn, DatasetOutcome.IDLE), run_id)
             )
-            self._log_materializations(dataclasses.replace(publication, moved=False))
+            found.append(dataclasses.replace(publication, moved=False))
+        return found
 
     def _log_materializations(self, publication: Publication) -> None:
-        self._log(materialization(self.binding, branch, publication) for branch in self.binding.specs)
+        for event in materializations(self.binding, publication):
+            self.log_event(event)
 
-    def _log(self, events: Iterable[Event]) -> None:
-        for event in events:
+    def _log_checks(self, results: Sequence[DatasetResult]) -> None:
+        for event in evaluations(self.binding, self.instance, results):
             self.log_event(event)
 
 

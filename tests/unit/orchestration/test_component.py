@@ -100,6 +100,12 @@ def test_inline_job_is_a_job(sandbox: DefsFolderSandbox) -> None:
     assert names(load(sandbox, inline(JOB))) == ["test/numbers/main"]
 
 
+@pytest.mark.parametrize(("more", "checks"), [("", 1), ("  checks: false\n", 0)], ids=["default", "left-out"])
+def test_checks_are_left_out_where_the_yaml_says_so(sandbox: DefsFolderSandbox, more: str, checks: int) -> None:
+    text = inline(JOB + "task_policies: [{type: row_count}]\n") + more
+    assert len(load(sandbox, text).resolve_asset_graph().asset_check_keys) == checks
+
+
 def test_inline_job_takes_templates_and_leaves_other_text_alone(
     sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

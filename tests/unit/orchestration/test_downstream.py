@@ -87,6 +87,17 @@ def test_asset_in_the_same_run_runs_after_the_commit_and_the_watermark_stays_the
     assert world.status() == ({"a", "b/1", "c%20c"}, set())
 
 
+def test_checks_stand_in_a_run_with_assets_downstream(world: World) -> None:
+    world.parts = {"task_policies": [{"type": "row_count"}]}
+    world.add_partitions("a", "b/1", "c c")
+    assert world.run_range("b/1").success
+    seen: list[Any] = []
+    world.downstream = [downstream(pa.Table, seen, PARTITIONS)]
+    assert world.run_range("a", "c%20c", beyond=["below"]).success
+    assert len(seen) == 1
+    assert world.checked("row_count") == {"succeeded": {"a", "b/1", "c%20c"}}
+
+
 def test_asset_in_the_same_run_does_not_run_after_a_failure(world: World) -> None:
     world.add_partitions("a", "b/1", "c c")
     world.datasets["b/1"]["fail_at"] = 1

@@ -66,6 +66,64 @@ def evaluations(world: World, branch: str) -> dict[tuple[str, str], tuple[bool, 
     return found
 
 
+CHECKED = {
+    "row_policies": [{"name": "has_value", "type": "not_null", "columns": ["value"], "on_violation": "quarantine"}],
+    "task_policies": [{"type": "row_count"}],
+}
+
+
+def test_checks_show_each_partition_as_passed_or_failed(world: World) -> None:
+    """Dagster shows what a check said as long as it was said of the newest materialization, and else nothing."""
+    world.parts = CHECKED
+    assert world.run_all().success
+    everything = {"a", "b/1", "c%20c"}
+    assert world.checked("row_count") == world.checked("row_count", "masked") == {"succeeded": everything}
+    assert world.checked("has_value") == {"failed": everything}
+
+
+def test_checks_are_left_out_where_they_are_not_wanted_and_their_counts_are_not(world: World) -> None:
+    world.parts, world.checks = CHECKED, False
+    assert world.check_keys() == set()
+    assert world.run_all().success
+    (event,) = world.events("a")
+    assert event[md.REJECTED + "has_value"] == 3
+    assert world.checked("row_count") == world.checked("has_value") == {}
+
+
+def test_checks_of_partitions_that_a_run_leaves_alone_stay_as_they_are(world: World) -> None:
+    world.parts = CHECKED
+    world.add_partitions("a", "b/1", "c c")
+    assert world.run_all().success
+    world.datasets["b/1"]["rows"] = 11
+    assert world.run_range("a", "c%20c").success
+    everything = {"a", "b/1", "c%20c"}
+    assert world.checked("row_count") == {"succeeded": everything}
+    assert world.checked("has_value") == {"failed": everything}
+    world.datasets["b/1"] |= {"rows": 15, "fail_at": 13}
+    world.datasets["c c"]["rows"] = 21
+    assert not world.run_range("a", "c%20c").success
+    assert world.checked("row_count") == {"succeeded": {"a", "c%20c"}, "execution_failed": {"b/1"}}
+    assert world.checked("has_value") == {"failed": {"a", "c%20c"}, "execution_failed": {"b/1"}}
+
+
+def test_checks_of_commits_made_elsewhere_are_shown_by_the_next_run(world: World) -> None:
+    world.parts = CHECKED
+    world.run_elsewhere()
+    assert world.run_all().success
+    assert world.checked("row_count") == {"succeeded": {"a", "b/1", "c%20c"}}
+
+
+def test_check_that_keeps_a_dataset_from_being_published_is_failed(world: World) -> None:
+    world.parts = CHECKED | {
+        "task_policies": [{"type": "row_count"}, {"type": "row_count_range", "name": "enough", "min": 10}]
+    }
+    assert not world.run_all().success
+    assert world.checked("enough") == {"succeeded": {"a", "c%20c"}, "failed": {"b/1"}}
+    world.datasets["a"]["rows"] = 31
+    assert not world.run_all().success
+    assert world.checked("enough") == {"succeeded": {"c%20c"}, "failed": {"a", "b/1"}}
+
+
 def test_one_bad_dataset_of_three_is_the_only_failed_partition(world: World) -> None:
     world.datasets["b/1"]["fail_at"] = 2
     result = world.run_all()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
 from gobblin_dagster.engine.results import RunResult
@@ -43,6 +44,7 @@ class World:
     parts: dict[str, Any] = field(default_factory=dict)
     downstream: Sequence[dg.AssetsDefinition] = ()
     translator: GobblinTranslator | None = None
+    checks: bool = True
 
     @property
     def job(self) -> JobSpec:
@@ -55,7 +57,7 @@ class World:
     @property
     def definitions(self) -> dg.Definitions:
         bound = project(self.root, self.job)
-        assets = gobblin_assets(bound, self.job, lane=InlineLane(), translator=self.translator)
+        assets = gobblin_assets(bound, self.job, lane=InlineLane(), translator=self.translator, checks=self.checks)
         job = gobblin_job(bound, self.job, translator=self.translator)
         return dg.Definitions([assets, *self.downstream], jobs=[job], executor=dg.in_process_executor)
 
@@ -87,6 +89,14 @@ class World:
         cached = get_and_update_asset_status_cache_value(self.instance, key, parts, self.instance)
         failed = set(cached.deserialize_failed_partition_subsets(parts).get_partition_keys()) if cached else set()
         return self.instance.get_materialized_partitions(key) - failed, failed
+
+    def checked(self, name: str, branch: str = "all") -> dict[str, set[str]]:
+        """Return the partitions by what Dagster's pages show of a check; those of which they show nothing are left out."""
+        key, parts = dg.AssetCheckKey(self.binding.keys[branch], name), self.binding.partitions
+        with partition_loading_context(dynamic_partitions_store=self.instance):
+            state = self.instance.event_log_storage.get_asset_check_state([(key, parts)])[key]
+            shown = {status.value.lower(): subset.subset_value for status, subset in state.subsets.items()}
+            return {status: found for status, subset in shown.items() if (found := set(subset.get_partition_keys()))}
 
     def events(self, urn: str, branch: str = "all") -> list[dict[str, Any]]:
         """Return the metadata of a partition's materializations, newest first."""
