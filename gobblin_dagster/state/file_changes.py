@@ -87,22 +87,12 @@ def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
 
 def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:
     """Flip PREPARED to ABORTING."""
-    _require_epoch(head, epoch)
-    sequence = _sequence(head)
-    _require_state(sequence, {SequenceState.PREPARED, SequenceState.ABORTING})
-    if sequence.state is SequenceState.ABORTING:
-        return head
-    return _with(head, replace(sequence, state=SequenceState.ABORTING, reason=reason))
+    return _flip(head, epoch, SequenceState.PREPARED, SequenceState.ABORTING, reason)
 
 
 def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead:
     """Flip ABORTING to ABORTED."""
-    _require_epoch(head, epoch)
-    sequence = _sequence(head)
-    _require_state(sequence, {SequenceState.ABORTING, SequenceState.ABORTED})
-    if sequence.state is SequenceState.ABORTED:
-        return head
-    return _with(head, replace(sequence, state=SequenceState.ABORTED))
+    return _flip(head, epoch, SequenceState.ABORTING, SequenceState.ABORTED)
 
 
 def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
@@ -114,12 +104,7 @@ def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
 
 def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:
     """Flip QUARANTINED to ABORTED."""
-    _require_epoch(head, epoch)
-    sequence = _sequence(head)
-    _require_state(sequence, {SequenceState.QUARANTINED, SequenceState.ABORTED})
-    if sequence.state is SequenceState.ABORTED:
-        return head
-    return _with(head, replace(sequence, state=SequenceState.ABORTED, reason=reason))
+    return _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.ABORTED, reason)
 
 
 def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:
@@ -142,6 +127,18 @@ def _sequence(head: DatasetHead) -> StoredSequence:
 def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
     assert head.entry is not None, "the caller looked up the head of this sequence"  # noqa: S101  # narrows the type
     return replace(head, entry=replace(head.entry, sequence=sequence))
+
+
+def _flip(
+    head: DatasetHead, epoch: int, before: SequenceState, after: SequenceState, reason: str | None = None
+) -> DatasetHead:
+    """Flip a sequence, keeping its reason where none is given; one that was flipped already stays as it is."""
+    _require_epoch(head, epoch)
+    sequence = _sequence(head)
+    _require_state(sequence, {before, after})
+    if sequence.state is after:
+        return head
+    return _with(head, replace(sequence, state=after, reason=sequence.reason if reason is None else reason))
 
 
 def _require_epoch(head: DatasetHead, epoch: int) -> None:
