@@ -26,7 +26,7 @@ EVENTS = 12
 def test_whatever_comes_together_every_snapshot_holds_what_the_model_says(
     tmp_path: Path, state: str, second: str
 ) -> None:
-    storm = Storm(tmp_path, state, KINDS[second], random.Random(second))
+    storm = Storm(tmp_path, state, KINDS[second], random.Random(f"{second} in {state}"))
     for _ in range(EVENTS):
         happen(storm)
     for _ in range(2):

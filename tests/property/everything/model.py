@@ -75,8 +75,13 @@ class Kind:
     """What a run's rows do to what is there."""
     join: Merge
     """What replayed rows do: they belong to what is there, so nothing is replaced."""
-    publisher: Mapping[str, Any]
+    publisher: Mapping[str, object]
     partition_by: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its rows are in a database table, and in no file."""
+        return self.publisher["type"] == "sql_table"
 
     @property
     def is_whole(self) -> bool:
@@ -86,11 +91,11 @@ class Kind:
     @property
     def holder(self) -> str:
         """Where the rows of the second branch are."""
-        return TABLE if self.publisher["type"] == "sql_table" else "second"
+        return TABLE if self.is_table else "second"
 
 
 def _sql(mode: str, **options: Any) -> dict[str, Any]:
-    return {"type": "sql_table", "url": "sqlite:///sink.db", "table": "sink_{dataset}", "mode": mode, **options}
+    return {"type": "sql_table", "table": "sink_{dataset}", "mode": mode, **options}
 
 
 KINDS: dict[str, Kind] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -62,6 +62,8 @@ class Storm:
     state: str
     kind: Kind
     dice: random.Random
+    tables: Mapping[str, str] = field(default_factory=lambda: {"url": "sqlite:///sink.db"})
+    """Which database tables are in, as publishers are told."""
     clock: TickingClock = field(default_factory=TickingClock)
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(URNS, 0))
     wishes: Wishes = field(default_factory=Wishes)
@@ -94,7 +96,8 @@ class Storm:
     def job(self, fail_at: int | None = None, *, strict: bool = True) -> JobSpec:
         """Return the job over the rows that there are now."""
         datasets = {urn: {"rows": self.rows[urn], "unit_rows": UNIT_ROWS, "fail_at": fail_at} for urn in URNS}
-        second: dict[str, Any] = {"name": "second", "publisher": self.kind.publisher}
+        publisher = {**self.kind.publisher, **(self.tables if self.kind.is_table else {})}
+        second: dict[str, Any] = {"name": "second", "publisher": publisher}
         if self.kind.partition_by:
             second["writer"] = {"type": "parquet", "partition_by": self.kind.partition_by}
         return job_spec(

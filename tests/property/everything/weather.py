@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeAlias
 
+import sqlalchemy as sa
+
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.clean import CleanResult
@@ -29,7 +31,7 @@ Weather: TypeAlias = Callable[[Storm, Work], None]
 REFUSALS = (GobblinDagsterError, OSError)
 """With these a piece of work may end that was struck, or that found what an earlier one left."""
 NEVER_FROM_REST = {DatasetOutcome.BUSY, DatasetOutcome.QUARANTINED}
-CALLS = 60
+CALLS = 70
 """Of a run to store and storage, about."""
 STORE_CALLS = 25
 
@@ -37,7 +39,8 @@ STORE_CALLS = 25
 def calm(storm: Storm, work: Work) -> None:
     """Nothing strikes: from rest, the work goes well."""
     if storm.at_rest and not storm.is_racing:
-        assert not any(refusals(work(storm.project())))
+        refused = [reason for reason in refusals(work(storm.project())) if reason]
+        assert not refused, refused
     else:
         with suppress(*REFUSALS):
             work(storm.project())
@@ -59,6 +62,7 @@ def killed(storm: Storm, work: Work) -> None:
     points = FaultPoints(Fault(storm.dice.randrange(1, CALLS), storm.dice.choice([crash_before, crash_after])))
 
     def mortal() -> None:
+        count_statements(points)  # only here: this process ends
         with suppress(*REFUSALS):
             work(storm.project(points, points))
 
@@ -66,6 +70,17 @@ def killed(storm: Storm, work: Work) -> None:
     assert died in (0, CRASHED), "what it printed tells why"
     storm.at_rest &= not died
     storm.wait(seconds=5)  # the child's clock ticked too
+
+
+def count_statements(points: FaultPoints) -> None:
+    """Make each statement and each commit of the database that holds tables a fault point."""
+
+    def count(connection: sa.Connection, *_: object) -> None:
+        if "state.db" not in str(connection.engine.url.database):
+            points.pass_through("table.statement", lambda: None)
+
+    for name in ("before_cursor_execute", "commit"):
+        sa.event.listen(sa.Engine, name, count)
 
 
 def store_fails(storm: Storm, work: Work) -> None:
