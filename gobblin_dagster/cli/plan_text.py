@@ -58,9 +58,10 @@ def _print_packs(console: Console, plan: JobPlan) -> None:
         units = {unit.id: unit for dataset in plan.datasets for unit in dataset.work_units}
         heaviest = max((units[unit_id] for unit_id in plan.packs[0]), key=lambda unit: unit.weight)
         share = heaviest.weight / sum(plan.pack_weights)
-        text += (
-            f": one work unit of {dataset_name(heaviest.dataset_urn)} is {share:.0%} of all; smaller work units help"
-        )
+        why = f"one work unit of {dataset_name(heaviest.dataset_urn)} is {share:.0%} of all"
+        if share * len(plan.packs) <= 1:  # it would fit into an even pack
+            why = f"there are only {len(units):,} work units to spread"
+        text += f": {why}; smaller work units help"
     console.print(f"{text}.", style="yellow" if skew >= UNEVEN else "dim")
 
 

@@ -138,6 +138,11 @@ def test_plan_names_the_work_unit_that_keeps_tasks_from_being_even(cli: Cli, pro
     assert cli("plan", "-o", "json").json()["jobs"][0]["skew"] == 3.6
 
 
+def test_plan_blames_no_work_unit_where_there_are_too_few_of_them(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 50, "unit_rows": 10}})
+    assert "1.6 times the mean: there are only 5 work units to spread; smaller work units help." in cli("plan").out
+
+
 def test_plan_lists_what_the_commit_does_for_this_job(cli: Cli, project: Path) -> None:
     write_job(
         project,
