@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
+from gobblin_dagster.constructs.environment import from_environment
+from gobblin_dagster.core.errors import ExtractError, TransientError
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
@@ -91,7 +91,8 @@ class HttpClient:
         self._sleep = sleep
         self._requests = requests
         self._session = requests.Session()
-        self._session.headers.update({"Accept": "application/json", **options.headers, **_secrets(options)})
+        secret = from_environment(options.headers_env, "header")
+        self._session.headers.update({"Accept": "application/json", **options.headers, **secret})
         self._next_at = 0.0
 
     def get(self, target: str, params: Mapping[str, str]) -> Answer:
@@ -164,16 +165,6 @@ class HttpClient:
 
     def _refused(self, target: str, problem: str) -> ExtractError:
         return ExtractError(dataset_urn=self._urn, file=_shown(target), problem=problem)
-
-
-def _secrets(options: HttpOptions) -> dict[str, str]:
-    missing = sorted(set(options.headers_env.values()) - set(os.environ))
-    if missing:
-        raise EnvironmentFaultError(
-            problem=f"Headers are taken from {', '.join(missing)}, not in the environment.",
-            hint="Set it where the work runs: here, and on every Spark worker.",
-        )
-    return {name: os.environ[variable] for name, variable in options.headers_env.items()}
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

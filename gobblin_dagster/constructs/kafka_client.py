@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, TransientError
+from gobblin_dagster.constructs.environment import from_environment
+from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.optional import optional_package
 
 _LOG = logging.getLogger(__name__)
@@ -51,14 +51,7 @@ def client_settings(
     """
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         import confluent_kafka  # noqa: F401, PLC0415  # asked for where a job uses it
-    secret = {}
-    for name, variable in connection.config_env.items():
-        if variable not in os.environ:
-            raise EnvironmentFaultError(
-                problem=f"The Kafka setting {name!r} is taken from {variable}, which is not in the environment.",
-                hint="Set it where the work runs: here, and on every Spark worker.",
-            )
-        secret[name] = os.environ[variable]
+    secret = from_environment(connection.config_env, "Kafka setting")
     # A broker that comes back is found within a second, not ten.
     settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **(defaults or {}), **connection.config, **secret}
     # Logged through Python: librdkafka itself would write to the terminal at each lost connection.

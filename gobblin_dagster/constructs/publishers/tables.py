@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import random
 import re
 import time
@@ -16,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
+from gobblin_dagster.constructs.environment import from_environment
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
-from gobblin_dagster.core.errors import EnvironmentFaultError, StepRefusedError, StorageError, UsageError
+from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.storage.arrow import arrow_files
 
@@ -163,17 +163,9 @@ def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]
     return settings
 
 
-def resolved(settings: Mapping[str, str], from_environment: Mapping[str, str]) -> dict[str, str]:
+def resolved(settings: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return settings with those that environment variables hold; raises EnvironmentFaultError."""
-    secret = {}
-    for name, variable in from_environment.items():
-        if variable not in os.environ:
-            raise EnvironmentFaultError(
-                problem=f"The publisher's setting {name!r} is taken from {variable}, which is not in the environment.",
-                hint="Set it where the commit runs.",
-            )
-        secret[name] = os.environ[variable]
-    return {**settings, **secret}
+    return {**settings, **from_environment(variables, "publisher's setting", "Set it where the commit runs.")}
 
 
 def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:
