@@ -13,12 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.everything.checks import check_finished
 from tests.property.everything.model import KINDS
-from tests.property.everything.rules import happen, settle
+from tests.property.everything.rules import rage
 from tests.property.everything.storm import Storm
-
-EVENTS = 12
 
 
 @pytest.mark.parametrize("state", ["sqlite:///state.db", "files:state"], ids=["sqlite", "files"])
@@ -26,9 +23,4 @@ EVENTS = 12
 def test_whatever_comes_together_every_snapshot_holds_what_the_model_says(
     tmp_path: Path, state: str, second: str
 ) -> None:
-    storm = Storm(tmp_path, state, KINDS[second], random.Random(f"{second} in {state}"))
-    for _ in range(EVENTS):
-        happen(storm)
-    for _ in range(2):
-        settle(storm)
-    check_finished(storm)
+    rage(Storm(tmp_path, state, KINDS[second], random.Random(f"{second} in {state}")))

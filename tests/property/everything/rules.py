@@ -12,7 +12,7 @@ from gobblin_dagster.engine.compact import compact
 from gobblin_dagster.engine.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots import rollback
 from gobblin_dagster.testing.faults import Fault, FaultPoints, freeze_while
-from tests.property.everything.checks import check_at_rest, check_now
+from tests.property.everything.checks import check_at_rest, check_finished, check_now
 from tests.property.everything.storm import JOB, URNS, Storm, Work
 from tests.property.everything.weather import (
     CALLS,
@@ -27,6 +27,7 @@ from tests.property.everything.weather import (
 )
 
 Rule: TypeAlias = Callable[[Storm], None]
+EVENTS = 12
 
 
 def grow(storm: Storm) -> None:
@@ -77,6 +78,15 @@ def tidy(storm: Storm) -> None:
 
 
 RULES: tuple[Rule, ...] = (grow, grow, grow, wish, go_back, merge, replay, tidy)
+
+
+def rage(storm: Storm) -> None:
+    """Let a dozen things happen, and two quiet runs follow: then nothing is left to do."""
+    for _ in range(EVENTS):
+        happen(storm)
+    for _ in range(2):
+        settle(storm)
+    check_finished(storm)
 
 
 def happen(storm: Storm) -> None:
