@@ -226,6 +226,9 @@ def _print_failures(console: Console, result: RunResult) -> None:
             console.print(f"{dataset_name(dataset.dataset_urn)}: error[{failure.code}]: {failure.message}", style="red")
         if len(dataset.failures) > _MAX_FAILURES:
             console.print(f"  ... {len(dataset.failures) - _MAX_FAILURES:,} more failures of this dataset")
+        if dataset.failed_ranges:
+            more = ", ..." if len(dataset.failed_ranges) > _MAX_FAILURES else ""
+            console.print(f"  work units that failed: {', '.join(dataset.failed_ranges[:_MAX_FAILURES])}{more}")
     if len(troubled) > MAX_ROWS:
         console.print(f"... {len(troubled) - MAX_ROWS:,} more datasets failed; `--output json` has all")
     for dataset in result.datasets:

@@ -99,6 +99,7 @@ def _dataset_result(dataset: DatasetResult) -> dict[str, Any]:
             for p in dataset.policies
         ],
         "failures": [{"code": f.code, "message": f.message, "branch": f.branch} for f in dataset.failures],
+        "failed_ranges": list(dataset.failed_ranges),
         "notes": list(dataset.notes),
         "queues": {branch: queue_view(queue) for branch, queue in dataset.queues.items()},
     }

@@ -141,6 +141,9 @@ def test_run_policy_successful_names_datasets_with_gaps(cli: Cli, project: Path,
     assert called.code == 4
     assert "1 dataset with failed work units" in called.out
     assert "Next: mend what is named above" in called.out
+    assert "  work units that failed: [10, 20)\n" in called.out
+    (again,) = cli("run", "-o", "json").json()["jobs"][0]["datasets"]
+    assert (again["outcome"], again["failed_ranges"]) == ("failed", ["[10, 20)"])
 
 
 def test_run_all_bad_exits_1(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
