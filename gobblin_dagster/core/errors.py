@@ -497,4 +497,4 @@ class QuarantinedError(GobblinDagsterError):
     reason: str
 
     def message(self) -> str:
-        return f"Dataset {self.dataset_urn!r} is quarantined: {self.reason}."
+        return f"Dataset {self.dataset_urn!r} is quarantined: {self.reason.removesuffix('.')}."
