@@ -7,10 +7,11 @@ from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.regexes import ColumnRegex, match_whole
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -30,20 +31,10 @@ class FilterConverter:
         column: str
         equals: str | int | float | bool | tuple[str | int | float, ...] | None = None
         """A value, or a list of which one is enough; compared in the column's type."""
-        matches: str | None = None
+        matches: ColumnRegex | None = None
         """Regular expression (RE2) that a whole text must match."""
         keep: bool = True
         """False keeps the other rows, those with null among them."""
-
-        @field_validator("matches")
-        @classmethod
-        def _compiles(cls, pattern: str | None) -> str | None:
-            if pattern is not None:
-                try:
-                    pc.match_substring_regex(pa.array([""]), _whole(pattern))
-                except pa.ArrowInvalid as error:
-                    raise ValueError(f"expected a regular expression (RE2): {error}") from None
-            return pattern
 
         @model_validator(mode="after")
         def _one_test(self) -> Self:
@@ -70,7 +61,7 @@ class FilterConverter:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if options.matches is not None:
-            found = pc.fill_null(pc.match_substring_regex(column, _whole(options.matches)), False)
+            found = pc.fill_null(match_whole(column, options.matches), False)
         else:
             found = pc.is_in(column, value_set=self._values(column.type))
         mask = found if options.keep else pc.invert(found)
@@ -85,7 +76,3 @@ class FilterConverter:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             problem = f"column {self._options.column!r}: expected a value of type {kind} in `equals`, got {given!r}"
             raise convert_error(problem, _NAME, self._context) from error
-
-
-def _whole(pattern: str) -> str:
-    return rf"\A(?:{pattern})\z"

@@ -8,10 +8,11 @@ from typing import ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
+from gobblin_dagster.constructs.regexes import ColumnRegex, match_whole
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel
@@ -111,24 +112,15 @@ class RegexRowPolicy(_ColumnPolicy):
     class Options(ColumnOptions):
         """Options of `type: regex`."""
 
-        pattern: str
+        pattern: ColumnRegex
         """Regular expression (RE2)."""
-
-        @field_validator("pattern")
-        @classmethod
-        def _compiles(cls, pattern: str) -> str:
-            try:
-                pc.match_substring_regex(pa.array([""]), pattern)
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"expected a regular expression (RE2): {error}") from None
-            return pattern
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         super().__init__(options, context)
         self._pattern = options.pattern
 
     def _passes(self, values: pa.Array) -> pa.BooleanArray:
-        return pc.match_substring_regex(values, rf"\A(?:{self._pattern})\z")
+        return match_whole(values, self._pattern)
 
     def _expected(self) -> str:
         return f"like {self._pattern}"

@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.extractors.kafka import KafkaExtractor, KafkaReading
 from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
+from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka_offsets import (
     Bootstrap,
     OffsetRules,
@@ -32,10 +33,10 @@ from gobblin_dagster.core.work_unit import WorkUnit
 class KafkaOptions(KafkaConnection, KafkaReading):
     """Options of the source `kafka`."""
 
-    topics: tuple[str, ...] = (".*",)
+    topics: tuple[Regex, ...] = (".*",)
     """Regular expressions; a topic is read where one matches its whole name. Kafka's own topics (`__...`) never are.
     Source: `topic.whitelist`."""
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[Regex, ...] = ()
     """Regular expressions of topics that are not read, whatever `topics` says. Source: `topic.blacklist`."""
     group: str | None = None
     """Makes one dataset of that urn of all topics; default: a dataset per topic, named as the topic.
@@ -52,16 +53,6 @@ class KafkaOptions(KafkaConnection, KafkaReading):
     """Whether rows of aborted transactions are left out, and reading stops before open ones."""
     offsets_per_work_unit: int = Field(default=5_000_000, ge=1)
     """Most offsets that one work unit covers."""
-
-    @field_validator("topics", "exclude")
-    @classmethod
-    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
-        return patterns
 
     @model_validator(mode="after")
     def _lookback_where_needed(self) -> Self:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.zones import ZoneName
 
-
-def _regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"expected a regular expression, got {text!r}: {error}") from None
-    return text
-
-
-Regex = Annotated[str, AfterValidator(_regex)]
 Value = int | datetime | date | str
 """A value of the watermark column in a job file."""
 

@@ -184,7 +184,7 @@ def test_secret_comes_from_the_environment_and_goes_nowhere(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"topics": ["("]}, "no regular expression"),
+        ({"topics": ["("]}, "expected a regular expression, got '\\('"),
         ({"bootstrap": "lookback"}, "belong together"),
         ({"bootstrap": "latest", "lookback": 3}, "belong together"),
         ({"value": {"type": "json"}}, "columns"),
