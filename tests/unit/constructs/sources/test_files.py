@@ -395,7 +395,7 @@ def test_count_rows_of_a_broken_file_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"timezone": "Mars/Olympus"}, "no time zone"),
+        ({"timezone": "Mars/Olympus"}, "expected an IANA zone"),
         ({"files_per_work_unit": 0}, "expected at least 1, got 0"),
         ({"start": "soon"}, "date"),
     ],
