@@ -84,7 +84,7 @@ class FileSetWatermark(Watermark):
     version is what it starts from) to those that it reads.
 
     Source: `source.filebased.fs.snapshot` of gobblin-core, `FileBasedSource`. Differs: a watermark with an arithmetic; holds
-    sizes too; what failed is not in it.
+    sizes and checksums too; what failed is not in it.
     """
 
     files: Mapping[str, FileVersion]

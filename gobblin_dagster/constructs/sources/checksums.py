@@ -106,8 +106,10 @@ def _compared(file: FoundFile, known: FileVersion) -> Finding:
         return Finding(file, Verdict.UNTOLD)
     if file.checksum and file.checksum == known.checksum:
         return Finding(file, Verdict.SAME if is_timely else Verdict.TOUCHED)
+    if file.checksum and not known.checksum:
+        return Finding(file, Verdict.ADDED)
     if not known.checksum:
-        found = Finding(file._replace(checksum=file.checksum or take_checksum(file.path)), Verdict.ADDED)
+        found = Finding(file._replace(checksum=take_checksum(file.path)), Verdict.ADDED)
     elif has_content(file.path, known.checksum, file.checksum):
         verdict = Verdict.SAME if is_timely else Verdict.TOUCHED
         found = Finding(file._replace(checksum=file.checksum or known.checksum), verdict)

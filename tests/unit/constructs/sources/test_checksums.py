@@ -309,6 +309,22 @@ def test_file_that_goes_while_it_is_compared_is_gone_in_the_next_plan(tmp_path: 
     assert finding.verdict is checksums.Verdict.UNSETTLED
 
 
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        (FileVersion(1, 5, 7, checksum="etag=00"), checksums.Verdict.SAME),
+        (FileVersion(1, 5, 6, checksum="etag=00"), checksums.Verdict.TOUCHED),
+        (FileVersion(1, 5, 7), checksums.Verdict.ADDED),
+        (FileVersion(1, 5, 6), checksums.Verdict.UNTOLD),
+    ],
+)
+def test_file_whose_checksum_stands_in_a_list_is_not_asked_for(known: FileVersion, verdict: checksums.Verdict) -> None:
+    # A bucket that nobody knows: a request would fail.
+    listed = FoundFile(NO_DATE, "s3://nobody/x.csv", 5, 1.0, 7, "etag=00")
+    assert checksums.Checksums().look([(listed, known)]) == [checksums.Finding(listed, verdict)]
+    assert checksums.Checksums().taken([listed]) == [listed]
+
+
 def test_file_that_cannot_be_compared_fails_its_dataset_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
