@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
+from gobblin_dagster.constructs.extractors.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import (
     FileReader,
@@ -49,7 +50,7 @@ class CsvOptions(BaseModel):
     """Whether the first row names the columns."""
     column_names: tuple[str, ...] = ()
     """Names of the columns, in order, where there is no header."""
-    encoding: str = "utf-8"
+    encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
     null_values: tuple[str, ...] = ("",)
     """Unquoted texts that stand for no value."""
@@ -57,15 +58,6 @@ class CsvOptions(BaseModel):
     """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; columns not named here are read too, as text."""
     include: tuple[str, ...] = ()
     """Columns to read, in this order; default: all. Fewer are faster."""
-
-    @field_validator("encoding")
-    @classmethod
-    def _known_encoding(cls, name: str) -> str:
-        try:
-            "".encode(name)
-        except LookupError:
-            raise ValueError(f"there is no encoding {name!r}; expected a name like utf-8 or latin-1") from None
-        return name
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -146,8 +138,7 @@ class CsvReader:
     def _read_header(self, stream: pa.NativeFile) -> tuple[list[str], bool]:
         """Return the column names and whether any row follows."""
         options = self._options
-        # The signature that some programs put before UTF-8 is no part of the first name.
-        encoding = "utf-8-sig" if options.encoding.lower() in ("utf-8", "utf8") else options.encoding
+        encoding = without_signature(options.encoding)
         text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
         names = list(options.column_names)
         try:
@@ -179,7 +170,7 @@ class CsvReader:
                 use_threads=False,
                 block_size=self._block_bytes,
                 column_names=list(options.column_names) or None,
-                encoding="utf8" if options.encoding.lower() in ("utf-8", "utf8") else options.encoding,
+                encoding="utf8" if options.encoding == "utf-8" else options.encoding,
             ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=options.delimiter,

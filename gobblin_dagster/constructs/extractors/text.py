@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from gobblin_dagster.constructs.extractors.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
 from gobblin_dagster.core.constructs import ConstructContext
 
@@ -23,16 +24,8 @@ class TextOptions(BaseModel):
 
     column: str = Field(default="line", min_length=1)
     """Name of the column; it holds lines without their ends (`\\n` or `\\r\\n`)."""
-    encoding: str = "utf-8"
+    encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
-
-    @field_validator("encoding")
-    @classmethod
-    def _known_encoding(cls, name: str) -> str:
-        try:
-            return codecs.lookup(name).name
-        except LookupError:
-            raise ValueError(f"there is no encoding {name!r}; expected a name like utf-8 or latin-1") from None
 
 
 class TextFormat:
@@ -61,8 +54,7 @@ class TextReader:
     def __init__(self, file: InputFile, options: TextOptions, block_bytes: int) -> None:
         self.schema = pa.schema([(options.column, pa.string())])
         self._block_bytes = block_bytes
-        # The signature that some programs put before UTF-8 is no part of the first line.
-        self._encoding = "utf-8-sig" if options.encoding == "utf-8" else options.encoding
+        self._encoding = without_signature(options.encoding)
         self._text = file.open_text()
 
     @property

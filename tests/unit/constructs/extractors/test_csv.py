@@ -59,12 +59,23 @@ def test_quoted_values_hold_delimiters_quotes_and_line_ends(tmp_path: Path) -> N
         (b"a\tb\n1\tx;y\n", {"delimiter": "\t", "quote": None}),
         (b"a,b\n1,x;y\n", {}),
         (b"\xef\xbb\xbfa,b\r\n1,x;y\r\n", {}),
+        (b"\xef\xbb\xbfa,b\r\n1,x;y\r\n", {"encoding": "UTF_8"}),
         (b'\n\n"a",b\n1,x;y', {}),
         (b"a,b\n1,x\\;y\n", {"escape": "\\"}),
         (b"1,x;y\n", {"header": False, "column_names": ["a", "b"]}),
         ("a,b\n1,x;y\n".encode("utf-16"), {"encoding": "utf-16"}),
     ],
-    ids=["semicolon", "tab", "plain", "signature-and-crlf", "blank-lines", "escape", "no-header", "utf-16"],
+    ids=[
+        "semicolon",
+        "tab",
+        "plain",
+        "signature-and-crlf",
+        "another-name",
+        "blank-lines",
+        "escape",
+        "no-header",
+        "utf-16",
+    ],
 )
 def test_dialects_read_the_same_row(tmp_path: Path, data: bytes, options: dict[str, Any]) -> None:
     put(tmp_path, day_csv=data)

@@ -76,5 +76,6 @@ def test_rows_are_counted_and_an_unknown_encoding_refused(tmp_path: Path) -> Non
     context = ConstructContext(job="flights", base_dir=str(tmp_path))
     put(tmp_path, day_txt=b"a\n\nb")
     assert file_format({"type": "text"}, context).count_rows(InputFile(str(tmp_path / "day.txt"))) == 3
-    with pytest.raises(InvalidSpecError, match="no encoding 'klingon'"):
-        file_format({"type": "text", "encoding": "klingon"}, context)
+    for name in ("klingon", "base64"):
+        with pytest.raises(InvalidSpecError, match=f"no encoding '{name}'"):
+            file_format({"type": "text", "encoding": name}, context)
