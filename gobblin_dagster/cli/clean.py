@@ -1,4 +1,4 @@
-"""`gobblin clean`: deletes what killed runs staged and what only expired snapshots hold."""
+"""`gobblin clean`: deletes what killed runs staged, what only expired snapshots hold, and expired startpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
 from gobblin_dagster.cli.jobs import for_each_job
-from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, print_json
+from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_json
 from gobblin_dagster.engine.clean import CleanResult, ExpiredSnapshots
 from gobblin_dagster.engine.clean import clean as clean_job
 
@@ -23,7 +23,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Delete leftovers of killed runs, and expired snapshots' files.
+    """Delete leftovers of killed runs, expired snapshots' files and expired startpoints.
 
     What a stored commit sequence names, a run may still work on, or a kept snapshot holds is never deleted.
     """
@@ -46,7 +46,10 @@ def _print(result: CleanResult, done: str) -> None:
     for expired in result.expired:
         what = f"kept: {expired.kept_because}" if expired.kept_because else done
         out.print(f"  {dataset_name(expired.dataset_urn)}: {_files(expired)}, {what}")
-    if not result.staging and not result.expired:
+    for startpoint in result.startpoints:
+        what = f"startpoint {startpoint} of {startpoint.who} expired at {instant(startpoint.expires_at)}, {done}"
+        out.print(f"  {dataset_name(startpoint.dataset_urn)}: {what}")
+    if not result.staging and not result.expired and not result.startpoints:
         out.print("  nothing to clean up")
 
 
@@ -71,5 +74,9 @@ def _view(result: CleanResult) -> dict[str, Any]:
                 "kept_because": one.kept_because or None,
             }
             for one in result.expired
+        ],
+        "startpoints": [
+            {"dataset": one.dataset_urn, "id": one.id, "position": str(one.position), "expired_at": one.expires_at}
+            for one in result.startpoints
         ],
     }

@@ -136,7 +136,7 @@ class Startpoint:
     position: Position
     created_at: datetime
     expires_at: datetime
-    """From then on it is not applied any more, unless it was pinned before."""
+    """From then on it is not applied any more, unless it was pinned before; the next run, or `gobblin clean`, deletes it."""
     who: str
     why: str = ""
     id: str = field(default_factory=new_commit_id)

@@ -1,4 +1,4 @@
-"""Cleaning up: staging that a run left behind, and files that only expired snapshots hold (removed or rolled back since).
+"""Cleaning up: staging left behind, files that only expired snapshots hold (removed or rolled back since), old startpoints.
 
 Nothing is deleted that a stored commit sequence names, that a run may still work on, or that a snapshot which can be read
 holds. Who may still commit is fenced off first: leases of a run that is gone are taken over before its staging is deleted.
@@ -18,6 +18,7 @@ from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
@@ -63,6 +64,8 @@ class CleanResult:
     job: str
     staging: tuple[StagingFolder, ...]
     expired: tuple[ExpiredSnapshots, ...]
+    startpoints: tuple[Startpoint, ...] = ()
+    """Those that had expired: also of datasets that no run plans."""
 
 
 def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResult:
@@ -87,9 +90,16 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResu
                 states = store.load_dataset_states(job.job)
                 fill_manifests(project.storage(job), store, project.output_root(job), job.job, states)
             expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
+            startpoints = _expired_startpoints(project, job, store, dry_run=dry_run)
     finally:
         store.close()
-    return CleanResult(job.job, tuple(staging), tuple(expired))
+    return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints))
+
+
+def _expired_startpoints(project: Project, job: JobSpec, store: StateStore, *, dry_run: bool) -> Iterable[Startpoint]:
+    now = project.clock.now()
+    found = [one for _, one in sorted(store.load_startpoints(job.job).items()) if one.is_expired(now)]
+    return found if dry_run else [one for one in found if store.delete_startpoint(one)]
 
 
 # -- staging -----------------------------------------------------------------------------------------------------------

@@ -274,6 +274,7 @@ class JobRun:
         if plan.is_moving:
             plan, busy = self._lease(plan)
             self._pin(plan)
+        self._forget_expired(plan)
         self._observer.planned(plan)
         blocked = self._blocked(plan, busy)
         states = [] if blocked else self._run_units(plan)
@@ -398,6 +399,12 @@ class JobRun:
         for dataset in plan.datasets:
             if dataset.startpoint is not None and dataset.startpoint.pinned is not None:
                 self._store.pin_startpoint(dataset.startpoint)
+
+    def _forget_expired(self, plan: JobPlan) -> None:
+        """Delete startpoints that are not applied any more; by id, so that a newer one stays."""
+        for dataset in plan.datasets:
+            if dataset.expired is not None:
+                self._store.delete_startpoint(dataset.expired)
 
     def _run_units(self, plan: JobPlan) -> list[TaskState]:
         tasks = {

@@ -187,12 +187,16 @@ def _dataset_plans(
             startpoint=start.startpoint,
             # A full extract of nothing leaves what is published, and what counts as read, as it is.
             begin=start.begin if start.startpoint is not None or offer.work_units else None,
+            expired=start.expired,
         )
     for urn, start in unseen.items():
         state = states.get(urn)
         mark, version = (state.watermark, state.version) if state else (None, 0)
-        note = f"its startpoint waits: {start.problem or 'the source does not have the dataset now'}"
-        yield DatasetPlan(urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,))
+        why = start.problem or "the source does not have the dataset now"
+        note = start.note if start.expired is not None else f"its startpoint waits: {why}"
+        yield DatasetPlan(
+            urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,), expired=start.expired
+        )
 
 
 def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:

@@ -39,6 +39,8 @@ class DatasetPlan:
     """The one in force, which the commit consumes."""
     begin: AnyRanges | None = None
     """What counts as read under the startpoint; None where that is what was committed."""
+    expired: Startpoint | None = None
+    """A startpoint that is not applied any more: the run deletes it, be there anything to commit or not."""
 
     @property
     def is_moving(self) -> bool:

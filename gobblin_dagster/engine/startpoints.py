@@ -30,6 +30,8 @@ class Start:
     """What counts as read; None where the dataset was never committed and begins at its oldest position anyway."""
     problem: str = ""
     note: str = ""
+    expired: Startpoint | None = None
+    """The one that is not applied any more."""
 
 
 def find_starts(job: str, source: Source, context: SourceContext, wishes: Mapping[str, Startpoint]) -> dict[str, Start]:
@@ -75,7 +77,8 @@ class _Resolution:
         startpoint, now = self._startpoint, self._context.clock.now()
         if startpoint.is_expired(now):
             at = f"{startpoint.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z"
-            return Start(note=f"its startpoint {startpoint} expired at {at} and is not applied.")
+            note = f"its startpoint {startpoint} expired at {at} and is not applied; the next run deletes it."
+            return Start(note=note, expired=startpoint)
         try:
             begin = self._begin()
         except GobblinDagsterError as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.testing.lane import InlineLane
 
@@ -176,3 +179,26 @@ def test_who_set_it_is_kept(cli: Cli, ran: Path) -> None:
         store.close()
     assert "@" in saved.who
     assert (saved.expires_at - saved.created_at).days == 7
+
+
+def test_expired_one_is_told_by_list_and_plan_and_deleted_by_run_or_clean(cli: Cli, ran: Path) -> None:
+    then = datetime(2013, 1, 31, tzinfo=UTC)
+
+    def wish() -> None:
+        with closing(open_project(ran).open_store()) as store:
+            store.save_startpoint(Startpoint("numbers", "a", Specific("20"), then, then, "anna@host"))
+
+    wish()
+    assert "expired" in cli("startpoint", "list").out
+    assert (
+        "its startpoint 20 expired at 2013-01-31 00:00Z and is not applied; the next run deletes it." in cli("plan").out
+    )
+    assert rows_read(cli) == {"a": 0, "b/c": 0}
+    assert waiting(cli) == {}
+    wish()
+    said = "a: startpoint 20 of anna@host expired at 2013-01-31 00:00:00Z, "
+    assert said + "would be deleted" in cli("clean", "--dry-run").out
+    assert waiting(cli) == {"a": "20"}
+    assert cli("clean", "-o", "json").json()["jobs"][0]["startpoints"][0]["dataset"] == "a"
+    assert waiting(cli) == {}
+    assert "nothing to clean up" in cli("clean").out

@@ -16,9 +16,11 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.job import JobRun, plan_job
 from gobblin_dagster.engine.results import DatasetPlan
 from gobblin_dagster.engine.state_admin import history
@@ -284,14 +286,64 @@ def test_source_that_looks_nothing_up_takes_watermarks_and_oldest(tmp_path: Path
         assert waiting(tmp_path, job) == {}
 
 
-def test_expired_startpoint_is_not_applied_and_said_so(tmp_path: Path) -> None:
+LONG_AGO = datetime(2026, 1, 31, 5, tzinfo=UTC)
+EXPIRED = "its startpoint 4 expired at 2026-01-31 05:00Z and is not applied; the next run deletes it."
+
+
+@pytest.mark.parametrize(("rows", "outcome"), [(10, DatasetOutcome.IDLE), (12, DatasetOutcome.COMMITTED)])
+def test_expired_startpoint_is_not_applied_and_deleted_by_the_run_that_says_so(
+    tmp_path: Path, rows: int, outcome: DatasetOutcome
+) -> None:
     job = job_spec(TEN)
     run(tmp_path, job)
-    saved = wish(tmp_path, job, Specific("4"), expires_at=datetime(2026, 1, 31, 5, tzinfo=UTC))
-    shown = planned(tmp_path, job)
-    assert shown.notes == ("its startpoint 4 expired at 2026-01-31 05:00Z and is not applied.",)
-    assert by_urn(run(tmp_path, job))["a"].outcome is DatasetOutcome.IDLE
+    saved = wish(tmp_path, job, Specific("4"), expires_at=LONG_AGO)
+    later = job_spec({"a": {"rows": rows}})
+    assert planned(tmp_path, later).notes == (EXPIRED,)
+    assert waiting(tmp_path, job) == {"a": saved}, "a plan changes nothing"
+    assert by_urn(run(tmp_path, later))["a"].outcome is outcome
+    assert published(tmp_path, job, "a") == list(range(rows))
+    assert waiting(tmp_path, job) == {}
+    assert planned(tmp_path, later).notes == ()
+
+
+def test_expired_startpoint_of_a_dataset_that_the_source_lacks_is_deleted(tmp_path: Path) -> None:
+    job = job_spec(TEN)
+    wish(tmp_path, job, Specific("4"), urn="gone", expires_at=LONG_AGO)
+    assert planned(tmp_path, job, "gone").notes == (EXPIRED,)
+    run(tmp_path, job)
+    assert waiting(tmp_path, job) == {}
+
+
+def test_startpoint_in_the_place_of_an_expired_one_is_left_for_the_next_run(tmp_path: Path) -> None:
+    job = job_spec(TEN)
+    run(tmp_path, job)
+    wish(tmp_path, job, Specific("4"), expires_at=LONG_AGO)
+    with store_of(tmp_path, job) as store, JobRun(project(tmp_path, job), job, store, InlineLane()) as running:
+        plan = running.plan()
+        newer = wish(tmp_path, job, Specific("9"))
+        running.publish(running.extract(plan))
+    assert waiting(tmp_path, job) == {"a": newer}
+
+
+def test_run_of_other_datasets_leaves_an_expired_startpoint(tmp_path: Path) -> None:
+    job = job_spec(TEN | {"b": {"rows": 1}})
+    saved = wish(tmp_path, job, Specific("4"), expires_at=LONG_AGO)
+    run(tmp_path, job, Selection(("b",)))
     assert waiting(tmp_path, job) == {"a": saved}
+
+
+def test_clean_deletes_expired_startpoints_of_any_dataset(tmp_path: Path) -> None:
+    job = job_spec(TEN, extract={"namespace": "test", "table": "numbers", "type": "snapshot_only"})
+    run(tmp_path, job)
+    expired = [wish(tmp_path, job, Specific("4"), urn=urn, expires_at=LONG_AGO) for urn in ("a", "gone")]
+    kept = {
+        "b": wish(tmp_path, job, Specific("4"), urn="b"),
+        "c": wish(tmp_path, job, Upcoming(), urn="c", pinned=up_to(7), expires_at=LONG_AGO),
+    }
+    for dry_run in (True, False):
+        assert clean(project(tmp_path, job), job, dry_run=dry_run).startpoints == tuple(expired)
+    assert waiting(tmp_path, job) == kept
+    assert clean(project(tmp_path, job), job).startpoints == ()
 
 
 def test_pinned_startpoint_does_not_expire(tmp_path: Path) -> None:
