@@ -41,6 +41,12 @@ COMMANDS = {
         "Explain every change of a dataset's watermark: by which run or person, from where to where.",
         function_of(_CHANGES, "history", "gobblin state history AA-EWR --output json"),
     ),
+    "runs": LazyCommand(
+        "List the last runs of a job and how they ended; idle runs leave no record.",
+        function_of(
+            "state_runs", "runs", "gobblin state runs flights", "gobblin state runs --dataset AA-EWR --output json"
+        ),
+    ),
     "export": LazyCommand(
         "Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind.",
         function_of(_CHANGES, "export_states", "gobblin state export > state.jsonl"),
