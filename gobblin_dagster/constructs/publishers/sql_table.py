@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, NoSuchModuleError, OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
+from gobblin_dagster.constructs.database import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -60,7 +59,7 @@ class SqlTableOptions(BaseModel):
     @field_validator("url")
     @classmethod
     def _no_password(cls, url: str) -> str:
-        if url and sa.make_url(url).password is not None:
+        if url and parse_url(url, "").password is not None:
             raise ValueError("must hold no password; put the URL into the environment and its variable into `url_env`")
         return url
 
@@ -244,18 +243,14 @@ class LoadSqlTableStep:
             raise StepRefusedError(step=self.describe(), problem=_first_line(error)) from None
 
     def _engine(self) -> sa.Engine:
-        url = sa.make_url(self.url or resolved({}, {"url": self.url_env})["url"])
-        if url.drivername in ("postgres", "postgresql"):
-            url = url.set(drivername="postgresql+psycopg2")
-        if url.get_backend_name() == "sqlite":
-            url = url.set(database=str(Path(self.base_dir, url.database or "")))
+        text = self.url or resolved({}, {"url": self.url_env})["url"]
         try:
-            return sa.create_engine(url, poolclass=NullPool)
-        except (ModuleNotFoundError, NoSuchModuleError) as error:
+            url = parse_url(text, self.base_dir)
+        except ValueError as error:
             raise EnvironmentFaultError(
-                problem=f"The database of table {self.table} has no driver here: {error}.",
-                hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]'.",
+                problem=f"Table {self.table}: {error}.", hint=f"Mend {self.url_env or '`url`'}."
             ) from None
+        return make_engine(url, f"of table {self.table}")
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> set[str] | None:

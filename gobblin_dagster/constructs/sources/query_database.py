@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchTableError, OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError
 
+from gobblin_dagster.constructs.database import make_engine, parse_url
 from gobblin_dagster.constructs.sources.query_types import Column, described_columns, reflected_column
-from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, TransientError
+from gobblin_dagster.core.errors import SourceError, TransientError
 
 APPLICATION = "gobblin_dagster"
 """Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
@@ -66,20 +66,13 @@ class Database:
     def __init__(self, url: str, base_dir: str, job: str) -> None:
         self.job = job
         try:
-            parsed = sa.make_url(url)
-            if parsed.drivername in ("postgres", "postgresql"):
-                parsed = parsed.set(drivername="postgresql+psycopg2")
-            if parsed.get_backend_name() == "sqlite":
-                parsed = parsed.set(database=str(Path(base_dir, parsed.database or "")))
-        except (ArgumentError, ValueError):
-            # The text is not repeated: it may hold a password.
-            problem = "the database's URL cannot be read; write it as postgresql://user:password@host:port/database."
-            raise SourceError(job=job, problem=problem) from None
-        self.url = parsed
-        self.backend = parsed.get_backend_name()
-        self.shown = _shown(parsed)
-        if self.backend == "sqlite" and not Path(str(parsed.database)).is_file():
-            raise SourceError(job=job, problem=f"there is no file {parsed.database}.")
+            self.url = parse_url(url, base_dir)
+        except ValueError as error:
+            raise SourceError(job=job, problem=f"{error}.") from None
+        self.backend = self.url.get_backend_name()
+        self.shown = _shown(self.url)
+        if self.backend == "sqlite" and not Path(str(self.url.database)).is_file():
+            raise SourceError(job=job, problem=f"there is no file {self.url.database}.")
         self._engine = self._make_engine()
 
     @property
@@ -91,13 +84,7 @@ class Database:
         connect_args: dict[str, Any] = {}
         if self.is_postgresql:
             connect_args = {"connect_timeout": CONNECT_WAIT_S, "application_name": APPLICATION}
-        try:
-            engine = sa.create_engine(self.url, poolclass=NullPool, connect_args=connect_args)
-        except (ModuleNotFoundError, ArgumentError) as error:
-            raise EnvironmentFaultError(
-                problem=f"The database {self.shown} has no driver here: {error}.",
-                hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]'.",
-            ) from None
+        engine = make_engine(self.url, self.shown, connect_args)
         if self.backend == "sqlite":
             sa.event.listen(engine, "connect", _use_explicit_transactions)
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))

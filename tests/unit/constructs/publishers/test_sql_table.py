@@ -139,6 +139,7 @@ def test_column_that_no_table_can_hold_is_refused_before_anything_is_stored(tmp_
     ("options", "problem"),
     [
         ({"url": "postgresql://u:secret@h/db"}, "must hold no password"),
+        ({"url": "warehouse.db"}, "URL cannot be read; write it as postgresql://"),
         ({"url": ""}, "either `url` or `url_env`"),
         ({"url_env": "WAREHOUSE"}, "either `url` or `url_env`"),
         ({"mode": "upsert"}, "`key` belongs to `mode: upsert`"),
@@ -163,6 +164,16 @@ def test_missing_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WAREHOUSE_URL", f"sqlite:///{tmp_path}/warehouse.db")
     assert run(tmp_path, table_job(from_environment, {"c": {"rows": 2}})).status is RunStatus.SUCCEEDED
     assert table_ids(tmp_path) == [0, 1]
+
+
+def test_url_that_is_none_is_told_without_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAREHOUSE_URL", "postgresql://u:hunter2@h:port/db")
+    result = run(tmp_path, table_job({"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "t"}, ROWS))
+
+    message = result.datasets[0].failures[0].message
+    assert "Table t: the database's URL cannot be read" in message
+    assert "Mend WAREHOUSE_URL" in message
+    assert "hunter2" not in message
 
 
 def test_dataset_whose_rows_a_table_keeps_is_not_rolled_back(tmp_path: Path) -> None:
