@@ -123,8 +123,8 @@ def _common(text: str, at: int, form: str) -> int:
 _Loader.yaml_implicit_resolvers = plain_scalars()
 
 
-def read_document(content: bytes, environ: Mapping[str, str]) -> Document:
-    """Read YAML; faults are collected, never raised."""
+def read_document(content: bytes, environ: Mapping[str, str], *, has_defaults: bool = True) -> Document:
+    """Read YAML; faults are collected, never raised. `has_defaults` as of `expand`."""
     document = Document()
     try:
         # _Loader is a SafeLoader whose constructors are not even used.
@@ -138,7 +138,7 @@ def read_document(content: bytes, environ: Mapping[str, str]) -> Document:
         document.faults.append(((), "is nested too deeply", 1))
     else:
         if root is not None:
-            _Builder(document, environ).build(root)
+            _Builder(document, environ, has_defaults).build(root)
     return document
 
 
@@ -159,9 +159,10 @@ class _TooLargeError(Exception):
 class _Builder:
     """Walks the nodes of one document and fills a `Document`."""
 
-    def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
+    def __init__(self, document: Document, environ: Mapping[str, str], has_defaults: bool) -> None:
         self._document = document
         self._environ = environ
+        self._has_defaults = has_defaults
         self._open: set[int] = set()
         self._count = 0
 
@@ -228,7 +229,7 @@ class _Builder:
                 self._fault(loc, "'<<' takes a mapping or a list of mappings", _line(node))
 
     def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
-        expanded = expand(node.value, self._environ)
+        expanded = expand(node.value, self._environ, has_defaults=self._has_defaults)
         for problem in expanded.problems:
             self._fault(loc, problem, _line(node))
         tag = node.tag

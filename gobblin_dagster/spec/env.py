@@ -28,8 +28,8 @@ class Expanded:
     """What is wrong with the references; `text` is then the written text."""
 
 
-def expand(written: str, environ: Mapping[str, str]) -> Expanded:
-    """Replace the references in a text.
+def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = True) -> Expanded:
+    """Replace the references in a text; without `has_defaults`, messages recommend none.
 
     Example:
         >>> expand("jdbc://${HOST:-localhost}:${PORT}", {"PORT": "5432"}).text
@@ -56,7 +56,10 @@ def expand(written: str, environ: Mapping[str, str]) -> Expanded:
         if default is not None and not value:
             return default
         if value is None:
-            problems.append(f"environment variable {name} is not set; set it, or give a default: ${{{name}:-...}}")
+            advice = (
+                f"set it, or give a default: ${{{name}:-...}}" if has_defaults else f"set it, or write no ${{{name}}}"
+            )
+            problems.append(f"environment variable {name} is not set; {advice}")
             return ""
         values.append((match[0], value))
         return value

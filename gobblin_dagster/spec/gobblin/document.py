@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ from gobblin_dagster.spec.gobblin.job import read_job
 from gobblin_dagster.spec.gobblin.lookup import first_key, places_of
 from gobblin_dagster.spec.gobblin.values import Plain
 from gobblin_dagster.spec.job import JobSpec
+
+_HOCON = (".conf", ".json", ".configuration")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(slots=True)
@@ -36,7 +40,7 @@ class GobblinDocument(Document):
         key = first_key(place)
         if origin is None or (problem == "is missing" and key):
             return SpecFault(f"{key} ({place})" if key else place, problem, origin.line if origin else None)
-        return SpecFault(f"{origin.key} ({place})", problem, origin.line, origin.file)
+        return SpecFault(f"{origin.key} ({place})", _as_written(problem, origin.file), origin.line, origin.file)
 
     def _origin(self, loc: Loc) -> Entry | None:
         while loc and loc not in self.origins:
@@ -56,7 +60,7 @@ def read_gobblin(
     if unreadable := [fault for fault in job.faults if not fault.path and fault.file == shown(path)]:
         return GobblinDocument(found=unreadable)  # what is missing or misspelt cannot be told
     text = to_yaml({name: job.data[name] for name in JobSpec.model_fields if name in job.data})
-    document = read_document(text.encode(), environ)
+    document = read_document(text.encode(), environ, has_defaults=False)
     found = GobblinDocument(
         document.data,
         faults=document.faults,
@@ -68,6 +72,11 @@ def read_gobblin(
     found.found, found.warnings = job.faults, job.warnings
     found.broken = {loc for fault in job.faults for loc in places_of(fault.path)}
     return found
+
+
+def _as_written(problem: str, file: str) -> str:
+    """Name variables as the file does: `${env:NAME}`, and in HOCON `${NAME}`, as YAML does."""
+    return problem if file.endswith(_HOCON) else _REFERENCE.sub(r"${env:\1}", problem)
 
 
 class _Dumper(yaml.SafeDumper):
