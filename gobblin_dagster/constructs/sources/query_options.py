@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
-from typing import Any, Literal, Self
+from datetime import date, datetime
+from typing import Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from gobblin_dagster.constructs.regexes import Regex
+from gobblin_dagster.constructs.sources.cursor_options import check_cursor_options
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.zones import ZoneName
 
@@ -115,37 +116,7 @@ class QueryOptions(BaseModel):
     def _fits(self) -> Self:
         if bool(self.query) == bool(self.tables or self.include):
             raise ValueError("expected either `query`, or `tables` and `include`")
-        cursor = self.cursor
-        spans: dict[str, Any] = {
-            "lag": self.lag,
-            "overlap": self.overlap,
-            "partition_interval": self.partition_interval,
-        }
-        for name, span in spans.items():
-            if span not in (0, None):
-                _named(name, cursor.span, span)
-        if self.partition_interval is not None and not cursor.span(self.partition_interval):
-            raise ValueError("partition_interval: expected more than nothing")
-        for name, value in (
-            ("start", self.start),
-            ("end", self.end),
-            *(("split_points", p) for p in self.split_points),
-        ):
-            if value is not None:
-                _named(name, cursor.parse, value)
-        if self.max_watermark is not None:
-            if not cursor.is_time:
-                raise ValueError("max_watermark: is for times; give a `long` watermark an `end` or a `lag`")
-            _named(
-                "max_watermark", lambda text: cursor.limit(text, datetime.now(UTC), self.zone, True), self.max_watermark
-            )
+        check_cursor_options(self.cursor, self.zone, dict(self))
         if self.overlap and not self.primary_key:
             raise ValueError("overlap: needs `primary_key`, by which readers tell rows that were read twice")
         return self
-
-
-def _named(name: str, parse: Any, value: Any) -> None:
-    try:
-        parse(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from gobblin_dagster.constructs.sources.cursor_options import check_cursor_options
 from gobblin_dagster.constructs.sources.python import Target
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.query_options import Value
@@ -177,26 +177,4 @@ class SparkOptions(ReadOptions):
                 f"watermark: snapshots need a `table`, or `format: {self.watermark.snapshot}` with a `path`"
             )
         if column:
-            self._check_values(self.cursor)
-
-    def _check_values(self, cursor: Cursor) -> None:
-        for name in ("start", "end"):
-            if getattr(self, name) is not None:
-                _named(name, cursor.parse, getattr(self, name))
-        for name in ("lag", "partition_interval"):
-            if getattr(self, name) not in (0, None):
-                _named(name, cursor.span, getattr(self, name))
-        if self.partition_interval is not None and not cursor.span(self.partition_interval):
-            raise ValueError("partition_interval: expected more than nothing")
-        if self.max_watermark is not None and not cursor.is_time:
-            raise ValueError("max_watermark: is for times; give a `long` watermark an `end` or a `lag`")
-        if self.max_watermark is not None:
-            now = datetime.now(UTC)  # its form is looked at only
-            _named("max_watermark", lambda text: cursor.limit(text, now, self.zone, True), self.max_watermark)
-
-
-def _named(name: str, parse: Any, value: Any) -> None:
-    try:
-        parse(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+            check_cursor_options(self.cursor, self.zone, dict(self))

@@ -1,0 +1,53 @@
+"""What the options of sources with a watermark column have in common: values and distances that must fit the column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gobblin_dagster.constructs.sources.query_cursor import Cursor
+
+_SPANS = ("lag", "overlap", "partition_interval")
+_VALUES = ("start", "end")
+
+
+def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]) -> None:
+    """Refuse what does not fit the watermark column.
+
+    Args:
+        cursor: of the column.
+        zone: of `max_watermark`.
+        options: the source's, by name; those that it does not have are not there.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    for name, parse, value in _declared(cursor, zone, options):
+        try:
+            parse(value)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    interval = options.get("partition_interval")
+    if interval is not None and not cursor.span(interval):
+        raise ValueError("partition_interval: expected more than nothing")
+    if options.get("max_watermark") is not None and not cursor.is_time:
+        raise ValueError("max_watermark: is for times; give a `long` watermark an `end` or a `lag`")
+
+
+def _declared(
+    cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]
+) -> Iterator[tuple[str, Callable[[Any], int], Any]]:
+    """Yield the name of each option that is set, what reads it, and its value."""
+    for name in _SPANS:
+        if options.get(name) not in (0, None):
+            yield name, cursor.span, options[name]
+    for name in _VALUES:
+        if options.get(name) is not None:
+            yield name, cursor.parse, options[name]
+    for point in options.get("split_points", ()):
+        yield "split_points", cursor.parse, point
+    if options.get("max_watermark") is not None and cursor.is_time:
+        now = datetime.now(UTC)  # its form is looked at only
+        yield "max_watermark", lambda text: cursor.limit(text, now, zone, True), options["max_watermark"]
