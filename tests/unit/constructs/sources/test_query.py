@@ -408,7 +408,10 @@ def test_overlap_is_refused_where_rows_would_be_published_twice(tmp_path: Path, 
         ({"watermark": {"column": "at", "type": "hour"}, "start": "2013-01-01T05:30"}, "expected a whole hour"),
         ({"watermark": {"column": "at"}, "lag": "soon"}, "lag: expected a duration like 90s"),
         ({"watermark": {"column": "at"}, "max_watermark": "YESTERDAY"}, "max_watermark: expected CURRENTDATE"),
-        ({"watermark": {"column": "at"}, "max_watermark": "CURRENTDATE-9999999"}, "max_watermark: date value out of range"),
+        (
+            {"watermark": {"column": "at"}, "max_watermark": "CURRENTDATE-9999999"},
+            "max_watermark: date value out of range",
+        ),
         ({"timezone": "Mars/Dome"}, "expected an IANA zone"),
     ],
 )
