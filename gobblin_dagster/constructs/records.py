@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from typing import Any
 
 import pyarrow as pa
 
 from gobblin_dagster.core.errors import CopyNotSupportedError, UsageError
+from gobblin_dagster.core.targets import load_target
 
 
 def records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -40,12 +40,9 @@ def copied(value: Any, column: str, kind: pa.DataType) -> Any:
 
 def load_object(target: str, construct: str) -> Any:
     """Return what `module:name` stands for; raises UsageError where it cannot be called."""
-    module, _, path = target.partition(":")
     try:
-        found: Any = importlib.import_module(module)
-        for name in path.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
+        found = load_target(target)
+    except ImportError as error:
         raise UsageError(
             problem=f"{construct} cannot load {target}: {error}.",
             hint="Mend the name; your own modules lie in the project folder.",

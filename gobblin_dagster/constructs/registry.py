@@ -8,7 +8,6 @@ importable from where Python runs. Names are never replaced silently: two target
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -31,6 +30,7 @@ from gobblin_dagster.core.constructs import (
     TaskLevelPolicy,
 )
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.targets import load_target
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
 
@@ -329,17 +329,13 @@ def dotted(where: tuple[str | int, ...]) -> str:
 
 
 def _imported(kind: ConstructKind, type_name: str, target: str) -> Any:
-    module_name, _, attribute = target.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
+        return load_target(target)
+    except ImportError as error:
         raise UsageError(
             problem=f"The {kind} type {type_name!r} cannot be loaded from {target}: {error}.",
             hint="Install its package, or mend the name; your own modules lie in the project folder.",
         ) from error
-    return found
 
 
 def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:

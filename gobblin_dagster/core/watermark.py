@@ -7,17 +7,16 @@ intervals are half-open, `[low, high)`: the low bound is the next position to re
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias
 
 from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
+from gobblin_dagster.core.targets import load_target
 
 Position: TypeAlias = int | str | date | datetime | tuple[Any, ...]
 """The value of one component; positions of one component are totally ordered."""
@@ -395,10 +394,9 @@ def watermark_type(name: str) -> type[Watermark]:
 
 
 def _imported(name: str) -> type[Watermark]:
-    module, _, path = name.partition(":")
     try:
-        cls: Any = attrgetter(path)(importlib.import_module(module))
-    except (ImportError, AttributeError, ValueError) as error:
+        cls = load_target(name)
+    except ImportError as error:
         problem = f"cannot be loaded: {error}. Install its package, or put its module into the project folder"
         raise WatermarkTypeError(expected="a subclass of Watermark", got=name, problem=problem) from error
     if not (isinstance(cls, type) and issubclass(cls, Watermark)) or cls.type_name != name:

@@ -5,7 +5,6 @@ A type is a name of the entry-point group `gobblin_dagster.commit_steps`, or `mo
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
+from gobblin_dagster.core.targets import load_target
 from gobblin_dagster.spec.job import ConstructSpec
 
 ENTRY_POINT_GROUP = "gobblin_dagster.commit_steps"
@@ -91,10 +91,9 @@ def _load(type_name: str) -> type[OwnStep]:
             problem=f"There is no commit step {type_name!r}.",
             hint=f"Installed: {', '.join(sorted(targets)) or 'none'}; or module:Class for your own.",
         )
-    module, _, attribute = target.partition(":")
     try:
-        cls = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        cls = load_target(target)
+    except ImportError as error:
         raise UsageError(
             problem=f"The commit step {type_name!r} cannot be loaded from {target}: {error}.",
             hint="Install its package, or mend the name; your own modules lie in the project folder.",
