@@ -31,7 +31,16 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine import state_admin, state_transfer
 from gobblin_dagster.engine.project import Project
 
-ReasonOption = Annotated[str, typer.Option("--reason", "-m", help="Why; kept in the dataset's history.")]
+
+def _some_reason(given: str) -> str:
+    if not given.strip():
+        raise typer.BadParameter("a reason is what others will ask for; say one")
+    return given.strip()
+
+
+ReasonOption = Annotated[
+    str, typer.Option("--reason", "-m", help="Why; kept in the dataset's history.", callback=_some_reason)
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What `gobblin state export` wrote; - is stdin.")]

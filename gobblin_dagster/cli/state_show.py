@@ -11,6 +11,7 @@ from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_facts, print_json
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state
 from gobblin_dagster.cli.views import state_view
+from gobblin_dagster.core.ids import run_began_at
 
 
 def show(
@@ -35,10 +36,14 @@ def show(
         "committed": str(state.committed) or "-",
         "given up": str(state.given_up or "") or "nothing",
         "failed ranges": ", ".join(state.failed_ranges) or "none",
-        "version": f"{state.version}, published {instant(state.updated_at)} by run {state.run_id}",
+        "version": f"{state.version}, {instant(state.updated_at)}, by {_by(state.run_id)}",
         "rows read": f"{state.totals.rows_read:,}",
         "rows written": branches or "none",
         "quarantined": f"{state.totals.rows_quarantined:,}",
         "snapshot": f"{state.snapshot}: {count(len(files), 'file')}, {bytes_of(sum(f.size_bytes for f in files))}",
     }
     print_facts(console(sys.stdout), facts)
+
+
+def _by(run_id: str) -> str:
+    return "a person; see `gobblin state history`" if run_began_at(run_id) is None else f"run {run_id}"

@@ -66,14 +66,19 @@ def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, n
     """Plan to move a dataset's watermark: everything before it counts as read, gaps too, and nothing after it.
 
     Raises:
-        UsageError: it lies before the beginning of what was read, or names other components.
+        UsageError: it lies before the beginning of what was read, or names other components; or nothing counts as read.
     """
     positions: Mapping[str, Any] = watermark.components()
+    if not state.committed.ranges:
+        raise UsageError(
+            problem=f"Nothing of dataset {state.dataset_urn!r} counts as read: it was reset.",
+            hint="The next run reads it from the beginning; `gobblin startpoint set` lets it begin elsewhere.",
+        )
     if set(positions) != set(state.committed.ranges):
-        known = ", ".join(sorted(state.committed.ranges)) or "none"
+        known = ", ".join(sorted(state.committed.ranges))
         raise UsageError(
             problem=f"Dataset {state.dataset_urn!r} has the components {known}; got {', '.join(sorted(positions))}.",
-            hint="Name each of them; a dataset that was reset begins anew by itself.",
+            hint="Name each of them.",
         )
     beginning: Mapping[str, Any] = {name: parts[0][0] for name, parts in state.committed.ranges.items()}
     if any(position < beginning[name] for name, position in positions.items()):

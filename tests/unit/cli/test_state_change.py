@@ -54,6 +54,24 @@ def test_reset_begins_anew(cli: Cli, ran: Path) -> None:
     assert cli("run", "-o", "json").json()["jobs"][0]["datasets"][0]["rows_read"] == 25
 
 
+def test_state_of_a_person_is_told_so_and_set_after_a_reset_says_what_to_do(cli: Cli, ran: Path) -> None:
+    assert " by run 2" in cli("state", "show", "a").out
+    assert cli("state", "reset", "a", *WHY, "--yes").code == 0
+    assert "by a person; see `gobblin state history`" in cli("state", "show", "a").out
+    called = cli("state", "set", "a", "7", *WHY, "--yes")
+    assert called.code == 2
+    assert "Nothing of dataset 'a' counts as read: it was reset. The next run reads it" in called.err
+
+
+@pytest.mark.parametrize(
+    "command", [("state", "set", "a", "7"), ("state", "reset", "a"), ("startpoint", "set", "a", "7")]
+)
+def test_reason_that_says_nothing_is_refused(cli: Cli, ran: Path, command: tuple[str, ...]) -> None:
+    called = cli(*command, "--reason", " ", "--yes")
+    assert (called.code, watermark(cli)) == (2, "25")
+    assert "a reason is what others will ask for" in called.err
+
+
 def test_dry_run_shows_and_changes_nothing(cli: Cli, ran: Path) -> None:
     called = cli("state", "set", "a", "20", *WHY, "--dry-run")
     assert called.out.endswith("Nothing was changed.\n")
