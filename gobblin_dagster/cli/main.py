@@ -31,7 +31,7 @@ COMMANDS = {
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",
     "compact": "Merge small files of a job's datasets, folder by folder.",
     "quarantine": "Count, show and replay rows that policies rejected.",
-    "clean": "Delete leftovers of killed runs, expired snapshots' files and expired startpoints.",
+    "clean": "Delete what killed runs left, and what has expired.",
     "doctor": "Check Java, Spark, folders, state store and clock.",
     "dev": "Open the project in Dagster's UI.",
     "version": "Show versions of everything that matters.",
