@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,23 @@ def test_plan_without_changes_says_so(cli: Cli, project: Path, inline: list[Inli
     called = cli("plan")
     assert called.out.splitlines()[0] == "Plan of job numbers: 0 datasets with new data, 2 up to date"
     assert "Nothing to do" in called.out
+
+
+def test_plan_tells_touched_files_from_new_data(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
+    (project / "jobs" / "numbers.yaml").write_text(
+        "job: numbers\nsource: {type: files, path: 'in/*.csv', format: csv, compare: checksum}\n"
+        "extract: {namespace: n, table: t}\noutput: {path: lake}\n"
+    )
+    file = project / "in" / "a.csv"
+    file.parent.mkdir()
+    file.write_text("id\n1\n")
+    assert cli("run").code == 0
+    os.utime(file, (0, 0))
+    first, *_ = cli("plan").out.splitlines()
+    assert first == "Plan of job numbers: 0 datasets with new data, 1 with touched files, 0 up to date"
+    cli("run")
+    first, *_ = cli("plan").out.splitlines()
+    assert first == "Plan of job numbers: 0 datasets with new data, 1 up to date"
 
 
 def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
