@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pydantic import model_validator
 
 from gobblin_dagster.constructs.arrow_types import is_text
+from gobblin_dagster.constructs.column_regexes import ColumnRegex, match_whole
 from gobblin_dagster.constructs.names import convert_error, require_columns
-from gobblin_dagster.constructs.regexes import ColumnRegex, match_whole
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
