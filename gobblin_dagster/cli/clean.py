@@ -25,7 +25,8 @@ def clean(
 ) -> None:
     """Delete what killed runs left, and what has expired.
 
-    Expired are snapshots that nobody can read any more (`commit.keep_snapshots`) and startpoints. What a stored commit sequence names, a run may still work on, or a kept snapshot holds is never deleted.
+    Expired are snapshots that nobody can read any more (`commit.keep_snapshots`) and startpoints. What a stored commit
+    sequence names, a run may still work on, or a kept snapshot holds is never deleted.
     """
     project = open_here(ctx)
     results, code = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
