@@ -14,6 +14,7 @@ import os
 import posixpath
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, cast
@@ -37,6 +38,10 @@ class Fault:
 
     at: int
     action: Action
+    name: str = ""
+    """Only calls of this name are counted, such as `store.commit`; empty counts all."""
+    calls: int = 1
+    """Calls in a row that it strikes from there on, whatever their names."""
 
 
 class Halted(BaseException):
@@ -54,7 +59,12 @@ class FaultPoints:
     def __init__(self, *faults: Fault, watch: Callable[[int, str], None] | None = None) -> None:
         self.trace: list[str] = []
         """Names of the calls so far, in order."""
-        self._actions = {fault.at: fault.action for fault in faults}
+        self.is_struck = False
+        """Whether a fault found its call."""
+        self._faults = {(fault.name, fault.at): fault for fault in faults}
+        self._counts: Counter[str] = Counter()
+        self._striking: Fault | None = None
+        self._left = 0
         self._watch = watch
         self._lock = threading.Lock()
         self._is_halted = False
@@ -66,14 +76,24 @@ class FaultPoints:
                 raise Halted
             self.trace.append(name)
             number = len(self.trace)
+            fault = self._fault_at(number, name)
         if self._watch is not None:
             self._watch(number, name)
-        action = self._actions.get(number)
         try:
-            return call() if action is None else action(name, call)
+            return call() if fault is None else fault.action(name, call)
         except Halted:
             self._is_halted = True
             raise
+
+    def _fault_at(self, number: int, name: str) -> Fault | None:
+        self._counts[name] += 1
+        begins = self._faults.get(("", number)) or self._faults.get((name, self._counts[name]))
+        if begins is not None:
+            self._striking, self._left, self.is_struck = begins, begins.calls, True
+        if not self._left:
+            return None
+        self._left -= 1
+        return self._striking
 
 
 class _Counted:

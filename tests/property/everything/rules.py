@@ -15,13 +15,13 @@ from gobblin_dagster.testing.faults import Fault, FaultPoints, freeze_while
 from tests.property.everything.checks import check_at_rest, check_finished, check_now
 from tests.property.everything.storm import JOB, URNS, Storm, Work
 from tests.property.everything.weather import (
-    CALLS,
     REFUSALS,
     Weather,
     answer_is_lost,
     calm,
     disk_fails,
     killed,
+    some_call,
     store_fails,
     store_is_away,
 )
@@ -34,7 +34,7 @@ def grow(storm: Storm) -> None:
     """Rows come, and a run reads them, or fails at one of the last."""
     for urn in URNS:
         storm.rows[urn] += storm.dice.randrange(12)
-    fails_at = storm.rows[storm.dice.choice(URNS)] - storm.dice.randrange(1, 9)
+    fails_at = storm.rows[storm.dice.choice(URNS)] - storm.dice.randrange(1, 12)
     do(storm, storm.run(storm.dice.choice([None, None, fails_at])))
 
 
@@ -109,7 +109,8 @@ def raced(storm: Storm, work: Work) -> None:
             broken.append(error)  # the frozen one must not take it for a failure of its own
         storm.is_racing = False
 
-    points = FaultPoints(Fault(storm.dice.randrange(1, CALLS), freeze_while(meanwhile)))
+    at, name = some_call(storm)
+    points = FaultPoints(Fault(at, freeze_while(meanwhile), name))
     with suppress(*REFUSALS):
         work(storm.project(points, points))
     if broken:

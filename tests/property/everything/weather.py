@@ -34,6 +34,11 @@ NEVER_FROM_REST = {DatasetOutcome.BUSY, DatasetOutcome.QUARANTINED}
 CALLS = 70
 """Of a run to store and storage, about."""
 STORE_CALLS = 25
+DECISIVE = (
+    *("store.acquire_leases", "store.pin_startpoint", "store.prepare", "store.commit", "store.release_leases"),
+    *("storage.sync_dir", "storage.move", "storage.put_if_absent", "storage.delete_tree"),
+)
+"""Where the next thing to happen is another one if this one did not."""
 
 
 def calm(storm: Storm, work: Work) -> None:
@@ -57,9 +62,17 @@ def refusals(result: object) -> Iterator[object]:
             yield from (one.problem for one in result if isinstance(one, Compaction))
 
 
+def some_call(storm: Storm, kind: str = "") -> tuple[int, str]:
+    """Draw a call of a piece of work: its number, or how often one of the decisive ones was called before."""
+    if storm.dice.random() < 0.5:
+        return storm.dice.randrange(1, STORE_CALLS if kind == "store." else CALLS), ""
+    return storm.dice.randrange(1, 3), storm.dice.choice([name for name in DECISIVE if name.startswith(kind)])
+
+
 def killed(storm: Storm, work: Work) -> None:
     """The process ends at a call; whoever comes next sees that it is dead."""
-    points = FaultPoints(Fault(storm.dice.randrange(1, CALLS), storm.dice.choice([crash_before, crash_after])))
+    at, name = some_call(storm)
+    points = FaultPoints(Fault(at, storm.dice.choice([crash_before, crash_after]), name))
 
     def mortal() -> None:
         count_statements(points)  # only here: this process ends
@@ -85,31 +98,29 @@ def count_statements(points: FaultPoints) -> None:
 
 def store_fails(storm: Storm, work: Work) -> None:
     """One call of the store fails."""
-    _err(storm, work, [fail_with(errno.EIO)], is_store=True)
+    _err(storm, work, "store", fail_with(errno.EIO))
 
 
 def answer_is_lost(storm: Storm, work: Work) -> None:
     """One call of the store is done, and nobody is told."""
-    _err(storm, work, [lose_answer], is_store=True)
+    _err(storm, work, "store", lose_answer)
 
 
 def store_is_away(storm: Storm, work: Work) -> None:
     """The store answers no call for a while."""
-    _err(storm, work, [fail_with(errno.EIO)] * storm.dice.choice([2, 5, 1000]), is_store=True)
+    _err(storm, work, "store", fail_with(errno.EIO), storm.dice.choice([2, 5, 1000]))
 
 
 def disk_fails(storm: Storm, work: Work) -> None:
     """One call of the storage fails, or its answer is lost."""
-    action = storm.dice.choice([fail_with(errno.EIO), fail_with(errno.ENOSPC), lose_answer])
-    _err(storm, work, [action], is_store=False)
+    _err(storm, work, "storage", storm.dice.choice([fail_with(errno.EIO), fail_with(errno.ENOSPC), lose_answer]))
 
 
-def _err(storm: Storm, work: Work, actions: list[Action], *, is_store: bool) -> None:
-    at = storm.dice.randrange(1, STORE_CALLS if is_store else CALLS - STORE_CALLS)
-    points = FaultPoints(*(Fault(at + number, action) for number, action in enumerate(actions)))
+def _err(storm: Storm, work: Work, kind: str, action: Action, calls: int = 1) -> None:
+    at, name = some_call(storm, f"{kind}.")
+    points = FaultPoints(Fault(at, action, name, calls))
     with suppress(*REFUSALS):
-        work(storm.project(store=points) if is_store else storm.project(files=points))
-    is_struck = len(points.trace) >= at
-    storm.at_rest &= not is_struck
-    storm.has_erred |= is_struck
+        work(storm.project(store=points) if kind == "store" else storm.project(files=points))
+    storm.at_rest &= not points.is_struck
+    storm.has_erred |= points.is_struck
     storm.wait(hours=1)  # it lives, so its leases are its own until they expire
