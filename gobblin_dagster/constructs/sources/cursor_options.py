@@ -29,6 +29,9 @@ def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, A
             parse(value)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{name}: {error}") from None
+    start, end = options.get("start"), options.get("end")
+    if start is not None and end is not None and cursor.parse(end) <= cursor.parse(start):
+        raise ValueError(f"end: expected a position after `start`, {start}, got {end}")
     interval = options.get("partition_interval")
     if interval is not None and not cursor.span(interval):
         raise ValueError("partition_interval: expected more than nothing")
