@@ -26,7 +26,7 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):
-        form = "postgresql://user:password@host:port/database"
+        form = "postgresql://user:password@host:port/database or sqlite:///file.db"
         raise ValueError(f"the database's URL cannot be read; write it as {form}") from None
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg2")
