@@ -10,6 +10,7 @@ compared before anything is published; it merges files and removes no duplicates
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -110,8 +111,7 @@ def compact(
         UsageError: a dataset was never published, or a publisher or step of the job cannot be loaded.
     """
     load_step_types(job)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         states = store.load_dataset_states(job.job, urns)
         if missing := sorted(set(urns or ()) - set(states)):
             known = ", ".join(sorted(store.load_dataset_states(job.job))[:20]) or "none"
@@ -126,8 +126,6 @@ def compact(
             if compaction.merges or compaction.problem:
                 done.append(compaction)
                 on_done(compaction)
-    finally:
-        store.close()
     return done
 
 

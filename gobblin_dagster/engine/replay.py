@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -103,8 +104,7 @@ def replay_quarantine(
         GobblinDagsterError: what the rows met in the pipeline; nothing was published.
     """
     load_step_types(job)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         work = _Replayer(project, job, store, rule)
         if dry_run:
             return work.count(work.state(dataset_urn))
@@ -117,8 +117,6 @@ def replay_quarantine(
             # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
             fill_manifests(project.storage(job), store, project.output_root(job), job.job, {dataset_urn: state})
             return work.run(state, leases.epoch(dataset_urn), who)
-    finally:
-        store.close()
 
 
 class _Replayer:
