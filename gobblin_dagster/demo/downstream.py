@@ -12,7 +12,7 @@ DATASETS = dg.DynamicPartitionsDefinition(name="flights.dataset_urn")
     key=["nyc", "flight_delays"],
     ins={"flights": dg.AssetIn(key=["nyc", "flights", "all"])},
     partitions_def=DATASETS,
-    group_name="nyc",
+    group_name="flights",
     kinds={"pyarrow"},
     description="Mean delay at departure, in minutes, per day of one dataset.",
     automation_condition=dg.AutomationCondition.eager(),

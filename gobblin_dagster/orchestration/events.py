@@ -73,11 +73,11 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     metadata |= {md.FILES: len(files), md.BYTES: sum(file.size_bytes for file in files)}
     if publication.commit_id:
         metadata |= {md.SNAPSHOT: result.snapshot, md.COMMIT_ID: publication.commit_id}
-    if branch in result.queues:
-        metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     metadata |= {md.RUN_ID: publication.run_id, md.PATH: _path(binding, branch, result.dataset_urn)}
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
+    if branch in result.queues:  # last, because it fills a page
+        metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     return dg.AssetMaterialization(
         asset_key=binding.keys[branch], partition=to_key(result.dataset_urn), metadata=metadata
     )

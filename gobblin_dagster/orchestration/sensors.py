@@ -40,9 +40,9 @@ def new_data_sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that plans a job and asks for one run over the datasets with something new.
 
-    The same finding is never asked for twice: a dataset that fails waits for new data, or for somebody who runs it.
-    Datasets that a run is working on are left to it. A tick waits at most `PATIENCE_S` seconds for the source; what a slow
-    one says is taken up by a later tick.
+    The same findings are never asked for twice: datasets that fail are asked for once more by themselves, and then together
+    with what is found new later. Datasets that a run is working on are left to it. A tick waits at most `PATIENCE_S` seconds
+    for the source; what a slow one says is taken up by a later tick.
 
     Args:
         project: a project or its folder.

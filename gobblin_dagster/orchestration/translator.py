@@ -36,6 +36,6 @@ class GobblinTranslator:
         return dg.AssetSpec(
             key=[job.extract.namespace, job.extract.table, branch.name],
             description=job.description or None,
-            group_name=job.extract.namespace,
+            group_name=job.job,  # pages name a branch by the last part of its key, and most jobs have a branch `main`
             kinds={"spark", writer} if writer.isidentifier() else {"spark"},
         )

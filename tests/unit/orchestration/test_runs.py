@@ -90,6 +90,16 @@ def test_checks_are_left_out_where_they_are_not_wanted_and_their_counts_are_not(
     assert world.checked("row_count") == world.checked("has_value") == {}
 
 
+def test_run_plans_no_check_for_no_partition(world: World) -> None:
+    """Dagster would show such a check as skipped, or failed, whatever it said of each partition."""
+    world.parts = CHECKED
+    world.datasets["b/1"]["fail_at"] = 1
+    assert not world.run_all().success
+    for key in world.check_keys():
+        found = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=10)
+        assert {record.partition for record in found} == {"a", "c%20c"}
+
+
 def test_checks_of_partitions_that_a_run_leaves_alone_stay_as_they_are(world: World) -> None:
     world.parts = CHECKED
     world.add_partitions("a", "b/1", "c c")
@@ -352,7 +362,7 @@ def test_translator_says_how_a_branch_looks(world: World) -> None:
     (assets,) = world.definitions.assets or ()
     assert isinstance(assets, dg.AssetsDefinition)
     spec = assets.specs_by_key[dg.AssetKey(["lake", "all"])]
-    assert (spec.owners, spec.tags["tier"], spec.group_name) == (["team:data"], "bronze", "test")
+    assert (spec.owners, spec.tags["tier"], spec.group_name) == (["team:data"], "bronze", "numbers")
     assert world.run_all().success
     assert world.status("masked") == ({"a", "b/1", "c%20c"}, set())
 
