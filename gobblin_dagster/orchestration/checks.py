@@ -80,8 +80,9 @@ def evaluations(
     """
     for branch, key in binding.keys.items() if binding.has_checks else ():
         if row_policies(binding.job, branch) or task_policies(binding.job, branch):
-            targets = newest_targets(instance, key, (to_key(result.dataset_urn) for result in results))
-            for result in results:
+            judged = [one for one in results if one.outcome is DatasetOutcome.COMMITTED or one.policies]
+            targets = newest_targets(instance, key, (to_key(result.dataset_urn) for result in judged))
+            for result in judged:
                 target = targets.get(to_key(result.dataset_urn))
                 # Broken rows are counted in what is published: of a dataset that is not, nothing is known.
                 if result.outcome is DatasetOutcome.COMMITTED:

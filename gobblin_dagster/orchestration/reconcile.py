@@ -23,7 +23,7 @@ def reconcile(
     instance: dg.DagsterInstance,
     log_event: Callable[[Event], None],
 ) -> frozenset[str]:
-    """Log the materialization of each unreported commit, the newest of each dataset only, and mark all as reported.
+    """Log materialization and checks of each unreported commit, the newest of each dataset only, and mark all as reported.
 
     Returns:
         The dataset.urns of commits that were logged now.
@@ -37,7 +37,8 @@ def reconcile(
     for publication in unknown.values():
         for event in materializations(binding, publication):
             log_event(event)
-    for evaluation in evaluations(binding, instance, [one.result for one in unknown.values()]):
+    # Also of those that Dagster knows: the sweep tells none, and a run may have died before it told them.
+    for evaluation in evaluations(binding, instance, [one.result for one in publications.values()]):
         log_event(evaluation)
     # After the events: a run that dies in between logs nothing twice, because it asks Dagster first.
     store.mark_reported([stored.id for stored in unreported])

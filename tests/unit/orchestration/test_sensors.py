@@ -131,10 +131,13 @@ def test_sweep_reports_one_commit_after_the_other_of_a_dataset_with_checks(world
 
 
 def test_sweep_and_run_never_report_the_same_commit(world: World) -> None:
+    world.parts["task_policies"] = [{"type": "row_count"}]
     world.run_elsewhere()
     sweep(world)
+    assert world.checked("row_count") == {}
     world.run_all()
     assert len(world.events("a")) == 1
+    assert world.checked("row_count") == {"succeeded": {"a", "b/1", "c%20c"}}, "a run can tell what the sweep cannot"
 
 
 def dead_owner(run_id: str) -> LeaseOwner:
