@@ -17,7 +17,7 @@ import psycopg2
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources import query, query_counts
+from gobblin_dagster.constructs.sources import query_counts, query_offers
 from gobblin_dagster.constructs.sources.query import QuerySource
 from gobblin_dagster.constructs.sources.query_horizon import settle
 from gobblin_dagster.core.clock import SystemClock
@@ -279,7 +279,7 @@ def test_counts_and_high_come_from_one_snapshot_and_bound_the_read(url: str, con
 def test_many_rows_are_estimated_and_read_each_once(
     url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (query_counts, query):
+    for module in (query_counts, query_offers):
         monkeypatch.setattr(module, "MOST_COUNTED", 1_000)
     writer = connect()
     with writer.cursor() as cursor:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
-import sqlalchemy as sa
 
 from gobblin_dagster.constructs.extractors.query import QueryExtractor, columns_of
-from gobblin_dagster.constructs.sources.query_caps import NOTHING, Horizon, caps, look
-from gobblin_dagster.constructs.sources.query_counts import MOST_COUNTED, RowCounts
+from gobblin_dagster.constructs.sources.query_caps import NOTHING, caps, look
 from gobblin_dagster.constructs.sources.query_database import Database, Table
+from gobblin_dagster.constructs.sources.query_offers import Offers
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
-from gobblin_dagster.constructs.sources.query_plan import Cut, Range, open_ranges
+from gobblin_dagster.constructs.sources.query_plan import committed_steps
 from gobblin_dagster.constructs.sources.query_sql import Relation, schema_of
 from gobblin_dagster.constructs.sources.query_tables import Tables
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
-from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
+from gobblin_dagster.core.errors import StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CommittedRanges, Watermark
@@ -44,14 +41,6 @@ class QuerySource:
         self._options = options
         self._context = context
         self._cursor = options.cursor
-        span = self._cursor.span
-        self._overlap = span(options.overlap) if options.overlap else 0
-        self._cut = Cut(
-            interval=span(options.partition_interval) if options.partition_interval is not None else None,
-            points=tuple(sorted({self._cursor.parse(point) for point in options.split_points})),
-            max_partitions=options.max_partitions,
-            rows_per_unit=options.rows_per_work_unit,
-        )
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         self._check_extract(context.extract)
@@ -61,9 +50,9 @@ class QuerySource:
         horizon = look(tables, datasets, context.clock.now())
         yield from tables.gone(datasets, context)
         with database.snapshot() as connection:
+            offers = Offers(tables, connection, horizon)
             for urn, table in sorted(datasets.items()):
-                relation = tables.relation(table)
-                yield self._isolated(database, connection, relation, urn, table, context.states.get(urn), horizon)
+                yield offers.of(table, context.states.get(urn))
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
@@ -116,11 +105,11 @@ class QuerySource:
         return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
-        if self._overlap or self._options.nulls == "include":
+        if self._options.overlap or self._options.nulls == "include":
             return None  # rows were read that no committed range holds
         if ranges.watermark_type is not self._cursor.watermark_type:
             return None
-        steps = self._steps(ranges)
+        steps = committed_steps(ranges, self._cursor)
         database = self._database()
         tables = Tables(self._options, database)
         table = tables.one(dataset_urn)
@@ -135,161 +124,9 @@ class QuerySource:
         return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job)
 
     def _check_extract(self, extract: Extract) -> None:
-        if self._overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
+        if self._options.overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
             raise UsageError(
                 problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` would "
                 "publish them twice.",
                 hint="Use `snapshot_append`, where the newest row of a primary key counts.",
             )
-
-    # -- one dataset ---------------------------------------------------------------------------------------------------
-    def _isolated(
-        self,
-        database: Database,
-        connection: sa.Connection,
-        relation: Relation,
-        urn: str,
-        table: Table,
-        state: DatasetState | None,
-        horizon: Horizon,
-    ) -> DatasetOffer:
-        """Offer one dataset; what the database refuses of it (no permission) is its problem alone."""
-        problem = table.problem or self._state_problem(state)
-        if problem:
-            return DatasetOffer(urn, None, None, problem=str(self._error(problem)))
-        try:
-            with database.errors(f"{urn}: "), connection.begin_nested():
-                return self._offer(database, connection, relation, urn, table, state, horizon)
-        except SourceError as error:
-            return DatasetOffer(urn, None, None, problem=str(error))
-
-    def _offer(
-        self,
-        database: Database,
-        connection: sa.Connection,
-        relation: Relation,
-        urn: str,
-        table: Table,
-        state: DatasetState | None,
-        horizon: Horizon,
-    ) -> DatasetOffer:
-        committed = self._steps(state.committed) if state is not None else []
-        mark = state.watermark if state is not None else None
-        lowest, highest = connection.execute(relation.bounds()).one()
-        nulls = self._count_nulls(connection, relation, table)
-        if nulls and self._options.nulls == "fail":
-            problem = (
-                f"{urn}: {nulls} row(s) have NULL in the watermark column {relation.cursor_column}; "
-                "set `nulls: exclude` or `nulls: include`."
-            )
-            return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
-        notes = self._null_notes(nulls, relation, committed)
-        if highest is None:
-            return DatasetOffer(urn, mark, mark, notes=notes)
-        try:
-            first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
-            high, why = min([(after, ""), *caps(self._options, relation, urn, after, horizon)])
-            self._cursor.mark(high)  # there is nothing after 'infinity'
-        except (ValueError, TypeError, OverflowError) as error:
-            problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
-            return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
-        if why and high < after and not any(low < after <= end for low, end in committed):
-            shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
-            notes.append(f"from {shown} on, rows are left for a later run: {why}.")
-        start = self._cursor.parse(self._options.start) if self._options.start is not None else None
-        units = self._units(connection, relation, urn, open_ranges(committed, first, high, start), committed)
-        if not units:
-            return DatasetOffer(urn, mark, mark, notes=notes)
-        notes += self._reading_notes(database, committed, units)
-        return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
-
-    def _count_nulls(self, connection: sa.Connection, relation: Relation, table: Table) -> int:
-        column = table.column(relation.cursor_column)
-        if column is None or not column.nullable:
-            return 0
-        return int(connection.execute(relation.null_count()).scalar_one())
-
-    def _null_notes(self, nulls: int, relation: Relation, committed: Sequence[Range]) -> list[str]:
-        if not nulls:
-            return []
-        what = f"{nulls} row(s) have NULL in {relation.cursor_column}"
-        if self._options.nulls == "exclude":
-            return [f"{what} and are not read (`nulls: exclude`)."]
-        if not committed:
-            return [f"{what} and are read now, once (`nulls: include`)."]
-        return [f"{what}; those that came after the first read are not read (`nulls: include` reads them once)."]
-
-    def _reading_notes(self, database: Database, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
-        notes = []
-        if any(unit.size_bytes is not None for unit in units):
-            notes.append(f"more than {MOST_COUNTED:,} rows, as PostgreSQL estimates; `count_rows: true` counts them.")
-        if self._overlap and committed:
-            key = ", ".join(self._options.primary_key)
-            notes.append(
-                f"{self._options.overlap} before the last watermark are read again; the newest row of ({key}) counts."
-            )
-        blind = not database.is_postgresql or (bool(self._options.query) and not self._cursor.is_time)
-        if (self._options.horizon == "none" or blind) and not self._options.lag and database.backend != "sqlite":
-            notes.append(
-                "open transactions are not waited for: rows that are committed late, below the watermark, are lost; set `lag`."
-            )
-        return notes
-
-    def _units(
-        self,
-        connection: sa.Connection,
-        relation: Relation,
-        urn: str,
-        ranges: Iterator[Range],
-        committed: Sequence[Range],
-    ) -> list[WorkUnit]:
-        """Cut open ranges into work units and tell what they hold."""
-        counts = RowCounts(connection, relation, self._options.count_rows)
-        opened = list(ranges)
-        totals = counts.of(opened)
-        parts = [
-            part
-            for (low, high), total in zip(opened, totals, strict=True)
-            for part in self._cut.ranges(low, high, total.rows)
-        ]
-        columns = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
-        units: list[WorkUnit] = []
-        for (low, high), expected in zip(parts, totals if parts == opened else counts.of(parts), strict=True):
-            read: dict[str, Any] = {"columns": columns}
-            if self._options.nulls == "include" and self._is_beginning(low, parts, committed):
-                read["nulls"] = True
-            if self._overlap and committed and low == committed[-1][1]:
-                read["from"] = low - self._overlap
-            units.append(
-                WorkUnit(
-                    id=str(len(units)),
-                    dataset_urn=urn,
-                    low=self._cursor.mark(low),
-                    expected_high=self._cursor.mark(high),
-                    read=read,
-                    rows=None if read.keys() & {"nulls", "from"} else expected.counted,
-                    size_bytes=expected.size_bytes,
-                )
-            )
-        return units
-
-    @staticmethod
-    def _is_beginning(low: int, parts: Sequence[Range], committed: Sequence[Range]) -> bool:
-        """Tell whether a work unit is the first one of its dataset ever, or that one again."""
-        if not committed:
-            return low == parts[0][0]
-        return committed[0] == (low, low)
-
-    def _steps(self, ranges: CommittedRanges) -> list[Range]:
-        return [(self._cursor.step(low), self._cursor.step(high)) for low, high in ranges.ranges.get("", ())]
-
-    def _state_problem(self, state: DatasetState | None) -> str:
-        if state is None or state.committed.watermark_type is self._cursor.watermark_type:
-            return ""
-        return (
-            f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the job asks for "
-            f"{self._cursor.kind.value!r}; give the job another name, or its former type."
-        )
-
-    def _error(self, problem: str) -> SourceError:
-        return SourceError(job=self._context.job, problem=problem)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.cursor_options import check_cursor_options
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
+from gobblin_dagster.constructs.sources.query_plan import Cut
 from gobblin_dagster.constructs.zones import ZoneName
 
 Value = int | datetime | date | str
@@ -98,6 +99,17 @@ class QueryOptions(BaseModel):
     def cursor(self) -> Cursor:
         """The arithmetic of the watermark column."""
         return Cursor(self.watermark.type)
+
+    @property
+    def cut(self) -> Cut:
+        """How ranges become work units."""
+        cursor = self.cursor
+        return Cut(
+            interval=cursor.span(self.partition_interval) if self.partition_interval is not None else None,
+            points=tuple(sorted({cursor.parse(point) for point in self.split_points})),
+            max_partitions=self.max_partitions,
+            rows_per_unit=self.rows_per_work_unit,
+        )
 
     @property
     def zone(self) -> ZoneInfo:

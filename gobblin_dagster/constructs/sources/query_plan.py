@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gobblin_dagster.constructs.sources.query_cursor import Cursor
+from gobblin_dagster.core.watermark import CommittedRanges
+
 Range = tuple[int, int]
 """Half-open, in steps."""
 
@@ -34,6 +37,11 @@ class Cut:
             parts = min(max(-(-(rows or 0) // self.rows_per_unit), 1), self.max_partitions)
             width = -(-(high - low) // parts)
         return list(pairwise([*range(low, high, width), high]))
+
+
+def committed_steps(ranges: CommittedRanges, cursor: Cursor) -> list[Range]:
+    """Return committed ranges as steps of the cursor."""
+    return [(cursor.step(low), cursor.step(high)) for low, high in ranges.ranges.get("", ())]
 
 
 def open_ranges(committed: Sequence[Range], lowest: int, high: int, start: int | None) -> Iterator[Range]:

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+from gobblin_dagster.constructs.sources.query_plan import committed_steps
 from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.constructs.sources.spark_column import column_of
 from gobblin_dagster.constructs.sources.spark_errors import spark_problem
 from gobblin_dagster.constructs.sources.spark_frames import Frames
 from gobblin_dagster.constructs.sources.spark_options import SparkOptions
-from gobblin_dagster.constructs.sources.spark_ranges import ColumnPlanner, committed_steps
+from gobblin_dagster.constructs.sources.spark_ranges import ColumnPlanner
 from gobblin_dagster.constructs.sources.spark_snapshots import (
     DeltaHistory,
     IcebergHistory,

@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from gobblin_dagster.constructs.sources.query_cursor import CursorType
-from gobblin_dagster.constructs.sources.query_plan import Cut, Range, open_ranges
+from gobblin_dagster.constructs.sources.query_plan import Cut, Range, committed_steps, open_ranges
 from gobblin_dagster.constructs.sources.spark_column import Column, column_of
 from gobblin_dagster.constructs.sources.spark_options import SparkOptions
 from gobblin_dagster.core.constructs import DatasetOffer
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -99,11 +98,6 @@ class ColumnPlanner:
         if options.partition_interval is not None:
             return Cut(options.cursor.span(options.partition_interval), (), options.partitions, 1)
         return Cut(1, (), options.partitions, 1) if "partitions" in options.model_fields_set else None
-
-
-def committed_steps(ranges: CommittedRanges, cursor: Any) -> list[Range]:
-    """Return committed ranges as steps of the cursor."""
-    return [(cursor.step(low), cursor.step(high)) for low, high in ranges.ranges.get("", ())]
 
 
 def _null_notes(options: SparkOptions, nulls: int, column: Column, units: Sequence[WorkUnit]) -> list[str]:

@@ -1,0 +1,165 @@
+"""What is to be read of each dataset of the `query` source, as one snapshot of the database shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from gobblin_dagster.constructs.sources.query_caps import Horizon, caps
+from gobblin_dagster.constructs.sources.query_counts import MOST_COUNTED, RowCounts
+from gobblin_dagster.constructs.sources.query_cursor import Cursor
+from gobblin_dagster.constructs.sources.query_database import Table
+from gobblin_dagster.constructs.sources.query_options import QueryOptions
+from gobblin_dagster.constructs.sources.query_plan import Range, committed_steps, open_ranges
+from gobblin_dagster.constructs.sources.query_sql import Relation
+from gobblin_dagster.constructs.sources.query_tables import Tables
+from gobblin_dagster.core.constructs import DatasetOffer
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.work_unit import WorkUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Looks at one dataset after the other, over one connection in one transaction."""
+
+    tables: Tables
+    connection: sa.Connection
+    horizon: Horizon
+
+    @property
+    def _options(self) -> QueryOptions:
+        return self.tables.options
+
+    @property
+    def _cursor(self) -> Cursor:
+        return self.tables.options.cursor
+
+    def of(self, table: Table, state: DatasetState | None) -> DatasetOffer:
+        """Offer one dataset; what the database refuses of it (no permission) is its problem alone."""
+        problem = table.problem or self._state_problem(state)
+        if problem:
+            return DatasetOffer(table.urn, None, None, problem=str(self._error(problem)))
+        try:
+            with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
+                return self._offer(table, self.tables.relation(table), state)
+        except SourceError as error:
+            return DatasetOffer(table.urn, None, None, problem=str(error))
+
+    def _offer(self, table: Table, relation: Relation, state: DatasetState | None) -> DatasetOffer:
+        urn = table.urn
+        committed = committed_steps(state.committed, self._cursor) if state is not None else []
+        mark = state.watermark if state is not None else None
+        lowest, highest = self.connection.execute(relation.bounds()).one()
+        nulls = self._count_nulls(relation, table)
+        if nulls and self._options.nulls == "fail":
+            problem = (
+                f"{urn}: {nulls} row(s) have NULL in the watermark column {relation.cursor_column}; "
+                "set `nulls: exclude` or `nulls: include`."
+            )
+            return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
+        notes = self._null_notes(nulls, relation, committed)
+        if highest is None:
+            return DatasetOffer(urn, mark, mark, notes=notes)
+        try:
+            first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
+            high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
+            self._cursor.mark(high)  # there is nothing after 'infinity'
+        except (ValueError, TypeError, OverflowError) as error:
+            problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
+            return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
+        if why and high < after and not any(low < after <= end for low, end in committed):
+            shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
+            notes.append(f"from {shown} on, rows are left for a later run: {why}.")
+        start = self._cursor.parse(self._options.start) if self._options.start is not None else None
+        units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
+        if not units:
+            return DatasetOffer(urn, mark, mark, notes=notes)
+        notes += self._reading_notes(committed, units)
+        return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
+
+    def _count_nulls(self, relation: Relation, table: Table) -> int:
+        column = table.column(relation.cursor_column)
+        if column is None or not column.nullable:
+            return 0
+        return int(self.connection.execute(relation.null_count()).scalar_one())
+
+    def _null_notes(self, nulls: int, relation: Relation, committed: Sequence[Range]) -> list[str]:
+        if not nulls:
+            return []
+        what = f"{nulls} row(s) have NULL in {relation.cursor_column}"
+        if self._options.nulls == "exclude":
+            return [f"{what} and are not read (`nulls: exclude`)."]
+        if not committed:
+            return [f"{what} and are read now, once (`nulls: include`)."]
+        return [f"{what}; those that came after the first read are not read (`nulls: include` reads them once)."]
+
+    def _reading_notes(self, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
+        notes, database = [], self.tables.database
+        if any(unit.size_bytes is not None for unit in units):
+            notes.append(f"more than {MOST_COUNTED:,} rows, as PostgreSQL estimates; `count_rows: true` counts them.")
+        if self._options.overlap and committed:
+            key = ", ".join(self._options.primary_key)
+            notes.append(
+                f"{self._options.overlap} before the last watermark are read again; the newest row of ({key}) counts."
+            )
+        blind = not database.is_postgresql or (bool(self._options.query) and not self._cursor.is_time)
+        if (self._options.horizon == "none" or blind) and not self._options.lag and database.backend != "sqlite":
+            notes.append(
+                "open transactions are not waited for: rows that are committed late, below the watermark, are lost; set `lag`."
+            )
+        return notes
+
+    def _units(
+        self, urn: str, relation: Relation, ranges: Iterator[Range], committed: Sequence[Range]
+    ) -> list[WorkUnit]:
+        """Cut open ranges into work units and tell what they hold."""
+        counts = RowCounts(self.connection, relation, self._options.count_rows)
+        opened = list(ranges)
+        totals = counts.of(opened)
+        parts = [
+            part
+            for (low, high), total in zip(opened, totals, strict=True)
+            for part in self._options.cut.ranges(low, high, total.rows)
+        ]
+        columns = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
+        units: list[WorkUnit] = []
+        for (low, high), expected in zip(parts, totals if parts == opened else counts.of(parts), strict=True):
+            read: dict[str, Any] = {"columns": columns}
+            if self._options.nulls == "include" and self._is_beginning(low, parts, committed):
+                read["nulls"] = True
+            if self._options.overlap and committed and low == committed[-1][1]:
+                read["from"] = low - self._cursor.span(self._options.overlap)
+            units.append(
+                WorkUnit(
+                    id=str(len(units)),
+                    dataset_urn=urn,
+                    low=self._cursor.mark(low),
+                    expected_high=self._cursor.mark(high),
+                    read=read,
+                    rows=None if read.keys() & {"nulls", "from"} else expected.counted,
+                    size_bytes=expected.size_bytes,
+                )
+            )
+        return units
+
+    @staticmethod
+    def _is_beginning(low: int, parts: Sequence[Range], committed: Sequence[Range]) -> bool:
+        """Tell whether a work unit is the first one of its dataset ever, or that one again."""
+        if not committed:
+            return low == parts[0][0]
+        return committed[0] == (low, low)
+
+    def _state_problem(self, state: DatasetState | None) -> str:
+        if state is None or state.committed.watermark_type is self._cursor.watermark_type:
+            return ""
+        return (
+            f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the job asks for "
+            f"{self._cursor.kind.value!r}; give the job another name, or its former type."
+        )
+
+    def _error(self, problem: str) -> SourceError:
+        return SourceError(job=self.tables.database.job, problem=problem)
