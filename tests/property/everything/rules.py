@@ -102,7 +102,7 @@ def raced(storm: Storm, work: Work) -> None:
 
     def meanwhile() -> None:
         storm.at_rest, storm.is_racing = False, True
-        storm.wait(hours=storm.dice.choice([0, 1]))
+        storm.wait(hours=storm.dice.choice([0, 1, 1]))
         try:
             happen(storm)
         except AssertionError as error:
@@ -118,10 +118,10 @@ def raced(storm: Storm, work: Work) -> None:
     storm.wait(hours=1)
 
 
-WEATHER_OF_RIVALS: tuple[Weather, ...] = (calm, killed)
+WEATHER_OF_RIVALS: tuple[Weather, ...] = (calm, calm, killed)
 WEATHER: tuple[Weather, ...] = (
-    *(calm, calm, calm, killed, killed, killed),
-    *(store_fails, answer_is_lost, store_is_away, disk_fails, raced, raced),
+    *(calm, calm, killed, killed, killed, raced, raced, raced),
+    *(store_fails, answer_is_lost, answer_is_lost, store_is_away, disk_fails),
 )
 
 

@@ -35,8 +35,9 @@ CALLS = 70
 """Of a run to store and storage, about."""
 STORE_CALLS = 25
 DECISIVE = (
-    *("store.acquire_leases", "store.pin_startpoint", "store.prepare", "store.commit", "store.release_leases"),
-    *("storage.sync_dir", "storage.move", "storage.put_if_absent", "storage.delete_tree"),
+    *("store.acquire_leases", "store.pin_startpoint", "store.release_leases"),
+    *("store.prepare", "store.prepare", "store.commit", "store.commit", "store.commit"),
+    *("storage.sync_dir", "storage.move", "storage.move", "storage.put_if_absent", "storage.delete_tree"),
 )
 """Where the next thing to happen is another one if this one did not."""
 
@@ -64,7 +65,7 @@ def refusals(result: object) -> Iterator[object]:
 
 def some_call(storm: Storm, kind: str = "") -> tuple[int, str]:
     """Draw a call of a piece of work: its number, or how often one of the decisive ones was called before."""
-    if storm.dice.random() < 0.5:
+    if storm.dice.random() < 0.3:
         return storm.dice.randrange(1, STORE_CALLS if kind == "store." else CALLS), ""
     return storm.dice.randrange(1, 3), storm.dice.choice([name for name in DECISIVE if name.startswith(kind)])
 
