@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
@@ -11,7 +13,12 @@ from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_facts, print_json
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state
 from gobblin_dagster.cli.views import state_view
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.file_set import LINE, FileSetWatermark
 from gobblin_dagster.core.ids import run_began_at
+
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999: a file system takes any time of change."""
 
 
 def show(
@@ -26,7 +33,7 @@ def show(
         files = store.load_snapshot(state.job, dataset)
     if output is Output.JSON:
         listed = [{"branch": f.branch, "path": f.path, "rows": f.rows, "bytes": f.size_bytes} for f in files]
-        print_json(**state_view(state), snapshot_files=listed)
+        print_json(**state_view(state), snapshot_files=listed, input_files=_input_files(state))
         return
     branches = ", ".join(f"{name} {rows:,}" for name, rows in sorted(state.totals.branch_rows.items()))
     facts = {
@@ -34,6 +41,7 @@ def show(
         "job": state.job,
         "watermark": str(state.watermark or "-"),
         "committed": str(state.committed) or "-",
+        **_remembered(state),
         "given up": str(state.given_up or "") or "nothing",
         "failed ranges": ", ".join(state.failed_ranges) or "none",
         "version": f"{state.version}, {instant(state.updated_at)}, by {_by(state.run_id)}",
@@ -47,3 +55,26 @@ def show(
 
 def _by(run_id: str) -> str:
     return "a person; see `gobblin state history`" if run_began_at(run_id) is None else f"run {run_id}"
+
+
+def _remembered(state: DatasetState) -> dict[str, str]:
+    """Return how many files a set remembers, for people; nothing for other watermarks."""
+    known = _input_files(state)
+    return {} if known is None else {"input files": f"{len(known):,}; `--output json` lists them"}
+
+
+def _input_files(state: DatasetState) -> list[dict[str, Any]] | None:
+    """Return the files of the source that a set remembers, as they were read; None for other watermarks."""
+    if state.committed.watermark_type is not FileSetWatermark:
+        return None
+    versions: dict[str, Any] = {name: parts[-1][1] for name, parts in state.committed.ranges.items() if name != LINE}
+    return [
+        {
+            "file": name,
+            "bytes": version.size_bytes,
+            "modified_at": datetime.fromtimestamp(min(version.modified_us // 1_000_000, _LAST_SECOND), UTC),
+            "checksum": version.checksum or None,
+            "times_read": version.contents,
+        }
+        for name, version in sorted(versions.items())
+    ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,23 @@ def test_state_show_tells_all_of_one_dataset(cli: Cli, project: Path, inline: li
     (file,) = cli("state", "show", "a", "-o", "json").json()["snapshot_files"]
     assert (file["branch"], file["rows"]) == ("main", 25)
     assert Path(file["path"]).is_file()
+
+
+def test_state_show_lists_the_files_that_a_set_remembers(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
+    files = {"type": "files", "path": "in/{dataset}/*.csv", "format": {"type": "csv"}}
+    for name, text in (("1.csv", "id\n1\n"), ("2.csv", "id\n22\n")):
+        (project / "in" / "x").mkdir(parents=True, exist_ok=True)
+        (project / "in" / "x" / name).write_text(text)
+        os.utime(project / "in" / "x" / name, (1_000_000_000, 1_000_000_000))
+    write_job(project, {}, job="files", source=files)
+    cli("run", "files")
+    assert "input files    2; `--output json` lists them" in cli("state", "show", "x").out
+    first, second = cli("state", "show", "x", "-o", "json").json()["input_files"]
+    modified_at = "2001-09-09T01:46:40Z"
+    assert first == {"file": "x/1.csv", "bytes": 5, "modified_at": modified_at, "checksum": None, "times_read": 1}
+    assert (second["file"], second["bytes"]) == ("x/2.csv", 6)
+    cli("run", "numbers")
+    assert cli("state", "show", "a", "-o", "json").json()["input_files"] is None
 
 
 def test_state_show_unknown_dataset_is_a_usage_error(cli: Cli, project: Path) -> None:
