@@ -18,11 +18,12 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import BranchCounts, StagedFile
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 

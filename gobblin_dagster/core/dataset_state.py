@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.serial import AnyRanges
-from gobblin_dagster.core.watermark import CommittedRanges, Position, Watermark
+from gobblin_dagster.core.watermark import Position, Watermark
 
 
 @dataclass(frozen=True, slots=True)

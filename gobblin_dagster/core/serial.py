@@ -13,7 +13,8 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 import gobblin_dagster.core.file_set  # registers its watermark types, which a stored value may be of
 import gobblin_dagster.core.table_snapshot  # noqa: F401  # as above
 from gobblin_dagster.core.errors import CorruptRecordError
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark, watermark_from_json
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import Watermark, watermark_from_json
 
 FORMAT_VERSION = 1
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.engine.estimate import with_costs
 from gobblin_dagster.engine.outline import branch_names, commit_outline
 from gobblin_dagster.engine.packing import pack_units

@@ -15,8 +15,9 @@ from typing import Any
 from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext, StartpointResolver
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, StartpointError, UsageError
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, Timestamp, Upcoming, watermark_at
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.state_admin import parse_watermark, with_committed
 
 

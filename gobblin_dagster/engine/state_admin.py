@@ -17,17 +17,11 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import from_document, to_document
 from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.core.watermark import (
-    CommittedRanges,
-    CompositeWatermark,
-    LongWatermark,
-    NameWatermark,
-    Position,
-    Watermark,
-)
+from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark, NameWatermark, Position, Watermark
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.state.store import StateStore

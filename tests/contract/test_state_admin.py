@@ -22,16 +22,15 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Position, Specific, Startpoint, Upcoming
 from gobblin_dagster.core.watermark import (
-    CommittedRanges,
     CompositeWatermark,
     LongWatermark,
     NameWatermark,
     TimestampWatermark,
     Watermark,
-    WatermarkInterval,
 )
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.state_admin import (

@@ -25,7 +25,7 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Sour
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.watermark import CommittedRanges
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import Project

@@ -19,8 +19,8 @@ from gobblin_dagster.constructs.sources.pattern import PathPattern
 from gobblin_dagster.constructs.sources.remembered import Memory, ReadChanged, RememberedArrivals, known_files
 from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.serial import from_json, to_json
-from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 FIRST = datetime(2013, 1, 1, tzinfo=UTC)

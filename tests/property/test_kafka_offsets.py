@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gobblin_dagster.constructs.sources.kafka_offsets import OffsetRules, PartitionOffsets, plan_offsets
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark, WatermarkInterval
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
+from gobblin_dagster.core.watermark import CompositeWatermark
 
 RULES = OffsetRules("earliest", 0, "nearest", 7)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -24,8 +24,9 @@ from gobblin_dagster.core.errors import (
     UnfinishedSequenceError,
 )
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Specific, Startpoint
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.policy import choose_publishable

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Protocol
 from gobblin_dagster.constructs.sources.listing import Examples, FoundFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.ids import run_began_at
-from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 Label = Callable[[str], str]

@@ -13,7 +13,8 @@ from gobblin_dagster.constructs.sources.line import plan_line
 from gobblin_dagster.constructs.sources.listing import FoundFile
 from gobblin_dagster.constructs.sources.pattern import PathPattern
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 
 
 @dataclass(frozen=True, slots=True)

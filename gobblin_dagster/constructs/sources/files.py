@@ -36,9 +36,10 @@ from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.urn import DatasetUrn
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.remote import is_passing
 

@@ -25,8 +25,9 @@ from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError, StartpointError
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark, Watermark
+from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 

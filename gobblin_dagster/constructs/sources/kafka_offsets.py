@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 Bootstrap: TypeAlias = Literal["latest", "earliest", "lookback", "skip"]

@@ -10,7 +10,8 @@ from gobblin_dagster.constructs.sources.arrivals import FilesPlan, Gate, Label, 
 from gobblin_dagster.constructs.sources.line import plan_line
 from gobblin_dagster.constructs.sources.listing import FoundFile
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, NameWatermark, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import NameWatermark, Watermark
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from gobblin_dagster.constructs.records import load_object
 from gobblin_dagster.constructs.sources.ranges import open_units, state_problem
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, SourceError, TransientError
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, TimestampWatermark, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _NAME = "source 'python'"

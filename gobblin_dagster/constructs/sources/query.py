@@ -18,8 +18,9 @@ from gobblin_dagster.constructs.sources.query_tables import Tables
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 

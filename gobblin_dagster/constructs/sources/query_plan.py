@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gobblin_dagster.constructs.sources.query_cursor import Cursor
-from gobblin_dagster.core.watermark import CommittedRanges
+from gobblin_dagster.core.ranges import CommittedRanges
 
 Range = tuple[int, int]
 """Half-open, in steps."""

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import Watermark, WatermarkInterval
+from gobblin_dagster.core.ranges import WatermarkInterval
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 

@@ -18,7 +18,8 @@ from gobblin_dagster.constructs.sources.listing import Examples, FoundFile
 from gobblin_dagster.constructs.sources.pattern import NO_DATE
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.file_set import LINE, UNREAD, FileSetWatermark, FileVersion
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import Watermark
 
 
 class ReadChanged(StrEnum):

@@ -18,7 +18,8 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extr
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, UsageError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, TimestampWatermark, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _KINDS: dict[str, type[Watermark]] = {"timestamp": TimestampWatermark, "int64": LongWatermark}

@@ -25,8 +25,9 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extr
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, StartpointError, UsageError
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import CommittedRanges, TimestampWatermark, Watermark
+from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _PLANS_AT_ONCE = 4

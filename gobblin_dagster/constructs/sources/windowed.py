@@ -19,7 +19,8 @@ from gobblin_dagster.constructs.sources.pattern import NO_DATE, PathPattern
 from gobblin_dagster.constructs.sources.remembered import Memory, add_file_units, known_files
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.file_set import LINE, FileSetSummary, FileSetWatermark, FileVersion
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import Watermark
 
 
 @dataclass(frozen=True, slots=True)

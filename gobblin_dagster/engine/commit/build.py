@@ -13,8 +13,9 @@ from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState, advance
-from gobblin_dagster.core.watermark import CommittedRanges, Watermark, WatermarkInterval
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.publication import BranchPublications, Move, Publishers, published_file
 from gobblin_dagster.engine.commit.roots import check_paths

@@ -37,8 +37,9 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import DatasetBusyError, StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark, Watermark, WatermarkInterval
+from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 from gobblin_dagster.core.constructs import Chunk, Extractor, PositionedExtractor, PositionedSource, Source
 from gobblin_dagster.core.errors import ExtractError, UsageError
+from gobblin_dagster.core.ranges import WatermarkInterval
 from gobblin_dagster.core.task_state import TaskFailure
-from gobblin_dagster.core.watermark import Watermark, WatermarkInterval
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.lane.retry import wait

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.serial import from_document
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint
-from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.state import StateStore
 
 

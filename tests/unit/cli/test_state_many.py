@@ -12,7 +12,8 @@ from sqlalchemy.engine import Engine
 
 from gobblin_dagster.core import serial
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.state.sql_store import SqlStateStore
 

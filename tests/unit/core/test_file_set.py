@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, UsageError
 from gobblin_dagster.core.file_set import LINE, UNREAD, FileSetSummary, FileSetWatermark, FileVersion
-from gobblin_dagster.core.watermark import CommittedRanges, WatermarkInterval, watermark_from_json
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
+from gobblin_dagster.core.watermark import watermark_from_json
 from gobblin_dagster.engine.state_admin import parse_watermark
 
 DAY = datetime(2013, 1, 2, tzinfo=UTC)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.watermark import (
-    CommittedRanges,
     CompositeWatermark,
     DateWatermark,
     HourWatermark,
@@ -22,7 +23,6 @@ from gobblin_dagster.core.watermark import (
     NameWatermark,
     TimestampWatermark,
     Watermark,
-    WatermarkInterval,
     register_watermark_type,
     watermark_from_json,
     watermark_type,
@@ -86,9 +86,12 @@ def test_type_of_a_user_is_found_by_its_name_where_nobody_imported_it() -> None:
     weeks = WatermarkInterval(WeekWatermark(date(2013, 1, 7)), WeekWatermark(date(2013, 1, 28)))
     stored = json.dumps(CommittedRanges(WeekWatermark, {}).add(weeks).to_json())
     # In another process, as in a Spark task: this one knows the class.
-    program = "import json, sys\nfrom gobblin_dagster.core.watermark import CommittedRanges\n"
+    program = "import json, sys\nfrom gobblin_dagster.core.ranges import CommittedRanges\n"
     program += "print(CommittedRanges.from_json(json.load(sys.stdin)))"
-    done = subprocess.run([sys.executable, "-c", program], input=stored, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", program]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(command, input=stored, capture_output=True, text=True, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[2013-W02, 2013-W05)"
 
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gobblin_dagster.core.dataset_state import DatasetState, Pace
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.estimate import with_costs
 from gobblin_dagster.engine.job import plan_job

@@ -15,10 +15,11 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Sour
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.job import JobRun, plan_job

@@ -22,7 +22,8 @@ from gobblin_dagster.constructs.sources.query import QuerySource
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Extractor, PositionedExtractor, SourceContext
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, WatermarkInterval
+from gobblin_dagster.core.ranges import WatermarkInterval
+from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.testing.example import SetClock
 

@@ -17,8 +17,8 @@ from gobblin_dagster.constructs.sources.pattern import NO_DATE
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError
 from gobblin_dagster.core.file_set import FileSetWatermark, FileVersion
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.serial import from_json, to_json
-from gobblin_dagster.core.watermark import CommittedRanges
 from gobblin_dagster.storage import checksums as stored_checksums
 from tests.unit.constructs.sources.test_files import source
 from tests.unit.constructs.sources.test_new_files import Folder

@@ -7,7 +7,8 @@ import pytest
 
 from gobblin_dagster.constructs.sources.kafka_offsets import OffsetPlan, OffsetRules, PartitionOffsets, plan_offsets
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.watermark import CommittedRanges, CompositeWatermark
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.watermark import CompositeWatermark
 
 EARLIEST = OffsetRules("earliest", 0, "nearest", 1000)
 

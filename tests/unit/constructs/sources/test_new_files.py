@@ -13,7 +13,7 @@ from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.watermark import CommittedRanges
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.testing.example import SetClock
 from tests.unit.constructs.sources.test_files import paths, put, source
 

@@ -18,7 +18,8 @@ from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Sour
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError, SourceError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark, TimestampWatermark, WatermarkInterval
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
+from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.spec.job import ConstructSpec
 

@@ -10,9 +10,9 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.spark_errors import read_error, spark_problem
 from gobblin_dagster.constructs.sources.spark_frames import quoted
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.table_snapshot import TableSnapshotWatermark
-from gobblin_dagster.core.watermark import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.work_unit import WorkUnit
 
 FILES = {"format": "parquet", "path": "data"}

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.task_state import TaskState
-from gobblin_dagster.core.watermark import CommittedRanges, LongWatermark
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.frames import FrameRun
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
