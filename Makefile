@@ -6,7 +6,7 @@ SHELL := bash
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench bench-kafka bench-query bench-commit crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench bench-kafka bench-query bench-commit bench-all crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,8 @@ bench-query: install ## the source `query` against Spark's JDBC reader, on a rea
 
 bench-commit: $(VENV)/user.stamp ## compare the commit protocol with bare renames; quick look: make bench-commit FILES=1000
 	@$(BIN)/python benchmarks/commit.py $(if $(FILES),--files $(FILES))
+
+bench-all: bench bench-query bench-kafka bench-commit ## all four
 
 # -- for developers -------------------------------------------------------------------------------------------------------
 lint: install ## style, format, spelling
