@@ -60,6 +60,7 @@ def main() -> None:
                 page = browser.new_page(viewport=VIEWPORT, device_scale_factor=0.9, color_scheme="light")
                 take_partitions(page, url)
                 take_lineage(page, url)
+                take_checks(page, url)
                 browser.close()
 
 
@@ -77,6 +78,15 @@ def take_lineage(page: Page, url: str) -> None:
     page.get_by_text("flight_delays").first.wait_for()
     settle(page)
     page.screenshot(path=IMAGES / "ui-lineage.png")
+
+
+def take_checks(page: Page, url: str) -> None:
+    """Show what a check said of each partition."""
+    page.goto(f"{url}/assets/nyc/flights/all?view=checks")
+    page.get_by_text("Latest execution").first.wait_for()
+    page.get_by_role("tab", name="Partitions").last.click()
+    settle(page)
+    page.screenshot(path=IMAGES / "ui-checks.png")
 
 
 def settle(page: Page) -> None:
