@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
@@ -228,7 +229,8 @@ def _serve(pipe: Connection, spark: SparkSpec, log_file: Path | None, idle_s: fl
     except (EOFError, OSError):
         pass
     finally:
-        lane.close()
+        with suppress(Exception):  # a Spark that is gone cannot be stopped, and the process ends anyway
+            lane.close()
 
 
 def _answer(project: Project, job: JobSpec, lane: LazySparkLane) -> Sighting | GobblinDagsterError:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -168,6 +171,35 @@ def test_process_ends_when_nobody_asks(tmp_path: Path) -> None:
     assert watchman.ask(project(tmp_path, job), job).datasets == 1
     assert watchman.process_id != first
     watchman.close()
+
+
+def test_process_ends_with_the_one_that_asked_however_that_ends(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from gobblin_dagster.engine.lookout import Watchman\n"
+        "from gobblin_dagster.spec.project import SparkSpec\n"
+        "from tests.unit.engine.jobs import job_spec, project\n"
+        "if __name__ == '__main__':\n"
+        "    watchman, job = Watchman(SparkSpec()), job_spec({'a': {'rows': 3}})\n"
+        f"    watchman.ask(project(Path({str(tmp_path)!r}), job), job)\n"
+        "    print(watchman.process_id, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (tmp_path / "killed.py").write_text(program)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    asked = [sys.executable, str(tmp_path / "killed.py")]
+    with subprocess.Popen(asked, env=environment, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        process_id = int(killed.stdout.readline())
+        assert killed.wait(30) == -signal.SIGKILL
+    try:
+        handle = os.pidfd_open(process_id)
+    except ProcessLookupError:
+        return  # it has ended already
+    ended, _, _ = select.select([handle], [], [], 30)
+    os.close(handle)
+    assert ended
 
 
 class KillerSource(RowsSource):
