@@ -312,6 +312,30 @@ def test_pause_beyond_the_cap_fails_at_once(new_job: Callable[..., RestJob], ask
 
 
 @pytest.mark.parametrize(
+    ("body", "may_lack", "is_read"),
+    [
+        ({"data": {"items": None}}, False, True),
+        ({"data": {}}, True, True),
+        ({"data": {}}, False, False),
+        ({"data": None}, False, False),
+        ({"rows": [{"id": 1}]}, False, False),
+    ],
+    ids=["null", "left out, and may be", "left out", "null above it", "elsewhere"],
+)
+def test_answer_without_the_list_is_no_empty_list(
+    new_job: Callable[..., RestJob], body: Any, may_lack: bool, is_read: bool
+) -> None:
+    job = new_job(records="data.items", records_may_lack=may_lack)
+    job.api.reply = lambda _: Reply(body)
+    result = job.run()
+    assert result.outcome is (DatasetOutcome.COMMITTED if is_read else DatasetOutcome.FAILED)
+    if not is_read:
+        (failure,) = result.failures
+        assert "expected a list at 'data.items', got nothing. The answer holds " in failure.message
+        assert result.actual_high == result.low
+
+
+@pytest.mark.parametrize(
     ("reply", "said"),
     [
         (Reply("no", 404), "answers 404"),

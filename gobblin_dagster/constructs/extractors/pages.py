@@ -68,11 +68,19 @@ Paging: TypeAlias = Annotated[
 
 
 def read_pages(
-    client: HttpClient, dataset_urn: str, path: str, params: Mapping[str, str], paging: Paging, records_path: str
+    client: HttpClient,
+    dataset_urn: str,
+    path: str,
+    params: Mapping[str, str],
+    paging: Paging,
+    records_path: str,
+    *,
+    may_lack: bool,
 ) -> Iterator[tuple[list[Any], int]]:
     """Yield the records of each page with the answer's size in bytes; raises as `HttpClient.get`.
 
-    A server that hands out the same page or cursor again would be asked for ever: it fails with ExtractError.
+    A server that hands out the same page or cursor again would be asked for ever: it fails with ExtractError. So does an
+    answer without anything at `records_path`, unless it `may_lack` it: a place that is mistyped would read as no records.
     """
     target, asked, seen, taken = path, dict(params), set[str](), 0
     if isinstance(paging, PageNumberPaging):
@@ -80,7 +88,7 @@ def read_pages(
     before: str | None = None
     while True:
         answer = client.get(target, asked)
-        records = _records(answer, dataset_urn, path, records_path)
+        records = _records(answer, dataset_urn, path, records_path, may_lack)
         if records:
             yield records, answer.size_bytes
         taken += len(records)
@@ -109,14 +117,26 @@ def read_pages(
                     target, asked = following, {}
 
 
-def _records(answer: Answer, dataset_urn: str, path: str, records_path: str) -> list[Any]:
+def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may_lack: bool) -> list[Any]:
     records = dig(answer.body, records_path)
-    if records is None:
+    if records is None and (may_lack or _is_null(answer.body, records_path)):
         return []
     if not isinstance(records, list):
-        problem = f"expected a list at {records_path or 'the top'!r}, got {type(records).__name__}."
+        got = "nothing" if records is None else type(records).__name__
+        problem = f"expected a list at {records_path or 'the top'!r}, got {got}."
+        if records is None:
+            there = ", ".join(map(str, answer.body)) if isinstance(answer.body, dict) else type(answer.body).__name__
+            problem += f" The answer holds {there[:200]}. Mend `records`; a server that leaves empty lists out needs "
+            problem += "`records_may_lack: true`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return records
+
+
+def _is_null(body: Any, path: str) -> bool:
+    """Tell whether there is a null at a dotted path, not just nothing."""
+    above, _, name = path.rpartition(".")
+    parent = dig(body, above)
+    return not path or (isinstance(parent, dict) and name in parent)
 
 
 def _following(answer: Answer, paging: CursorPaging | LinkPaging) -> str | None:

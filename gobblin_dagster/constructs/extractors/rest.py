@@ -56,6 +56,9 @@ class RestReading(BaseModel):
 
     records: str = ""
     """Place of the list in the answer, with dots: `data.items`; default: the answer is the list."""
+    records_may_lack: bool = False
+    """Whether an answer without anything at `records` is one without records. Default: it fails the work unit, as a place
+    that is mistyped would lose everything in silence; a null there is always an empty list."""
     columns: Mapping[str, TypeName] = Field(min_length=1)
     """Types by field name; other fields are left out, missing ones become null. Objects and lists in a `string` column
     become JSON text."""
@@ -100,7 +103,15 @@ class RestExtractor:
     def _read(self) -> Iterator[Chunk]:
         reading, unit, count = self._reading, self._unit, 0
         params = bounds_as_params(reading.cursor, unit.low, unit.expected_high)
-        pages = read_pages(self._client, unit.dataset_urn, self._path, params, reading.paging, reading.records)
+        pages = read_pages(
+            self._client,
+            unit.dataset_urn,
+            self._path,
+            params,
+            reading.paging,
+            reading.records,
+            may_lack=reading.records_may_lack,
+        )
         for records, size in pages:
             self.bytes_read += size
             batch = self._batch(records, count)

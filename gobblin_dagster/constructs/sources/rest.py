@@ -135,7 +135,9 @@ class RestSource:
         client = HttpClient(self._options, urn)
         try:
             path, params = self._options.datasets[urn], cursor.newest_params or {}
-            pages = read_pages(client, urn, path, params, NoPaging(), self._options.records)
+            options = self._options
+            may_lack = options.records_may_lack
+            pages = read_pages(client, urn, path, params, NoPaging(), options.records, may_lack=may_lack)
             found = [record[cursor.column] for records, _ in pages for record in records if cursor.column in record]
             decoder = JsonDecoder({"at": self._options.columns[cursor.column]})
             rows = decoder.decode([json.dumps({"at": value}).encode() for value in found]).to_pylist()
