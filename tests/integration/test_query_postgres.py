@@ -377,6 +377,34 @@ def test_query_with_colons_and_percent_signs_is_one_dataset(url: str, connect: C
     assert Reader(made, "shop.all").run() == [2, 3]
 
 
+def test_days_of_instants_do_not_depend_on_the_zone_of_the_session(
+    url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO events (at) SELECT '2013-01-01Z'::timestamptz + n * interval '6 hours' FROM generate_series(0, 7) n"
+        )
+    owner.commit()
+    reader = Reader(source(url, "at", "date", partition_interval="1d"))
+    monkeypatch.setenv("PGTZ", "America/Los_Angeles")
+    (first, *_), last = reader.plan().work_units, reader.plan().work_units[-1]
+    assert (str(first.low), str(last.expected_high)) == ("2013-01-01", "2013-01-03")
+    assert reader.run() == list(range(1, 9))
+    monkeypatch.setenv("PGTZ", "Asia/Tokyo")
+    assert reader.run() == []
+
+
+def test_search_path_of_the_url_counts_for_planning_and_reading(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA other")
+        cursor.execute("CREATE TABLE other.things AS SELECT generate_series(1, 3) AS id")
+    owner.commit()
+    made = source(f"{url}?options=-csearch_path%3Dother", query="SELECT id FROM things")
+    assert Reader(made, "shop.all").run() == [1, 2, 3]
+
+
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
 def test_refused_connection_is_transient_and_names_host_and_database_only() -> None:
     made = source("postgresql://anna:secret@127.0.0.1:1/shop")

@@ -21,6 +21,7 @@ from gobblin_dagster.constructs.extractors.in_order import InOrder
 from gobblin_dagster.constructs.sources.query_database import (
     APPLICATION,
     CONNECT_WAIT_S,
+    IN_UTC,
     Database,
     without_credentials,
 )
@@ -166,6 +167,7 @@ class _AdbcReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._errors(), closing(self._connection.cursor()) as cursor:
+            cursor.execute(IN_UTC)
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
             cursor.execute(self._sql)
             for batch in cursor.fetch_record_batch():
@@ -230,11 +232,13 @@ def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
 
 def _libpq_url(url: sa.URL) -> str:
     """Return the URL as libpq reads it, read-only and under our name."""
+    given = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
     options = {
-        **{key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()},
+        **given,
         "application_name": APPLICATION,
         "connect_timeout": str(CONNECT_WAIT_S),
-        "options": "-c default_transaction_read_only=on",
+        # What the URL sets (a search_path) counts for the plan, and so for the reading.
+        "options": f"{given.get('options', '')} -c default_transaction_read_only=on".lstrip(),
     }
     # Encoded by hand: libpq knows %20, not `+`.
     query = "&".join(f"{quote(key)}={quote(value, safe='')}" for key, value in options.items())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -69,7 +70,7 @@ class Cursor:
     def step(self, value: Any) -> int:
         """Return the step of a value of the column or of a position; raises ValueError where it is none."""
         if self.kind is CursorType.LONG:
-            if isinstance(value, bool) or value != int(value):
+            if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value != int(value):
                 raise ValueError(f"expected whole numbers, got {value!r}")
             return int(value)
         if isinstance(value, str):  # what SQLite has where a query's columns have no types

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from gobblin_dagster.core.errors import SourceError, TransientError
 
 APPLICATION = "gobblin_dagster"
 """Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
+IN_UTC = "SET TIME ZONE 'UTC'"
+"""On which day an instant lies is not for the server's setting, or PGTZ of whoever runs, to say."""
 CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
@@ -85,6 +87,8 @@ class Database:
         if self.is_postgresql:
             connect_args = {"connect_timeout": CONNECT_WAIT_S, "application_name": APPLICATION}
         engine = make_engine(self.url, self.shown, connect_args)
+        if self.is_postgresql:
+            sa.event.listen(engine, "connect", _use_utc)
         if self.backend == "sqlite":
             sa.event.listen(engine, "connect", _use_explicit_transactions)
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
@@ -190,6 +194,12 @@ def _is_transient(error: DBAPIError) -> bool:
     text = str(error.orig)
     # psycopg2 gives no code when a connection cannot be made: FATAL is the server's own answer, such as a bad password.
     return "FATAL:" not in text or any(words in text for words in _PASSING)
+
+
+def _use_utc(connection: Any, _record: Any) -> None:
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(IN_UTC)
+    connection.commit()  # else a rollback would take it back
 
 
 def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> None:

@@ -61,9 +61,8 @@ class Offers:
                 "set `nulls: exclude` or `nulls: include`."
             )
             return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
-        notes = self._null_notes(nulls, relation, committed)
         if highest is None:
-            return DatasetOffer(urn, mark, mark, notes=notes)
+            return DatasetOffer(urn, mark, mark, notes=self._null_notes(nulls, relation, ()))
         try:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
@@ -71,11 +70,13 @@ class Offers:
         except (ValueError, TypeError, OverflowError) as error:
             problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
             return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
+        notes = []
         if why and high < after and not any(low < after <= end for low, end in committed):
             shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
             notes.append(f"from {shown} on, rows are left for a later run: {why}.")
         start = self._cursor.parse(self._options.start) if self._options.start is not None else None
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
+        notes = [*self._null_notes(nulls, relation, units), *notes]
         if not units:
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += self._reading_notes(committed, units)
@@ -87,15 +88,15 @@ class Offers:
             return 0
         return int(self.connection.execute(relation.null_count()).scalar_one())
 
-    def _null_notes(self, nulls: int, relation: Relation, committed: Sequence[Range]) -> list[str]:
+    def _null_notes(self, nulls: int, relation: Relation, units: Sequence[WorkUnit]) -> list[str]:
         if not nulls:
             return []
         what = f"{nulls} row(s) have NULL in {relation.cursor_column}"
         if self._options.nulls == "exclude":
             return [f"{what} and are not read (`nulls: exclude`)."]
-        if not committed:
+        if any("nulls" in unit.read for unit in units):
             return [f"{what} and are read now, once (`nulls: include`)."]
-        return [f"{what}; those that came after the first read are not read (`nulls: include` reads them once)."]
+        return [f"{what} and are not read: `nulls: include` reads those that are there at the first read."]
 
     def _reading_notes(self, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
         notes, database = [], self.tables.database

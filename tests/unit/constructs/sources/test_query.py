@@ -300,6 +300,18 @@ def test_null_included_is_read_once_with_the_first_work_unit(tmp_path: Path, sho
     assert ids(made, again) == [3, 4, 5]
 
 
+def test_null_alone_is_not_said_to_be_read_before_there_is_a_first_read(
+    tmp_path: Path, shop: sqlite3.Connection
+) -> None:
+    shop.execute("DELETE FROM orders")
+    add(shop, 6, None)
+    made = source(tmp_path, "at", "timestamp", nulls="include")
+    offer = orders(made)
+    assert (list(offer.work_units), [note for note in offer.notes if "read now" in note]) == ([], [])
+    add(shop, 7)
+    assert sorted(ids(made, orders(made))) == [6, 7]
+
+
 def test_null_included_is_read_again_where_the_first_work_unit_failed(tmp_path: Path, shop: sqlite3.Connection) -> None:
     add(shop, 6, None)
     made = source(tmp_path, "at", "timestamp", nulls="include", split_points=["2013-01-03"])
