@@ -58,10 +58,9 @@ class AvroDecoder:
         registry = _registry(decoding, context)
         if decoding.schema_file is not None:
             reader = _read_json(Path(context.base_dir, decoding.schema_file))
-        elif registry is not None:
-            reader = registry.newest(decoding.subject or default_subject)
         else:
-            raise UsageError(problem="`avro` needs `schema_file` or `registry`.")
+            assert registry is not None  # noqa: S101  # the options hold one of both
+            reader = registry.newest(decoding.subject or default_subject)
         return cls(reader, registry.by_id if registry is not None else None)
 
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:

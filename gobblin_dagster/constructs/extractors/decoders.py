@@ -7,11 +7,11 @@ fast way needs no look at single messages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
 from gobblin_dagster.constructs.extractors.files import first_line
@@ -59,6 +59,12 @@ class AvroDecoding(BaseModel):
     """Subject in the registry; default: `<topic>-value`, `<topic>-key` for keys."""
     registry_auth_env: str | None = None
     """Environment variable with `user:password` for the registry."""
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> Self:
+        if self.schema_file is None and self.registry is None:
+            raise ValueError("needs `schema_file` or `registry`")
+        return self
 
 
 Decoding: TypeAlias = Annotated[

@@ -105,10 +105,27 @@ class KafkaExtractor:
     def chunks(self) -> Iterator[Chunk]:
         for name, partition in self._partitions.items():
             for messages, offsets in self._batches(name, partition, self._highs[name]):
-                chunk = self._chunk(name, messages, offsets)
+                try:
+                    chunk = self._chunk(name, messages, offsets)
+                except ExtractError as error:
+                    # What lies before it is whole, and may be published (`commit.policy: partial`).
+                    yield from self._before(name, messages, offsets, error.row or 0)
+                    raise
                 self._reached[name] = offsets[-1] + 1
                 yield chunk
             self._reached[name] = self._highs[name]
+
+    def _before(self, name: str, messages: list[Any], offsets: list[int], bad: int) -> Iterator[Chunk]:
+        """Yield the messages before the first one that does not decode; `bad` is the first whose key or value does not."""
+        while inside := bisect_left(offsets, bad):
+            try:
+                chunk = self._chunk(name, messages[:inside], offsets[:inside])
+            except ExtractError as error:
+                bad = error.row or 0
+                continue
+            self._reached[name] = offsets[inside - 1] + 1
+            yield chunk
+            return
 
     def position(self) -> CompositeWatermark:
         """Return the offset behind the last message of each partition."""
@@ -197,7 +214,9 @@ class KafkaExtractor:
             return decode_batch(decoder, values, null_where_bad=self._reading.on_undecodable == "null")
         except DecodeError as error:
             row = offsets[error.index] if error.index is not None else offsets[0]
-            problem = f"the {part} {error.problem}. `on_undecodable: null` lets such messages pass as empty rows."
+            problem = (
+                f"the {part} {error.problem.rstrip('.')}. `on_undecodable: null` lets such messages pass as empty rows."
+            )
             raise ExtractError(dataset_urn=self._urn, file=name, row=row, problem=problem) from error
 
     def _metadata(self, kind: str, messages: list[Any], values: list[bytes | None], offsets: list[int]) -> pa.Array:

@@ -189,6 +189,7 @@ def test_secret_comes_from_the_environment_and_goes_nowhere(
         ({"bootstrap": "latest", "lookback": 3}, "belong together"),
         ({"value": {"type": "json"}}, "columns"),
         ({"value": {"type": "xml"}}, "xml"),
+        ({"value": {"type": "avro"}}, "`schema_file` or `registry`"),
         ({"on_out_of_range": "somewhere"}, "nearest"),
         ({"config": {"sasl.password": "x"}}, "config_env"),
     ],

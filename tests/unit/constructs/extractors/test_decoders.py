@@ -10,6 +10,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from gobblin_dagster.constructs.extractors.avro_messages import AvroDecoder
 from gobblin_dagster.constructs.extractors.decoders import (
@@ -175,9 +176,9 @@ def test_bad_schema_file_is_named(tmp_path: Path, text: str | None, said: str) -
         AvroDecoder.open(AvroDecoding(type="avro", schema_file="user.avsc"), "users-value", context(tmp_path))
 
 
-def test_avro_without_any_schema_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="schema_file"):
-        AvroDecoder.open(AvroDecoding(type="avro"), "users-value", context(tmp_path))
+def test_avro_without_any_schema_is_refused() -> None:
+    with pytest.raises(ValidationError, match="schema_file"):
+        AvroDecoding(type="avro")
 
 
 def test_missing_password_of_the_registry_is_told_without_asking(tmp_path: Path) -> None:
