@@ -237,7 +237,7 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         bytes_written=sum(file.size_bytes for file in files),
         policies=tuple(outcome for state in states for outcome in state.policies),
         failures=tuple(failure for state in decision.failed for failure in state.failures),
-        failed_ranges=tuple(f"[{state.low}, {state.expected_high})" for state in decision.failed),
+        failed_ranges=tuple(f"[{state.actual_high}, {state.expected_high})" for state in decision.failed),
         notes=(*plan.notes, *_cut_note(published), *dict.fromkeys(note for state in states for note in state.notes)),
         seconds=round(sum(state.seconds for state in states), 3),
         queues=_queues(states),

@@ -53,7 +53,7 @@ def test_part_before_a_fault_is_published_and_the_rest_planned_alone(tmp_path: P
 
 def test_state_names_the_rest_of_a_part_as_failed(tmp_path: Path) -> None:
     job = job_spec({"a": {"rows": 1000, "unit_rows": 500, "fail_at": 250}}, commit=PARTIAL)
-    run(tmp_path, job)
+    assert by_urn(run(tmp_path, job))["a"].failed_ranges == ("[200, 500)",)
     store = project(tmp_path, job).open_store()
     try:
         state = store.load_dataset_states(job.job)["a"]
