@@ -245,7 +245,7 @@ class FilesSource:
             return self._error(f"{problem}.")
         if not Path(root).is_dir():
             parent = next(folder for folder in Path(root).parents if folder.is_dir())
-            return self._error(f"{problem}; there is no folder {root}, the nearest is {parent}{_contents(parent)}.")
+            return self._error(f"{problem}; there is no folder {root}, the nearest, {parent},{_contents(parent)}.")
         if others.count:
             return self._error(f"{problem}; {others.count} file(s) there, e.g. {others.first[0]}, do not.")
         return self._error(f"{problem}; {root}{_contents(Path(root))}.")

@@ -299,7 +299,7 @@ def test_missing_folder_is_told_with_the_nearest_that_exists(tmp_path: Path) -> 
     with pytest.raises(SourceError) as caught:
         plan(source(tmp_path, "data/flights/in/{dataset}/{date:%Y-%m-%d}.csv"))
     assert f"no file matches {tmp_path}/data/flights/in/{{dataset}}/{{date:%Y-%m-%d}}.csv" in str(caught.value)
-    assert f"there is no folder {tmp_path}/data/flights/in, the nearest is {tmp_path}/data holds 1" in str(caught.value)
+    assert f"there is no folder {tmp_path}/data/flights/in, the nearest, {tmp_path}/data, holds 1" in str(caught.value)
 
 
 def test_no_matching_file_is_told_with_what_is_there(tmp_path: Path) -> None:
