@@ -21,6 +21,7 @@ from tests.property.everything.weather import (
     calm,
     disk_fails,
     killed,
+    scratch_is_wiped,
     some_call,
     store_fails,
     store_is_away,
@@ -120,7 +121,7 @@ def raced(storm: Storm, work: Work) -> None:
 
 WEATHER_OF_RIVALS: tuple[Weather, ...] = (calm, calm, killed)
 WEATHER: tuple[Weather, ...] = (
-    *(calm, calm, killed, killed, killed, raced, raced, raced),
+    *(calm, calm, killed, killed, scratch_is_wiped, raced, raced, raced),
     *(store_fails, answer_is_lost, answer_is_lost, store_is_away, disk_fails),
 )
 

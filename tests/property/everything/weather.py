@@ -86,6 +86,14 @@ def killed(storm: Storm, work: Work) -> None:
     storm.wait(seconds=5)  # the child's clock ticked too
 
 
+def scratch_is_wiped(storm: Storm, work: Work) -> None:
+    """The process ends at a call, and one of the files that it staged is lost."""
+    killed(storm, work)
+    staged = sorted((storm.root / "lake/_gobblin/staging").rglob("*.parquet"))
+    if staged and not storm.kind.is_table:  # of rows that may be in a table by now, a person decides
+        storm.dice.choice(staged).unlink()
+
+
 def count_statements(points: FaultPoints) -> None:
     """Make each statement and each commit of the database that holds tables a fault point."""
 
