@@ -17,6 +17,7 @@ import pytest
 
 from gobblin_dagster.engine import lookout
 from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.launch import LazySparkLane
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration import new_data_sensor, sensors
 from gobblin_dagster.orchestration.ops import run_config
@@ -76,8 +77,9 @@ def test_sensor_finds_new_rows_of_a_table_with_one_spark_for_all_its_ticks(made:
         process = watchman.process_id
         (again,) = tick(project, sensor, instance).run_requests
         assert again.run_key == request.run_key
-        lane = GobblinSparkResource.of_project(project).lane
+        lane = LazySparkLane(resource.spec, resource.log_path)
         run_job(project, project.job("numbers"), lane=lane)
+        lane.close()
         assert tick(project, sensor, instance).skip_message == "None of 1 datasets has anything new to start on."
         write(made, range(500, 510))
         (later,) = tick(project, sensor, instance).run_requests
