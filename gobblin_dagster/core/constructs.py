@@ -380,6 +380,7 @@ class DataPublisher(Protocol):
     - `needs_all_units = True`: where a work unit failed nothing is published, whatever `commit.policy` says.
     - `allows_compaction = True`: nobody but readers of snapshots names its files, so `gobblin compact` may merge them.
     - `publishes_files = False`: no file of its branch is ever published, so an audit counts none.
+    - `unfit_extract(extract) -> str`: why it cannot publish what the job extracts; empty where it can.
     - `unfit_writer(type_name, options) -> str`: why the branch's writer cannot serve it; empty where it can. Asked when the
       job file is checked.
     - `published_elsewhere = "an Iceberg table"`: what else holds the branch's rows; their datasets are not rolled back.

@@ -30,8 +30,8 @@ def check_publishers(job: JobSpec) -> None:
     """Refuse what publishers cannot do with what stands beside them in the job.
 
     Raises:
-        UsageError: a branch's writer does not serve its publisher; or runs would put a part of the data in the place of the
-            whole.
+        UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a part of the
+            data in the place of the whole.
     """
     context = ConstructContext(job=job.job, base_dir="")
     for branch in job.fork.branches:
@@ -40,6 +40,8 @@ def check_publishers(job: JobSpec) -> None:
         where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
         if hasattr(publisher, "unfit_writer") and (why := publisher.unfit_writer(writer.type, writer.options)):
             raise UsageError(problem=f"{where} cannot use its writer: {why}.")
+        if hasattr(publisher, "unfit_extract") and (why := publisher.unfit_extract(job.to_extract())):
+            raise UsageError(problem=f"{where} cannot publish what the job extracts: {why}.")
         if job.execution.max_work_units is not None and needs_all_units([publisher]):
             raise UsageError(
                 problem=f"{where} replaces what was published, and execution.max_work_units publishes the work of one plan in "

@@ -72,6 +72,15 @@ def test_newest_row_of_a_key_counts(tmp_path: Path, url: str) -> None:
         assert query(url, "SELECT id FROM numbers ORDER BY slot") == [(one,) for one in newest]
 
 
+def test_newer_row_of_a_key_stays_whatever_comes_late(tmp_path: Path, url: str) -> None:
+    upsert = APPEND | {"mode": "upsert", "table": "public.numbers"}
+    extract = {"namespace": "test", "table": "numbers", "primary_keys": ["slot"], "delta_fields": ["version", "id"]}
+    for rows, version, newest in ((6, "100 - id", [0, 1, 2]), (9, "50 - id", [0, 1, 2]), (10, "100", [9, 1, 2])):
+        slots = {"converters": [{"type": "sql", "select": f"id % 3 AS slot, id, {version} AS version"}]}
+        run(tmp_path, table_job(upsert, {"c": {"rows": rows}}, extract=extract, **slots))
+        assert query(url, "SELECT id FROM public.numbers ORDER BY slot") == [(one,) for one in newest]
+
+
 def test_two_runs_at_once_load_a_commit_once(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[LoadSqlTableStep] = []
     execute = LoadSqlTableStep.execute

@@ -60,9 +60,16 @@ def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.R
 
 
 def merge_rows(
-    connection: sa.Connection, table: sa.Table, key: Sequence[str], batches: Iterable[pa.RecordBatch]
+    connection: sa.Connection,
+    table: sa.Table,
+    key: Sequence[str],
+    newest_by: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
 ) -> None:
-    """Insert rows, or replace those of the same key, inside the connection's transaction; the last row of a key counts.
+    """Insert rows, or replace those of the same key, inside the connection's transaction.
+
+    Of a key the row with the greatest values of `newest_by` counts, of equal ones the last; a row in the table that is newer
+    stays. Null is older than any value; it keeps no row from being replaced.
 
     Raises:
         StepRefusedError: the database knows no `ON CONFLICT` (others than PostgreSQL and SQLite).
@@ -76,7 +83,7 @@ def merge_rows(
     )
     staged.create(connection)
     load_rows(connection, staged, _numbered(batches))
-    connection.execute(sa.text(_merge_statement(connection, table, staged, key)))
+    connection.execute(sa.text(_merge_statement(connection, table, staged, key, newest_by)))
     staged.drop(connection)
 
 
@@ -87,15 +94,22 @@ def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows += batch.num_rows
 
 
-def _merge_statement(connection: sa.Connection, table: sa.Table, staged: sa.Table, key: Sequence[str]) -> str:
+def _merge_statement(
+    connection: sa.Connection, table: sa.Table, staged: sa.Table, key: Sequence[str], newest_by: Sequence[str]
+) -> str:
     preparer = connection.dialect.identifier_preparer
     names = [preparer.quote(column.name) for column in table.columns]
     keys = ", ".join(preparer.quote(name) for name in key)
     others = [preparer.quote(column.name) for column in table.columns if column.name not in key]
     action = "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others) if others else "NOTHING"
-    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY {_ROW} DESC)"
+    by = [preparer.quote(name) for name in newest_by]
+    order = ", ".join([*(f"{name} DESC NULLS LAST" for name in by), f"{_ROW} DESC"])
+    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY {order})"
+    if by and others:
+        new, old = (", ".join(f"{row}.{name}" for name in by) for row in ("excluded", "held"))
+        action += f" WHERE NOT coalesce(({new}) < ({old}), FALSE)"
     return (
-        f"INSERT INTO {preparer.format_table(table)} ({', '.join(names)}) "  # noqa: S608  # all names are quoted
+        f"INSERT INTO {preparer.format_table(table)} AS held ({', '.join(names)}) "  # noqa: S608  # all names are quoted
         f"SELECT {', '.join(names)} FROM (SELECT *, {newest} AS gobblin_rank FROM {preparer.format_table(staged)}) AS ranked "
         f"WHERE gobblin_rank = 1 ON CONFLICT ({keys}) DO {action}"
     )

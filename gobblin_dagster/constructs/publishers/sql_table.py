@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -29,6 +29,7 @@ from gobblin_dagster.core.errors import (
     StorageError,
     UsageError,
 )
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
@@ -51,10 +52,11 @@ class SqlTableOptions(BaseModel):
     """`table` or `schema.table`; made with the first publication where it is not there. `{dataset}` stands for the
     dataset.urn, in letters, digits and `_`."""
     mode: Mode = "append"
-    """`append`: rows are added. `upsert`: a row replaces the one with its `key`, the last of several counts. `replace`: the
-    table holds the rows of the newest publication only."""
+    """`append`: rows are added. `upsert`: a row replaces the one with its `key`, unless that one is newer by the job's
+    `extract.delta_fields`; of several equally new ones the last counts. `replace`: the table holds the rows of the newest
+    publication only."""
     key: tuple[str, ...] = ()
-    """Columns that name a row, for `upsert`; the primary key of a table that is made."""
+    """Columns that name a row, for `upsert`; the primary key of a table that is made. Default: `extract.primary_keys`."""
 
     @field_validator("url")
     @classmethod
@@ -67,8 +69,8 @@ class SqlTableOptions(BaseModel):
     def _complete(self) -> Self:
         if bool(self.url) == bool(self.url_env):
             raise ValueError("expected either `url` or `url_env`")
-        if (self.mode == "upsert") != bool(self.key):
-            raise ValueError("`key` belongs to `mode: upsert`, which needs it")
+        if self.key and self.mode != "upsert":
+            raise ValueError("`key` belongs to `mode: upsert`")
         return self
 
 
@@ -90,6 +92,11 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         super().__init__(options, context)
         self.needs_all_units = options.mode == "replace"
 
+    def unfit_extract(self, extract: Extract) -> str:
+        if self._options.mode == "upsert" and not (self._options.key or extract.primary_keys):
+            return "`mode: upsert` needs `key`, or `extract.primary_keys` for all publishers"
+        return ""
+
     def _mode(self, view: PublishView) -> Mode:
         """Return how the rows go in: those that join a publication never take its place."""
         return "append" if view.joins and self._options.mode == "replace" else self._options.mode
@@ -100,13 +107,19 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
     def _step(self, view: PublishView) -> LoadSqlTableStep:
         _check_types(view)
         options = self._options
+        is_merged = self._mode(view) == "upsert"
+        key = (options.key or view.extract.primary_keys) if is_merged else ()
+        newest_by = view.extract.delta_fields if is_merged else ()
+        _check_columns(view, "key", key)
+        _check_columns(view, "`extract.delta_fields`", newest_by)
         schema, _, name = options.table.replace("{dataset}", _identifier(view.dataset_urn)).rpartition(".")
         return LoadSqlTableStep(
             commit=TableCommit.of(view, staged=True),
             schema=schema,
             table=name,
             mode=self._mode(view),
-            key=options.key,
+            key=key,
+            newest_by=newest_by,
             url=options.url,
             url_env=options.url_env,
             base_dir=self._context.base_dir,
@@ -129,6 +142,7 @@ class LoadSqlTableStep:
     url: str
     url_env: str
     base_dir: str
+    newest_by: tuple[str, ...] = ()
 
     def verify(self, storage: Storage) -> bool:
         with self._connection() as connection:
@@ -153,12 +167,13 @@ class LoadSqlTableStep:
                 connection.commit()
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"key": list(self.key)}
+        return asdict(self) | {"key": list(self.key), "newest_by": list(self.newest_by)}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> LoadSqlTableStep:
         """Read what `to_json` wrote."""
-        return cls(**{**fields, "key": tuple(fields["key"]), "commit": TableCommit.from_json(fields["commit"])})
+        names = {name: tuple(fields.get(name, ())) for name in ("key", "newest_by")}
+        return cls(**{**fields, **names, "commit": TableCommit.from_json(fields["commit"])})
 
     def describe(self) -> str:
         rows = sum(file.rows for file in self.commit.files)
@@ -171,7 +186,7 @@ class LoadSqlTableStep:
             return
         batches = batches_of(storage, self.commit.paths, BATCH_ROWS)
         if self.mode == "upsert":
-            merge_rows(connection, table, self.key, batches)
+            merge_rows(connection, table, self.key, self.newest_by, batches)
         else:
             load_rows(connection, table, batches)
 
@@ -296,6 +311,18 @@ def _check_types(view: PublishView) -> None:
         raise UsageError(
             problem=f"Branch {view.branch!r}: a database table has no type for column(s) {', '.join(unfit)}.",
             hint="Make them JSON text with the converter `to_json`, or flatten them.",
+        )
+
+
+def _check_columns(view: PublishView, what: str, names: Sequence[str]) -> None:
+    """Refuse columns that the branch does not have, before anything is stored."""
+    there = type_texts(view.schema or "")
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise UsageError(
+            problem=f"Branch {view.branch!r} has no column {', '.join(missing)}, which {what} of its table names; it has "
+            f"{', '.join(there)}.",
+            hint="Keep the column in the branch, or leave it out there.",
         )
 
 

@@ -15,6 +15,7 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.publishers import check_publishers
 from gobblin_dagster.engine.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots import rollback
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
@@ -87,6 +88,47 @@ def test_newest_row_of_a_key_counts(tmp_path: Path) -> None:
     assert query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot") == [(0, 8), (1, 9), (2, 10), (3, 11)]
 
 
+def test_keys_and_order_of_rows_come_from_the_extract(tmp_path: Path) -> None:
+    upsert = APPEND | {"mode": "upsert"}
+    extract = {"namespace": "test", "table": "numbers", "primary_keys": ["slot"], "delta_fields": ["version", "part"]}
+
+    def run_with(rows: int, version: str) -> list[tuple[int, int]]:
+        converters = [{"type": "sql", "select": f"id % 3 AS slot, id, {version} AS version, 0 AS part"}]
+        result = run(tmp_path, table_job(upsert, {"c": {"rows": rows}}, extract=extract, converters=converters))
+        assert result.status is RunStatus.SUCCEEDED
+        return query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot")
+
+    assert run_with(6, "100 - id") == [(0, 0), (1, 1), (2, 2)]  # each newer than those after it
+    assert run_with(9, "50 - id") == [(0, 0), (1, 1), (2, 2)]  # what comes late takes no newer row's place
+    assert run_with(10, "100") == [(0, 9), (1, 1), (2, 2)]
+    assert run_with(11, "100") == [(0, 9), (1, 10), (2, 2)]
+    assert run_with(12, "CAST(NULL AS BIGINT)") == [(0, 9), (1, 10), (2, 11)]  # nobody knows which is newer
+    assert run_with(15, "5") == [(0, 9), (1, 10), (2, 14)]
+
+
+@pytest.mark.parametrize("field", ["primary_keys", "delta_fields"])
+def test_column_of_the_extract_that_the_branch_lacks_is_named(tmp_path: Path, field: str) -> None:
+    extract = {"namespace": "test", "table": "numbers", "primary_keys": ["id"]} | {field: ["gone"]}
+
+    result = run(tmp_path, table_job(APPEND | {"mode": "upsert"}, {"c": {"rows": 2}}, extract=extract))
+
+    assert result.status is RunStatus.FAILED
+    assert "Branch 'all' has no column gone, which " in result.datasets[0].failures[0].message
+
+
+def test_merging_without_a_key_is_refused_when_the_job_is_checked() -> None:
+    with pytest.raises(UsageError, match=r"needs `key`, or `extract\.primary_keys`"):
+        check_publishers(table_job(APPEND | {"mode": "upsert"}, ROWS))
+
+
+def test_step_of_an_earlier_version_merges_by_its_key_alone() -> None:
+    names = ("commit_id", "job", "run_id", "dataset_urn", "branch", "low", "high")
+    commit: dict[str, Any] = {**dict.fromkeys(names, "x"), "files": []}
+    places = {"schema": "", "table": "t", "url": "sqlite:///w.db", "url_env": "", "base_dir": ""}
+    stored = {**places, "mode": "upsert", "key": ["id"], "commit": commit}
+    assert LoadSqlTableStep.from_json(stored).newest_by == ()
+
+
 def test_replaced_table_holds_the_newest_publication(tmp_path: Path) -> None:
     replace = APPEND | {"mode": "replace"}
     run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
@@ -142,7 +184,6 @@ def test_column_that_no_table_can_hold_is_refused_before_anything_is_stored(tmp_
         ({"url": "warehouse.db"}, "URL cannot be read; write it as postgresql://"),
         ({"url": ""}, "either `url` or `url_env`"),
         ({"url_env": "WAREHOUSE"}, "either `url` or `url_env`"),
-        ({"mode": "upsert"}, "`key` belongs to `mode: upsert`"),
         ({"key": ["id"]}, "`key` belongs to `mode: upsert`"),
     ],
 )
