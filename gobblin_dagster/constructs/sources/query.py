@@ -44,7 +44,7 @@ class QuerySource:
         self._cursor = options.cursor
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        self._check_extract(context.extract)
+        self.check_extract(context.extract)
         database = self._database()
         tables = Tables(self._options, database)
         datasets = tables.selected(context)
@@ -124,7 +124,7 @@ class QuerySource:
     def _database(self) -> Database:
         return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job)
 
-    def _check_extract(self, extract: Extract) -> None:
+    def check_extract(self, extract: Extract) -> None:
         if self._options.overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
             raise UsageError(
                 problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` would "
