@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyspark
 from pyspark.conf import SparkConf
@@ -238,20 +238,26 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
             "spark.python.daemon.module": worker_daemon.__name__,
         }
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
-    log = (log_file or Path(os.devnull)).open("ab")
     try:
-        # A session of its own: Ctrl-C in a terminal must reach the driver only, which lets running work units end.
-        process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
-        gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-            conf, popen_kwargs=process
-        )
+        _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
+        return SparkSession(SparkContext(conf=conf, gateway=_Jvm.gateway))
     except Exception as error:
         raise EnvironmentFaultError(
             problem=f"Spark did not start: {error}.", hint=f"Its log is {log_file}; `gobblin doctor` checks Java."
         ) from error
-    finally:
-        log.close()
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+class _Jvm:
+    """The JVM of this process: pyspark keeps the first one for good, so that another would stand idle."""
+
+    gateway: ClassVar[Any] = None
+
+
+def _launch(conf: SparkConf, log_file: Path | None) -> Any:
+    """Start a JVM that prints to the log, in a session of its own: Ctrl-C in a terminal must reach the driver only."""
+    with (log_file or Path(os.devnull)).open("ab") as log:
+        process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
+        return launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
 
 
 class _WithoutForkHooks(dict[str, Any]):

@@ -134,6 +134,21 @@ def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, lane
     assert by_urn(_run(tmp_path, job, lane))["d4"].outcome is DatasetOutcome.IDLE
 
 
+def test_second_start_in_a_process_uses_the_jvm_that_is_there() -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from gobblin_dagster.engine.launch import LazySparkLane; from gobblin_dagster.spec.project import SparkSpec\n"
+        "for _ in range(2):\n"
+        "    lane = LazySparkLane(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()\n"
+        "parents = [file.read_text().split('State:')[1] for file in Path('/proc').glob('[0-9]*/status')"
+        " if file.read_text().startswith('Name:\\tjava')]\n"
+        "import os\n"
+        "print(sum(f'PPid:\\t{os.getpid()}\\n' in text for text in parents))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["3", "3", "1"]
+
+
 def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
     """fsspec drops clients of HDFS in forked children, which waited for ever for threads that only the parent has."""
     code = (
