@@ -126,8 +126,8 @@ def recovery_line(dataset: RecoveredDataset) -> str:
             f"sequence {dataset.sequence_id} of {name} is {dataset.state}: {dataset.reason or 'it will be tried again'}"
         )
     steps = f"{count(dataset.steps_found_done, 'step')} found done, {dataset.steps_redone:,} done now"
-    proof = f"; {audit_text(dataset.audit)}" if dataset.audit else ""
-    return f"recovered {name}: {steps}{proof}"
+    proof = audit_text(dataset.audit) if dataset.audit else dataset.reason
+    return f"recovered {name}: {steps}" + (f"; {proof}" if proof else "")
 
 
 def audit_text(audit: Audit) -> str:

@@ -234,8 +234,12 @@ class JobRun:
         redone = []
         leased = [[(s, self._leases.epoch(s.dataset_urn)) for s in bundle.sequences] for bundle in waiting]
         for done in self._groups.recover_all(leased):
-            committed = done.outcome is SequenceState.COMMITTED
-            audit = audit_dataset(self._job, self._source, self._store, done.dataset_urn) if committed else None
+            audit, reason = None, done.reason
+            if done.outcome is SequenceState.COMMITTED:
+                try:
+                    audit = audit_dataset(self._job, self._source, self._store, done.dataset_urn)
+                except Exception as error:  # noqa: BLE001 - it is committed, whoever can be asked for its rows now
+                    reason = f"its rows could not be counted anew: {describe_failure(error).message}"
             redone.append(
                 RecoveredDataset(
                     done.sequence_id,
@@ -243,7 +247,7 @@ class JobRun:
                     done.outcome,
                     steps_found_done=done.steps_done,
                     steps_redone=done.steps_redone,
-                    reason=done.reason,
+                    reason=reason,
                     audit=audit,
                 )
             )

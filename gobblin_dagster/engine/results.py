@@ -235,6 +235,7 @@ class RecoveredDataset:
     steps_found_done: int = 0
     steps_redone: int = 0
     reason: str = ""
+    """Why it is not committed; of a committed one, why there is no `audit`."""
     audit: Audit | None = None
 
 

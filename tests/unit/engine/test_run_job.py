@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.cli.display import recovery_line
+from gobblin_dagster.core.errors import TransientError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
@@ -15,7 +16,9 @@ from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.rows_source import RowsSource
 
 from .jobs import by_urn, job_spec, project, published, run
 
@@ -200,22 +203,45 @@ def test_staging_is_gone_after_a_run(tmp_path: Path) -> None:
     assert not staging.exists() or not list(staging.iterdir())
 
 
-def test_killed_run_is_tidied_up_by_the_next_one(tmp_path: Path) -> None:
-    """A child process is killed after its last commit step: sequence, lease, staging and manifest are left behind."""
+def _killed(tmp_path: Path) -> JobSpec:
+    """Kill a child process after its last commit step: sequence, lease, staging and manifest are left behind."""
     import subprocess
     import sys
 
-    job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}})
     child = f"""
 from pathlib import Path
 from gobblin_dagster.engine.commit.listener import crash_at
 from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.rows_source import RowsSource
 from tests.unit.engine.jobs import job_spec, project
 job = job_spec({{"a": {{"rows": 10}}, "b": {{"rows": 10}}}})
 run_job(project(Path({str(tmp_path)!r}), job), job, lane=InlineLane(), listener=crash_at(2))
 """
     assert subprocess.run([sys.executable, "-c", child], check=False).returncode == -9
+    return job_spec({"a": {"rows": 10}, "b": {"rows": 10}})
+
+
+def test_recovery_stands_where_the_source_cannot_be_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = _killed(tmp_path)
+
+    def away(*_: object) -> int:
+        raise TransientError(problem="The source is away.")
+
+    monkeypatch.setattr(RowsSource, "count_rows", away)
+    result = run(tmp_path, job)
+    assert result.status is RunStatus.SUCCEEDED
+    committed = [one for one in result.recovered if one.state == "committed"]
+    assert committed
+    assert {recovery_line(one).partition("; ")[2] for one in committed} == {
+        "its rows could not be counted anew: The source is away."
+    }
+    assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "ab")
+
+
+def test_killed_run_is_tidied_up_by_the_next_one(tmp_path: Path) -> None:
+    job = _killed(tmp_path)
     staging = tmp_path / "lake" / "_gobblin" / "staging"
     assert list(staging.iterdir())
     result = run(tmp_path, job)
