@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cache
 
 import pyarrow.fs as pafs
 
@@ -35,14 +36,17 @@ def arrow_files(paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
         case LocalStorage():
             return pafs.LocalFileSystem(), inside
         case HdfsStorage(authority=authority):
-            return _hdfs(authority), inside
+            return _hdfs(authority, os.getpid()), inside
         case S3Storage(bucket=bucket):
             return arrow_s3(), [bucket + path for path in inside]
         case _:
             raise UsageError(problem=f"pyarrow cannot read {paths[0]!r}.")
 
 
-def _hdfs(authority: str) -> pafs.FileSystem:
+@cache
+def _hdfs(authority: str, _process: int) -> pafs.FileSystem:
+    # Kept for good, in forked children too: fsspec drops its own there, and a client that goes waits for ever for the
+    # threads that only its process has.
     HdfsStorage(authority).connect()
     # An optional package, which `connect` has asked for in words.
     from hdfs_native.fsspec import HdfsFileSystem  # noqa: PLC0415

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -49,6 +50,21 @@ def test_finish_syncs_every_block_to_the_disk(hdfs_server: HdfsServer, root: str
     replicas = 3 * DATANODES
     by_itself = _fsyncs_of(hdfs_server, fast, f"{root}/fast", 2.5, expected=replicas)
     assert _fsyncs_of(hdfs_server, storage, f"{root}/durable", 2.5, by_itself + replicas) == by_itself + replicas
+
+
+def test_process_that_has_read_files_can_fork(root: str) -> None:
+    """fsspec drops its file systems in forked children, where a client that goes waited for ever."""
+    storage = open_storage(root)
+    assert isinstance(storage, HdfsStorage)
+    _write(storage, f"{root}/file", 0.1)
+    code = (
+        "import os, sys; from gobblin_dagster.storage.arrow import arrow_files\n"
+        "system, (path,) = arrow_files([sys.argv[1]]); print(len(system.open_input_file(path).read())); del system\n"
+        "child = os.fork() or os._exit(7); print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    command = [sys.executable, "-c", code, f"{root}/file"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [str(int(0.1 * BLOCK_BYTES)), "7"]
 
 
 def test_put_if_absent_answer_to_rename_lost_is_known_as_our_own(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
