@@ -115,8 +115,45 @@ def same_type(one: Watermark, other: Watermark) -> Watermark:
     return other
 
 
+class SingleWatermark(Watermark):
+    """A watermark of one component; a subclass is a frozen dataclass with the field `value`."""
+
+    __slots__ = ()
+    value: Any
+
+    @classmethod
+    @abstractmethod
+    def checked(cls, value: object) -> Any:
+        """Return a position as it is kept; raises TypeError or ValueError where it is none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", self.checked(self.value))
+
+    def components(self) -> Mapping[str, Position]:
+        return {"": self.value}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        make: Any = cls
+        watermark: Self = make(components[""])
+        return watermark
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        stored: int | str = cls.checked(position)
+        return stored
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        position: Position = cls.checked(raw)
+        return position
+
+    def __str__(self) -> str:
+        return str(self.position_to_json(self.value))
+
+
 @dataclass(frozen=True, slots=True)
-class LongWatermark(Watermark):
+class LongWatermark(SingleWatermark):
     """A whole number: an id, an offset, a version.
 
     Source: gobblin-core `LongWatermark` ("simple" in the query source).
@@ -125,27 +162,13 @@ class LongWatermark(Watermark):
     value: int
     type_name: ClassVar[str] = "long"
 
-    def components(self) -> Mapping[str, Position]:
-        return {"": self.value}
-
     @classmethod
-    def from_components(cls, components: Mapping[str, Position]) -> Self:
-        return cls(_int(components[""]))
-
-    @classmethod
-    def position_to_json(cls, position: Position) -> int | str:
-        return _int(position)
-
-    @classmethod
-    def position_from_json(cls, raw: int | str) -> Position:
-        return _int(raw)
-
-    def __str__(self) -> str:
-        return str(self.value)
+    def checked(cls, value: object) -> int:
+        return _int(value)
 
 
 @dataclass(frozen=True, slots=True)
-class TimestampWatermark(Watermark):
+class TimestampWatermark(SingleWatermark):
     """An instant, aware and in UTC, to the microsecond.
 
     Source: gobblin-core `TimestampWatermark`. Differs: no text in a local zone; an instant is an instant.
@@ -154,15 +177,9 @@ class TimestampWatermark(Watermark):
     value: datetime
     type_name: ClassVar[str] = "timestamp"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", _utc(self.value))
-
-    def components(self) -> Mapping[str, Position]:
-        return {"": self.value}
-
     @classmethod
-    def from_components(cls, components: Mapping[str, Position]) -> Self:
-        return cls(_utc(components[""]))
+    def checked(cls, value: object) -> datetime:
+        return _utc(value)
 
     @classmethod
     def position_to_json(cls, position: Position) -> int | str:
@@ -180,7 +197,7 @@ class TimestampWatermark(Watermark):
 
 
 @dataclass(frozen=True, slots=True)
-class DateWatermark(Watermark):
+class DateWatermark(SingleWatermark):
     """A whole day of the calendar, in no zone: what a column of dates holds. `[2013-01-01, 2013-01-02)` is one day.
 
     Source: gobblin-core `DateWatermark`. Differs: a date, not the number yyyyMMdd000000; a time of day is refused.
@@ -189,15 +206,9 @@ class DateWatermark(Watermark):
     value: date
     type_name: ClassVar[str] = "date"
 
-    def __post_init__(self) -> None:
-        _date(self.value)
-
-    def components(self) -> Mapping[str, Position]:
-        return {"": self.value}
-
     @classmethod
-    def from_components(cls, components: Mapping[str, Position]) -> Self:
-        return cls(_date(components[""]))
+    def checked(cls, value: object) -> date:
+        return _date(value)
 
     @classmethod
     def position_to_json(cls, position: Position) -> int | str:
@@ -209,12 +220,9 @@ class DateWatermark(Watermark):
             raise TypeError(f"expected an ISO 8601 date, got {raw!r}")
         return date.fromisoformat(raw)
 
-    def __str__(self) -> str:
-        return self.value.isoformat()
-
 
 @dataclass(frozen=True, slots=True)
-class HourWatermark(Watermark):
+class HourWatermark(SingleWatermark):
     """The instant at which an hour begins, in UTC. `[2013-01-01T05Z, 2013-01-01T06Z)` is one hour.
 
     Source: gobblin-core `HourWatermark`. Differs: an instant, not the number yyyyMMddHH0000; minutes are refused.
@@ -223,15 +231,9 @@ class HourWatermark(Watermark):
     value: datetime
     type_name: ClassVar[str] = "hour"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", _hour(self.value))
-
-    def components(self) -> Mapping[str, Position]:
-        return {"": self.value}
-
     @classmethod
-    def from_components(cls, components: Mapping[str, Position]) -> Self:
-        return cls(_hour(components[""]))
+    def checked(cls, value: object) -> datetime:
+        return _hour(value)
 
     @classmethod
     def position_to_json(cls, position: Position) -> int | str:
@@ -243,12 +245,9 @@ class HourWatermark(Watermark):
             raise TypeError(f"expected an ISO 8601 hour, got {raw!r}")
         return _hour(datetime.fromisoformat(raw))
 
-    def __str__(self) -> str:
-        return str(self.position_to_json(self.value))
-
 
 @dataclass(frozen=True, slots=True)
-class NameWatermark(Watermark):
+class NameWatermark(SingleWatermark):
     """A place in the order of names, by code points: `x` lies before the name x, `NameWatermark.after("x")` behind it.
 
     Source: the order of `source.filebased.maxFilesPerRun`, gobblin-core. Differs: a watermark of its own.
@@ -256,9 +255,6 @@ class NameWatermark(Watermark):
 
     value: str
     type_name: ClassVar[str] = "name"
-
-    def __post_init__(self) -> None:
-        _name(self.value)
 
     @classmethod
     def after(cls, name: str) -> Self:
@@ -270,20 +266,9 @@ class NameWatermark(Watermark):
         """
         return cls(name + _NEXT)
 
-    def components(self) -> Mapping[str, Position]:
-        return {"": self.value}
-
     @classmethod
-    def from_components(cls, components: Mapping[str, Position]) -> Self:
-        return cls(_name(components[""]))
-
-    @classmethod
-    def position_to_json(cls, position: Position) -> int | str:
-        return _name(position)
-
-    @classmethod
-    def position_from_json(cls, raw: int | str) -> Position:
-        return _name(raw)
+    def checked(cls, value: object) -> str:
+        return _name(value)
 
     def __str__(self) -> str:
         return f"after {self.value[:-1]}" if self.value.endswith(_NEXT) else self.value
