@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
 from gobblin_dagster.core.constructs import Source
-from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, GroupHeldBackError
+from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, GroupHeldBackError, StaleEpochError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
@@ -345,23 +345,35 @@ class JobRun:
         if not sequences:
             return tuple(d.result for d in decided)
         self._results = {d.result.dataset_urn: d.result for d in decided}
-        grant = self._leases.acquire(list(sequences))
-        errors: dict[str, Exception | None] = {urn: _busy(urn, lease) for urn, lease in grant.busy.items()}
-        free = [(sequence, grant.granted[urn].epoch) for urn, sequence in sequences.items() if urn in grant.granted]
-        errors |= self._publish_all(free, grant.busy)
+        free, kept_back = self._free(sequences)
+        errors: dict[str, Exception | None] = {**kept_back, **self._publish_all(free, kept_back)}
         for urn, error in errors.items():
             if error is not None and not self._is_committed(sequences[urn]):
                 self._results[urn] = _not_committed(self._results[urn], error)
                 self._observer.dataset_done(self._results[urn])
         return tuple(self._results[d.result.dataset_urn] for d in decided)
 
+    def _free(
+        self, sequences: Mapping[str, CommitSequence]
+    ) -> tuple[list[tuple[CommitSequence, int]], dict[str, GobblinDagsterError]]:
+        """Return what may be published, with the epochs, and why the rest may not."""
+        read_under = self._leases.epochs()
+        grant = self._leases.acquire(list(sequences))
+        kept_back: dict[str, GobblinDagsterError] = {urn: _busy(urn, lease) for urn, lease in grant.busy.items()}
+        for urn, lease in grant.granted.items():
+            if (ours := read_under.get(urn, lease.epoch)) != lease.epoch:
+                # Whoever held it since may have deleted what we staged.
+                kept_back[urn] = StaleEpochError(dataset_urn=urn, ours=ours, current=lease.epoch)
+        free = [(one, grant.granted[urn].epoch) for urn, one in sequences.items() if urn not in kept_back]
+        return free, kept_back
+
     def _publish_all(
-        self, items: Sequence[tuple[CommitSequence, int]], busy: Mapping[str, Lease]
+        self, items: Sequence[tuple[CommitSequence, int]], kept_back: Mapping[str, Exception]
     ) -> dict[str, Exception | None]:
         if self._job.commit.scope == "dataset":
             return self._committer.publish_all(items)
-        if busy:
-            because = "; ".join(str(_busy(urn, lease)) for urn, lease in busy.items())
+        if kept_back:
+            because = "; ".join(map(str, kept_back.values()))
             return {s.dataset_urn: GroupHeldBackError(dataset_urn=s.dataset_urn, because=because) for s, _ in items}
         return self._groups.publish_all(items)
 

@@ -88,6 +88,11 @@ class LeaseKeeper:
             raise UsageError(problem=f"The lease of dataset {urn!r} was never granted to {self._owner}.")
         return lease.epoch
 
+    def epochs(self) -> dict[str, int]:
+        """Return the epochs under which this run holds, or held, its datasets."""
+        with self._lock:
+            return {urn: lease.epoch for urn, lease in self._held.items()}
+
     @property
     def lost(self) -> frozenset[str]:
         """Datasets whose lease was taken over by another run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.core.watermark import LongWatermark
-from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.job import JobRun, plan_job, run_job
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane
@@ -201,6 +202,26 @@ def test_staging_is_gone_after_a_run(tmp_path: Path) -> None:
     run(tmp_path, job_spec({"a": {"rows": 10}, "bad": {"rows": 10, "fail_at": 1}}))
     staging = tmp_path / "lake" / "_gobblin" / "staging"
     assert not staging.exists() or not list(staging.iterdir())
+
+
+@pytest.mark.parametrize("scope", ["dataset", "job"])
+def test_run_that_lost_its_lease_while_it_froze_publishes_nothing(tmp_path: Path, scope: str) -> None:
+    """Whoever had the lease meanwhile may have deleted what it staged, and have left without moving anything."""
+    job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}}, commit={"scope": scope})
+    store = project(tmp_path, job).open_store()
+    with JobRun(project(tmp_path, job), job, store, InlineLane()) as frozen:
+        staged = frozen.extract(frozen.plan())
+        store.release_leases("numbers", [store.load_leases("numbers")["a"]])
+        other = LeaseOwner.current("other")
+        granted = store.acquire_leases("numbers", ["a"], other, timedelta(minutes=1)).granted
+        store.release_leases("numbers", list(granted.values()))
+        result = frozen.publish(staged)
+    failures = {dataset.dataset_urn: [one.code for one in dataset.failures] for dataset in result.datasets}
+    assert failures == {"a": ["epoch-stale"], "b": [] if scope == "dataset" else ["group-held-back"]}
+    assert {sequence.dataset_urn for sequence in store.load_sequences("numbers")} == set()
+    store.close()
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "ab")
 
 
 def _killed(tmp_path: Path) -> JobSpec:
