@@ -69,6 +69,20 @@ def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
         raise kafka_error(dataset_urn, partition, error.args[0]) from error
 
 
+def is_passing(error: Any) -> bool:
+    """Tell whether a KafkaError is one of a partition whose leader changes, or has just come back; it ends by itself."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    return error.code() in {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+
+
 def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:
     """Return our error for a KafkaError of the library."""
     from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.extractors.kafka import KafkaExtractor, KafkaReading
-from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
+from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings, is_passing
 from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka_offsets import (
     Bootstrap,
@@ -29,6 +30,10 @@ from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
+
+_LEADER_WAIT_S = 5.0
+"""Seconds for which partitions without a leader are asked again: after a broker's restart it takes moments to settle."""
+_ASK_AGAIN_S = 0.2
 
 
 class KafkaOptions(KafkaConnection, KafkaReading):
@@ -201,7 +206,25 @@ class KafkaSource:
     def _offsets(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], PartitionOffsets | str]:
-        """Ask for the offsets of all partitions at once; a partition without a leader gets its fault instead."""
+        """Return the offsets of all partitions; one that has no leader, even after a while, gets its fault instead."""
+        deadline = time.monotonic() + min(self._options.timeout_s, _LEADER_WAIT_S)
+        found = self._asked(admin, partitions)
+        while waiting := [
+            one for one, fault in found.items() if not isinstance(fault, PartitionOffsets) and is_passing(fault)
+        ]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_ASK_AGAIN_S)
+            found |= self._asked(admin, waiting)
+        return {
+            one: offsets if isinstance(offsets, PartitionOffsets) else f"partition {one[0]}-{one[1]}: {offsets.str()}."
+            for one, offsets in found.items()
+        }
+
+    def _asked(
+        self, admin: Any, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionOffsets | Any]:
+        """Ask for the offsets of partitions at once; the library's error where there are none."""
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional package
         from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
 
@@ -216,13 +239,13 @@ class KafkaSource:
         earliest = ask(spec.earliest(), "read_uncommitted")
         ends = ask(spec.latest(), self._options.isolation)
         log_ends = ask(spec.latest(), "read_uncommitted")
-        found: dict[tuple[str, int], PartitionOffsets | str] = {}
+        found: dict[tuple[str, int], PartitionOffsets | Any] = {}
         for one, key in asked.items():
             try:
                 first, end, log_end = (answer[key].result().offset for answer in (earliest, ends, log_ends))
                 found[one] = PartitionOffsets(*one, first, end, max(end, log_end))
             except KafkaException as error:
-                found[one] = f"partition {one[0]}-{one[1]}: {error.args[0].str()}."
+                found[one] = error.args[0]
         return found
 
     def _unreachable(self, error: Any) -> SourceError:
