@@ -158,7 +158,7 @@ class CommittedRanges:
 
     def contains(self, position: Position, component: str = "") -> bool:
         """Tell whether a position was committed."""
-        return any(low <= position < high for low, high in self.ranges.get(component, ()))  # type: ignore[operator]
+        return any(low <= position < high for low, high in self.ranges.get(component, ()))  # type: ignore[operator]  # one component has one type
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form."""

@@ -10,7 +10,7 @@ from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename
+from gobblin_dagster.engine.commit.steps import is_of_files_alone
 from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
 from gobblin_dagster.engine.results import Audit
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
@@ -67,7 +67,7 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
             sequence = decode_sequence(stored)
         except CorruptRecordError:
             continue  # what it brought elsewhere is not known, so it is missed
-        if all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+        if is_of_files_alone(sequence.steps):
             continue
         in_files = {file.branch for file in sequence.files}
         written = sequence.report.get("rows_by_branch", {})

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gobblin_dagster.spec.document import Loc
-from gobblin_dagster.spec.job import NAME_PATTERN
+from gobblin_dagster.spec.job import NAME_PATTERN, ConstructSpec
 
 MAX_SHOWN = 60
 """Characters of a wrong value that a message shows."""
@@ -48,7 +48,7 @@ _BOUNDS = {
     "string_too_short": ("min_length", "text of at least {} character(s)"),
     "string_too_long": ("max_length", "text of at most {} character(s)"),
 }
-_CONSTRUCTS = {"ConstructSpec", "ConverterSpec", "RowPolicySpec", "TaskPolicySpec"}
+_CONSTRUCTS = {"ConstructSpec"} | {cls.__name__ for cls in ConstructSpec.__subclasses__()}
 _A_NAME = "a name (letters, digits and _, beginning with a letter, at most 63)"
 _MADE_UP = re.compile(r"(constrained-|literal\[).*")
 """Names of union members that are no key of a document."""

@@ -1,16 +1,34 @@
-"""What the options of sources with a watermark column have in common: values and distances that must fit the column."""
+"""What the options of sources with a watermark column have in common: values and distances that must fit it, and NULL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from gobblin_dagster.constructs.sources.query_cursor import Cursor
+from gobblin_dagster.core.work_unit import WorkUnit
 
 _SPANS = ("lag", "overlap", "partition_interval")
 _VALUES = ("start", "end")
+
+
+def null_problem(nulls: int, column: str) -> str:
+    """Say that rows have no position, under `nulls: fail`."""
+    return f"{nulls} row(s) have NULL in the watermark column {column}; set `nulls: exclude` or `nulls: include`"
+
+
+def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> list[str]:
+    """Say what becomes of rows without a position; `how` is the option `nulls`, `units` are those that are planned."""
+    if not nulls:
+        return []
+    what = f"{nulls} row(s) have NULL in {column}"
+    if how == "exclude":
+        return [f"{what} and are not read (`nulls: exclude`)."]
+    if any("nulls" in unit.read for unit in units):
+        return [f"{what} and are read now, once (`nulls: include`)."]
+    return [f"{what} and are not read: `nulls: include` reads those that are there at the first read."]
 
 
 def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]) -> None:

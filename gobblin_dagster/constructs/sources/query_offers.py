@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.sources.cursor_options import null_notes, null_problem
 from gobblin_dagster.constructs.sources.query_caps import Horizon, caps
 from gobblin_dagster.constructs.sources.query_counts import MOST_COUNTED, RowCounts
 from gobblin_dagster.constructs.sources.query_cursor import Cursor
@@ -56,13 +57,12 @@ class Offers:
         lowest, highest = self.connection.execute(relation.bounds()).one()
         nulls = self._count_nulls(relation, table)
         if nulls and self._options.nulls == "fail":
-            problem = (
-                f"{urn}: {nulls} row(s) have NULL in the watermark column {relation.cursor_column}; "
-                "set `nulls: exclude` or `nulls: include`."
-            )
+            problem = f"{urn}: {null_problem(nulls, relation.cursor_column)}."
             return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
         if highest is None:
-            return DatasetOffer(urn, mark, mark, notes=self._null_notes(nulls, relation, ()))
+            return DatasetOffer(
+                urn, mark, mark, notes=null_notes(self._options.nulls, nulls, relation.cursor_column, ())
+            )
         try:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
@@ -76,7 +76,7 @@ class Offers:
             notes.append(f"from {shown} on, rows are left for a later run: {why}.")
         start = self._cursor.parse(self._options.start) if self._options.start is not None else None
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
-        notes = [*self._null_notes(nulls, relation, units), *notes]
+        notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, units), *notes]
         if not units:
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += self._reading_notes(committed, units)
@@ -87,16 +87,6 @@ class Offers:
         if column is None or not column.nullable:
             return 0
         return int(self.connection.execute(relation.null_count()).scalar_one())
-
-    def _null_notes(self, nulls: int, relation: Relation, units: Sequence[WorkUnit]) -> list[str]:
-        if not nulls:
-            return []
-        what = f"{nulls} row(s) have NULL in {relation.cursor_column}"
-        if self._options.nulls == "exclude":
-            return [f"{what} and are not read (`nulls: exclude`)."]
-        if any("nulls" in unit.read for unit in units):
-            return [f"{what} and are read now, once (`nulls: include`)."]
-        return [f"{what} and are not read: `nulls: include` reads those that are there at the first read."]
 
     def _reading_notes(self, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
         notes, database = [], self.tables.database

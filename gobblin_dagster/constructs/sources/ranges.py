@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.ranges import WatermarkInterval
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -49,6 +51,16 @@ def open_units(
         WorkUnit(f"{dataset_urn}-{number}", dataset_urn, part.low, part.high, read=read)
         for number, part in enumerate(parts)
     ]
+
+
+def require_replacement(job: str, option: str, extract: Extract) -> None:
+    """Refuse to append what a source without `option` reads, which is everything, each time; raises UsageError."""
+    if not extract.is_full:
+        raise UsageError(
+            problem=f"Job {job!r}: without a `{option}` everything is read each time, and `extract.type: {extract.type}` "
+            "would publish it again and again.",
+            hint=f"Give a `{option}`, or set `extract.type: snapshot_only`, which replaces what is published.",
+        )
 
 
 def state_problem(state: DatasetState | None, kind: type[Watermark], source: str) -> str:

@@ -148,10 +148,10 @@ class Memory:
 
     def add_noted(self, plan: FilesPlan, dataset_urn: str, found: Compared, known: Mapping[str, FileVersion]) -> None:
         """Add a work unit that remembers what was found out of files whose content is what was read."""
-        low = {self.key(file.path): known[self.key(file.path)] for file in found.of(Verdict.TOUCHED, Verdict.ADDED)}
-        if low and not plan.problem:
-            files = {self.key(file.path): file for file in found.of(Verdict.TOUCHED, Verdict.ADDED)}
-            high = {n: low[n].then_noted(file.modified_us, file.checksum) for n, file in files.items()}
+        files = {self.key(file.path): file for file in found.of(Verdict.TOUCHED, Verdict.ADDED)}
+        if files and not plan.problem:
+            low = {name: known[name] for name in files}
+            high = {name: low[name].then_noted(file.modified_us, file.checksum) for name, file in files.items()}
             plan.add_noted(dataset_urn, FileSetWatermark(low), FileSetWatermark(high))
 
     def with_checksums(self, files: Sequence[FoundFile]) -> Sequence[FoundFile]:

@@ -13,10 +13,10 @@ from gobblin_dagster.constructs.extractors.decoders import DecodeError, JsonDeco
 from gobblin_dagster.constructs.extractors.pages import NoPaging, read_pages
 from gobblin_dagster.constructs.extractors.rest import RestCursor, RestExtractor, RestReading
 from gobblin_dagster.constructs.http_client import HttpClient, HttpOptions
-from gobblin_dagster.constructs.sources.ranges import open_units, state_problem
+from gobblin_dagster.constructs.sources.ranges import open_units, require_replacement, state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, UsageError
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, Watermark
@@ -75,12 +75,8 @@ class RestSource:
         self._context = context
 
     def check_extract(self, extract: Extract) -> None:
-        if self._options.cursor is None and not extract.is_full:
-            raise UsageError(
-                problem=f"Job {self._context.job!r}: without a `cursor` everything is read each time, and "
-                f"`extract.type: {extract.type}` would publish it again and again.",
-                hint="Give a `cursor`, or set `extract.type: snapshot_only`, which replaces what is published.",
-            )
+        if self._options.cursor is None:
+            require_replacement(self._context.job, "cursor", extract)
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
         self.check_extract(context.extract)

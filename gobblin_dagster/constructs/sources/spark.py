@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gobblin_dagster.constructs.sources.query_plan import committed_steps
-from gobblin_dagster.constructs.sources.ranges import state_problem
+from gobblin_dagster.constructs.sources.ranges import require_replacement, state_problem
 from gobblin_dagster.constructs.sources.spark_column import column_of
 from gobblin_dagster.constructs.sources.spark_errors import spark_problem
 from gobblin_dagster.constructs.sources.spark_frames import Frames
@@ -73,12 +73,8 @@ class SparkSource:
             yield from pool.map(offer, urns)
 
     def check_extract(self, extract: Extract) -> None:
-        if self._options.watermark is None and not extract.is_full:
-            raise UsageError(
-                problem=f"Job {self._context.job!r}: without a `watermark` everything is read each time, and "
-                f"`extract.type: {extract.type}` would publish it again and again.",
-                hint="Give a `watermark`, or set `extract.type: snapshot_only`, which replaces what is published.",
-            )
+        if self._options.watermark is None:
+            require_replacement(self._context.job, "watermark", extract)
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from gobblin_dagster.constructs.sources.cursor_options import null_notes, null_problem
 from gobblin_dagster.constructs.sources.query_cursor import CursorType
 from gobblin_dagster.constructs.sources.query_plan import Cut, Range, committed_steps, open_ranges
 from gobblin_dagster.constructs.sources.spark_column import Column, column_of
@@ -37,20 +38,16 @@ class ColumnPlanner:
         rest = frame if first is None or last is None else frame.where(column.outside(first, last))
         lowest, highest, nulls = column.bounds(rest)
         if nulls and options.nulls == "fail":
-            problem = (
-                f"{nulls} row(s) have NULL in the watermark column {column.name}; "
-                "set `nulls: exclude` or `nulls: include`"
-            )
-            raise ValueError(problem)
+            raise ValueError(null_problem(nulls, column.name))
         lowest = lowest if lowest is not None else first
         if lowest is None:
-            return DatasetOffer(urn, mark, mark, notes=_null_notes(options, nulls, column, ()))
+            return DatasetOffer(urn, mark, mark, notes=null_notes(options.nulls, nulls, column.name, ()))
         after = max(step for step in (last, None if highest is None else highest + 1) if step is not None)
         high, why = min([(after, ""), *self._caps(column, after)])
         high = high if last is None else max(high, last)
         start = cursor.parse(options.start) if options.start is not None else None
         units = self._units(frame, column, urn, list(open_ranges(committed, lowest, high, start)), committed)
-        notes = _null_notes(options, nulls, column, units)
+        notes = null_notes(options.nulls, nulls, column.name, units)
         if why and high < after:
             notes.append(f"from {cursor.mark(high)} on, rows are left for a later run: {why}.")
         if not units:
@@ -98,14 +95,3 @@ class ColumnPlanner:
         if options.partition_interval is not None:
             return Cut(options.cursor.span(options.partition_interval), (), options.partitions, 1)
         return Cut(1, (), options.partitions, 1) if "partitions" in options.model_fields_set else None
-
-
-def _null_notes(options: SparkOptions, nulls: int, column: Column, units: Sequence[WorkUnit]) -> list[str]:
-    if not nulls:
-        return []
-    what = f"{nulls} row(s) have NULL in {column.name}"
-    if options.nulls == "exclude":
-        return [f"{what} and are not read (`nulls: exclude`)."]
-    if any("nulls" in unit.read for unit in units):
-        return [f"{what} and are read now, once (`nulls: include`)."]
-    return [f"{what} and are not read: `nulls: include` reads those that are there at the first read."]

@@ -58,8 +58,8 @@ def _is_number(kind: pa.DataType) -> bool:
 def _encoding_of(column: pa.ChunkedArray) -> str:
     """Return the encoding that needs the fewest bits per value; empty: a dictionary."""
     width: int = column.type.bit_width
-    plain = column.cast(pa.int64() if width == 64 else pa.int32()) if column.type not in _INTEGERS else column
-    sample = pc.drop_null(plain.slice(0, SAMPLE)).to_numpy().astype(np.int64)
+    known = pc.drop_null(column.slice(0, SAMPLE)).cast(pa.int64() if width == 64 else pa.int32())
+    sample = known.to_numpy().astype(np.int64)
     if sample.size <= _BLOCK:
         return ""
     distinct = len(np.unique(sample))
@@ -68,9 +68,6 @@ def _encoding_of(column: pa.ChunkedArray) -> str:
     if as_differences + 1 < min(by_dictionary, width):
         return "DELTA_BINARY_PACKED"
     return "PLAIN" if by_dictionary > width else ""
-
-
-_INTEGERS = (pa.int64(), pa.int32())
 
 
 def _bits_of_differences(values: npt.NDArray[np.int64]) -> float:

@@ -37,7 +37,7 @@ from gobblin_dagster.engine.commit.manifest import write_manifest
 from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.spread import Spread
-from gobblin_dagster.engine.commit.steps import SetPermissionsStep, is_rename, renames_of
+from gobblin_dagster.engine.commit.steps import is_of_files_alone, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
 
@@ -109,7 +109,7 @@ class Committer:
         """
         check_paths(sequence)
         sources = [rename.source for rename in renames_of(sequence.steps)]
-        if not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+        if not is_of_files_alone(sequence.steps):
             # Other steps may read staged files that are not published: rows for a table or a topic.
             sources += [f"{folder}/" for folder in sequence.staging_dirs if self._storage.list_names(folder)]
         try:
@@ -382,7 +382,7 @@ class Committer:
             raise self._quarantine(
                 sequence, f"{reason} Moves of this storage are copies, so it cannot be undone safely"
             )
-        if has_begun and not all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in sequence.steps):
+        if has_begun and not is_of_files_alone(sequence.steps):
             raise self._quarantine(sequence, f"{reason} It has steps that cannot be undone")
         self._store.start_abort(sequence.id, epoch, reason)
         self._finish_abort(sequence, epoch)

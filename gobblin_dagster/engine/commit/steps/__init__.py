@@ -14,7 +14,12 @@ from gobblin_dagster.core.step_registry import (
 )
 from gobblin_dagster.engine.commit.steps.delete import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.commit.steps.own import OwnStep, check_own_step, load_own_steps, plan_own_steps
-from gobblin_dagster.engine.commit.steps.permissions import Permissions, SetPermissionsStep, check_permissions
+from gobblin_dagster.engine.commit.steps.permissions import (
+    Permissions,
+    SetPermissionsStep,
+    check_permissions,
+    is_of_files_alone,
+)
 from gobblin_dagster.engine.commit.steps.rename import (
     RenameFilesStep,
     RenameFileStep,
@@ -33,6 +38,7 @@ __all__ = [
     "SetPermissionsStep",
     "check_own_step",
     "check_permissions",
+    "is_of_files_alone",
     "is_rename",
     "load_own_steps",
     "plan_own_steps",

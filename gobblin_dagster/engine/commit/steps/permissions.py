@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.steps.rename import is_rename
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,11 @@ class SetPermissionsStep:
                 problem=f"a {type(storage).__name__} knows no modes and groups; remove them from `output`",
             )
         return storage
+
+
+def is_of_files_alone(steps: Iterable[CommitStep]) -> bool:
+    """Tell whether steps do nothing but move files and set what they may, so that they can be undone."""
+    return all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in steps)
 
 
 def _parents(path: str) -> Iterator[str]:
