@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -22,14 +23,15 @@ def no_frame(frame: Any) -> Any:
     return None
 
 
-def killed_once(frame: Any) -> Any:
-    """Kill the whole run when the second work unit begins, once."""
-    order = Path("order")
-    if order.exists() and order.read_text() == "second":
-        order.unlink()
+_CALLS = itertools.count()
+"""How often `killed_at_second_call` was called in this process; work units call it side by side."""
+
+
+def killed_at_second_call(frame: Any) -> Any:
+    """Kill the whole run at its second call, once: while the file `kill` is there."""
+    if next(_CALLS) == 1 and Path("kill").exists():
+        Path("kill").unlink()
         os.kill(os.getpid(), signal.SIGKILL)
-    if order.exists():
-        order.write_text("second")
     return frame
 
 

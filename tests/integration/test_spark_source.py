@@ -339,13 +339,13 @@ def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(t
     (tmp_path / "jobs" / "numbers.yaml").write_text(
         "job: numbers\n"
         "source: {type: spark, format: parquet, path: data, partitions: 2, watermark: {column: id, type: long},\n"
-        f"         function: '{PARTS}:killed_once'}}\n"
+        f"         function: '{PARTS}:killed_at_second_call'}}\n"
         "extract: {namespace: test, table: d}\n"
         "fork: {branches: [{name: all}]}\n"
         "output: {path: lake}\n"
     )
     _write(tmp_path, range(200))
-    (tmp_path / "order").write_text("first")
+    (tmp_path / "kill").touch()
 
     def gobblin(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(root)}
