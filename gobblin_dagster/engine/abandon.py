@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from gobblin_dagster.core.commit import UNFINISHED, CommitGroup, SequenceState, StoredSequence
-from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import group_of
+from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
@@ -63,8 +64,7 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
     grant = store.acquire_leases(job.job, urns, owner, ttl)
     try:
         for busy in grant.busy.values():
-            until = busy.until.strftime("%Y-%m-%d %H:%M:%SZ")
-            raise DatasetBusyError(dataset_urn=busy.dataset_urn, holder=str(busy.owner), until=until)
+            raise busy_error(busy)
         lease = grant.granted[stored.dataset_urn]
         # Read again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)

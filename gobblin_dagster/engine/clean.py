@@ -21,13 +21,12 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests, manifest_path
 from gobblin_dagster.engine.commit.roots import internal_dir
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -232,12 +231,10 @@ class _Expiry:
         """Delete as a commit sequence: nobody can go back to a snapshot that is being deleted, and a crash is made good."""
         urn = expired.dataset_urn
         try:
-            busy = self._leases.acquire([urn]).busy
-            if urn in busy:
-                raise busy_error(busy[urn])
+            epoch = self._leases.take(urn)
             sequence = self._sequence(expired, state, after)
-            self._committer.prepare(sequence, self._leases.epoch(urn))
-            self._committer.publish(sequence, self._leases.epoch(urn), verify_sources=False)
+            self._committer.prepare(sequence, epoch)
+            self._committer.publish(sequence, epoch, verify_sources=False)
         except GobblinDagsterError as error:
             return replace(expired, kept_because=str(error))
         # Readers see what they saw before: nothing that Dagster would have to hear of.

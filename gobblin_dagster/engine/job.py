@@ -26,7 +26,7 @@ from gobblin_dagster.engine.aftermath import tidy_up_after
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
-from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
 from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
 from gobblin_dagster.engine.commit.steps import check_permissions
@@ -214,7 +214,7 @@ class JobRun:
         recovered, free = [], []
         for bundle in waiting:
             if taken := sorted(bundle.leases & set(grant.busy)):
-                reason = str(_busy(taken[0], grant.busy[taken[0]]))
+                reason = str(busy_error(grant.busy[taken[0]]))
                 recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
             else:
                 free.append(bundle)
@@ -292,7 +292,7 @@ class JobRun:
         for dataset in plan.datasets:
             urn = dataset.dataset_urn
             if urn in busy:
-                error = _busy(urn, busy[urn])
+                error = busy_error(busy[urn])
                 decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.BUSY, error.code, str(error))))
             elif blocked and dataset.has_work:
                 held = GroupHeldBackError(dataset_urn=urn, because=blocked)
@@ -316,7 +316,7 @@ class JobRun:
         """Say why reading would be in vain: all datasets are one unit, and one of them can already not be published."""
         bad = [without_commit(d, DatasetOutcome.FAILED, "source", d.problem) for d in plan.datasets if d.problem]
         for urn, lease in busy.items():
-            failure = TaskFailure(DatasetBusyError.code, str(_busy(urn, lease)))
+            failure = TaskFailure(DatasetBusyError.code, str(busy_error(lease)))
             bad.append(DatasetResult(urn, DatasetOutcome.BUSY, failures=(failure,)))
         return blocked_by(self._job, bad)
 
@@ -359,7 +359,7 @@ class JobRun:
         """Return what may be published, with the epochs, and why the rest may not."""
         read_under = self._leases.epochs()
         grant = self._leases.acquire(list(sequences))
-        kept_back: dict[str, GobblinDagsterError] = {urn: _busy(urn, lease) for urn, lease in grant.busy.items()}
+        kept_back: dict[str, GobblinDagsterError] = {urn: busy_error(lease) for urn, lease in grant.busy.items()}
         for urn, lease in grant.granted.items():
             if (ours := read_under.get(urn, lease.epoch)) != lease.epoch:
                 # Whoever held it since may have deleted what we staged.
@@ -489,12 +489,6 @@ class _Announcer(SilentListener):
         self._run.announce(sequence)
 
 
-def _busy(dataset_urn: str, lease: Lease) -> DatasetBusyError:
-    return DatasetBusyError(
-        dataset_urn=dataset_urn, holder=str(lease.owner), until=lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
-    )
-
-
 def _not_committed(planned: DatasetResult, error: Exception) -> DatasetResult:
     """Return the result of a dataset whose publication failed or was left for the next run."""
     return dataclasses.replace(
@@ -516,7 +510,7 @@ def _status(
     bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
     if not bad:
         return RunStatus.SUCCEEDED
-    fails_whole = is_strict and any(d.outcome is DatasetOutcome.COMMITTED and d.failures for d in datasets)
+    fails_whole = is_strict and any(d.failed_ranges for d in datasets)
     return RunStatus.PARTIAL if good and not fails_whole else RunStatus.FAILED
 
 

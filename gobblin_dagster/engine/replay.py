@@ -40,7 +40,6 @@ from gobblin_dagster.engine.lane.task import run_part
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
 from gobblin_dagster.engine.rewrite import Rewriting
-from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -110,13 +109,12 @@ def replay_quarantine(
             return work.count(work.state(dataset_urn))
         owner, ttl = LeaseOwner.current(work.run_id), timedelta(seconds=project.spec.lease_ttl_s)
         with LeaseKeeper(store, job.job, owner, ttl) as leases:
-            if busy := leases.acquire([dataset_urn]).busy:
-                raise busy_error(busy[dataset_urn])
+            epoch = leases.take(dataset_urn)
             # Under the lease: what is read here is what the commit will demand.
             state = work.state(dataset_urn)
             # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
             fill_manifests(project.storage(job), store, project.output_root(job), job.job, {dataset_urn: state})
-            return work.run(state, leases.epoch(dataset_urn), who)
+            return work.run(state, epoch, who)
 
 
 class _Replayer:

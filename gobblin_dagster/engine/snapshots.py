@@ -32,7 +32,6 @@ from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import require_only_files
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.state_admin import busy_error
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage
@@ -294,14 +293,12 @@ def apply_rollback(
     sequence = replace(sequence, report=to_document(result) | {"change": change})
     owner, ttl = LeaseOwner.current(after.run_id), timedelta(seconds=project.spec.lease_ttl_s)
     with LeaseKeeper(store, job.job, owner, ttl) as leases:
-        busy = leases.acquire([urn]).busy
-        if urn in busy:
-            raise busy_error(busy[urn])
+        epoch = leases.take(urn)
         # Under the lease, so that no clean-up deletes them meanwhile.
         _require_whole(storage, plan.files, job.commit.parallelism)
         committer = Committer(store, storage, parallelism=job.commit.parallelism)
-        committer.prepare(sequence, leases.epoch(urn))
-        committer.publish(sequence, leases.epoch(urn), verify_sources=False)
+        committer.prepare(sequence, epoch)
+        committer.publish(sequence, epoch, verify_sources=False)
         fill_manifests(storage, store, root, job.job, {urn: after})
     return sequence.id
 

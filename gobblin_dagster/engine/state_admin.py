@@ -14,15 +14,16 @@ from typing import Any, Literal, TypeAlias
 
 from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import CorruptRecordError, DatasetBusyError, UnfinishedSequenceError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
-from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import from_document, to_document
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark, NameWatermark, Position, Watermark
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
+from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.state.store import StateStore
 
@@ -185,12 +186,6 @@ def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -
         raise UnfinishedSequenceError(dataset_urn=dataset_urn, sequence_id=blocking[0].id)
 
 
-def busy_error(lease: Lease) -> DatasetBusyError:
-    """Return the error that names who holds a lease."""
-    until = lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
-    return DatasetBusyError(dataset_urn=lease.dataset_urn, holder=str(lease.owner), until=until)
-
-
 def apply_change(store: StateStore, change: Change, output_root: str) -> str:
     """Make a change true, in one transaction, and return the id of its commit sequence.
 
@@ -244,7 +239,7 @@ class HistoryEntry:
     who: str
     """The run's id, or the person who changed the watermark or set the startpoint."""
     why: str
-    """What the person gave as a reason; of a run, the reason that the sequence ended otherwise than committed."""
+    """What the person gave as a reason; of a run, what it noted and what failed, or why the sequence was not committed."""
     rows: int
     files: int
 
@@ -293,6 +288,15 @@ def _cause(report: Mapping[str, Any], stored: StoredSequence, problem: str) -> t
         return "person", change["who"], f"{change['action']}: {change['why']}"
     if "startpoint" in report:
         startpoint = from_document(Startpoint, report["startpoint"])
-        whys = (f"startpoint {startpoint.position}", startpoint.why, problem)
+        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, problem))
         return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
-    return "run", stored.run_id, problem
+    return "run", stored.run_id, _told(report, problem)
+
+
+def _told(report: Mapping[str, Any], problem: str) -> str:
+    """Return what a run told of a dataset: why it jumped, what it left out; of one that was not committed, only why."""
+    if problem:
+        return problem
+    failed = report.get("failed_ranges")
+    whys = [*([f"without {', '.join(failed)}, which failed"] if failed else []), *report.get("notes", [])]
+    return "; ".join(why.rstrip(".") for why in whys)

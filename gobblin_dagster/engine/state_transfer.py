@@ -27,7 +27,8 @@ from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serial import from_document, to_document
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.state_admin import LEASE_TTL, busy_error
+from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.engine.state_admin import LEASE_TTL
 from gobblin_dagster.state.store import StateStore
 
 FORMAT = "GobblinState/1"

@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import DatasetBusyError, UsageError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
@@ -76,6 +76,17 @@ class LeaseKeeper:
             self._lost.difference_update(grant.granted)
         return grant
 
+    def take(self, urn: str) -> int:
+        """Take the lease of one dataset and return its epoch.
+
+        Raises:
+            DatasetBusyError: another process holds it.
+            TransientError: the store cannot be reached.
+        """
+        if busy := self.acquire([urn]).busy:
+            raise busy_error(busy[urn])
+        return self.epoch(urn)
+
     def epoch(self, urn: str) -> int:
         """Return the epoch under which this run holds, or held, a dataset.
 
@@ -116,3 +127,9 @@ class LeaseKeeper:
                 self.renew()
             except Exception as error:  # noqa: BLE001  # the store may be back at the next turn; until then leases only age
                 log.warning("Leases of job %r were not renewed: %s", self._job, error)
+
+
+def busy_error(lease: Lease) -> DatasetBusyError:
+    """Return the error that names who holds a lease."""
+    until = lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
+    return DatasetBusyError(dataset_urn=lease.dataset_urn, holder=str(lease.owner), until=until)

@@ -34,7 +34,7 @@ from gobblin_dagster.core.commit import (
     StoredSequence,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import DatasetBusyError, StagedFileLostError, StepRefusedError, UsageError
+from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
@@ -299,11 +299,7 @@ class CommitStepStore:
     def _lease(self, store_name: str, dataset_urn: str) -> Iterator[int]:
         owner = LeaseOwner.current(new_run_id(self._clock.now()))
         with LeaseKeeper(self._store, store_name, owner, self._ttl) as keeper:
-            for lease in keeper.acquire([dataset_urn]).busy.values():
-                raise DatasetBusyError(
-                    dataset_urn=dataset_urn, holder=str(lease.owner), until=f"{lease.until:%Y-%m-%d %H:%M:%SZ}"
-                )
-            yield keeper.epoch(dataset_urn)
+            yield keeper.take(dataset_urn)
 
     # -- what waits ----------------------------------------------------------------------------------------------------
     def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from gobblin_dagster.core.errors import TransientError, UsageError
+from gobblin_dagster.core.errors import DatasetBusyError, TransientError, UsageError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.state.file_store import FileStateStore
@@ -42,6 +42,14 @@ def test_busy_datasets_are_named_and_have_no_epoch() -> None:
         assert (set(grant.granted), set(grant.busy)) == ({"b"}, {"a"})
         with pytest.raises(UsageError, match="'a' was never granted to run second"):
             second.epoch("a")
+
+
+def test_one_dataset_is_taken_or_its_holder_is_named() -> None:
+    world = World()
+    with LeaseKeeper(world.store, JOB, FIRST, TTL) as first, LeaseKeeper(world.store, JOB, SECOND, TTL) as second:
+        assert first.take("a") == world.store.load_leases(JOB)["a"].epoch
+        with pytest.raises(DatasetBusyError, match="run first"):
+            second.take("a")
 
 
 def test_renewal_prolongs_what_is_held() -> None:
