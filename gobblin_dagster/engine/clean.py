@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError
-from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
@@ -153,7 +153,7 @@ class _Staging:
         for lease in held:
             if not lease.owner.is_provably_dead() and lease.until + self._patience > now:
                 return f"{lease.owner} may be alive"
-        started = _started(run_id)
+        started = run_began_at(run_id)  # None for an id that Dagster gave
         is_dead = bool(held) and all(lease.owner.is_provably_dead() for lease in held)
         if started is not None and started + self._patience > now and not is_dead:
             return f"the run began less than {self._patience.total_seconds():.0f} s ago"
@@ -176,14 +176,6 @@ class _Staging:
             if busy:
                 return str(busy_error(next(iter(busy.values()))))
         return self._needed(run_id)
-
-
-def _started(run_id: str) -> datetime | None:
-    """Return when a run began, as its id tells; None for an id that Dagster gave."""
-    try:
-        return datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 # -- expired snapshots -------------------------------------------------------------------------------------------------
