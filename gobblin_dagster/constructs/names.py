@@ -9,6 +9,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.repeated import repeated
 
 MAX_NAMES = 40
 """Column names in a message."""
@@ -48,8 +49,7 @@ def require_text(
 
 def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext) -> None:
     """Raise ConvertError where a result would have two columns of one name."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := repeated(names):
         raise convert_error(f"more than one column would be named {', '.join(map(repr, twice))}", construct, context)
 
 

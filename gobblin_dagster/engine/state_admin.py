@@ -7,7 +7,7 @@ same history as the commits of runs, so that nothing else needs to know of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -286,17 +286,19 @@ def _cause(report: Mapping[str, Any], stored: StoredSequence, problem: str) -> t
     """Return who moved a watermark, or tried to: kind, name and reason."""
     if change := report.get("change"):
         return "person", change["who"], f"{change['action']}: {change['why']}"
+    notes = report.get("notes", [])
     if "startpoint" in report:
         startpoint = from_document(Startpoint, report["startpoint"])
-        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, problem))
+        # The first note says of the startpoint what is said here.
+        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, notes[1:], problem))
         return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
-    return "run", stored.run_id, _told(report, problem)
+    return "run", stored.run_id, _told(report, notes, problem)
 
 
-def _told(report: Mapping[str, Any], problem: str) -> str:
+def _told(report: Mapping[str, Any], notes: Sequence[str], problem: str) -> str:
     """Return what a run told of a dataset: why it jumped, what it left out; of one that was not committed, only why."""
     if problem:
         return problem
     failed = report.get("failed_ranges")
-    whys = [*([f"without {', '.join(failed)}, which failed"] if failed else []), *report.get("notes", [])]
+    whys = [*([f"without {', '.join(failed)}, which failed"] if failed else []), *notes]
     return "; ".join(why.rstrip(".") for why in whys)

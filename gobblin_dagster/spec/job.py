@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.urn import DatasetUrn
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
@@ -208,8 +209,7 @@ def _require_names_to_differ(converters: Sequence[ConverterSpec], policies: Sequ
     """Raise ValueError where a report could not tell rejected rows apart."""
     names = [policy.name for policy in policies]
     names += [converter.label for converter in converters if converter.on_error is not OnError.FAIL]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := repeated(names):
         raise ValueError(
             f"names of row policies and of converters with on_error must differ, got {', '.join(twice)} more than once"
         )
@@ -234,9 +234,7 @@ class ForkSpec(SpecModel):
     @field_validator("branches")
     @classmethod
     def _unique(cls, branches: tuple[BranchSpec, ...]) -> tuple[BranchSpec, ...]:
-        names = [branch.name for branch in branches]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := repeated(branch.name for branch in branches):
             raise ValueError(f"branch names must differ, got {', '.join(twice)} more than once")
         return branches
 
@@ -438,9 +436,7 @@ class JobSpec(SpecModel):
     @field_validator("row_policies")
     @classmethod
     def _unique_policies(cls, policies: tuple[RowPolicySpec, ...]) -> tuple[RowPolicySpec, ...]:
-        names = [policy.name for policy in policies]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := repeated(policy.name for policy in policies):
             raise ValueError(f"row policy names must differ, got {', '.join(twice)} more than once")
         return policies
 

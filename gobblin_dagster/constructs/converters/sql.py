@@ -14,6 +14,7 @@ from gobblin_dagster.constructs.names import HIDDEN_PREFIX
 from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.spec.job import SpecModel
 
 _ROW = f"{HIDDEN_PREFIX}row"
@@ -84,7 +85,7 @@ class SqlConverter:
                 raise select.error(f"it aggregates; {_ROW_BY_ROW}") from error
             raise
         visible = pa.schema([field for field in numbered if not field.name.startswith(_ROW)])
-        twice = sorted({name for name in visible.names if visible.names.count(name) > 1})
+        twice = repeated(visible.names)
         if twice or not len(visible):
             problem = f"columns named twice: {', '.join(twice)}" if twice else "it selects no column"
             raise select.error(problem)

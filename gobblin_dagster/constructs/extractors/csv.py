@@ -30,6 +30,7 @@ from gobblin_dagster.constructs.extractors.format import (
     require_columns,
 )
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.repeated import repeated
 
 Char = Annotated[str, StringConstraints(min_length=1, max_length=1)]
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): (.*)")
@@ -150,8 +151,7 @@ class CsvReader:
             raise FormatError(f"its header is no CSV in {options.encoding}: {first_line(error)}.") from error
         if not names or (not options.header and not has_rows):
             raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := repeated(names):
             raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
         return names, has_rows
 

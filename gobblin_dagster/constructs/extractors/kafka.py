@@ -31,6 +31,7 @@ from gobblin_dagster.constructs.kafka_client import (
 )
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError, UsageError
+from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -241,9 +242,7 @@ class KafkaExtractor:
         fields = [pa.field(f"{prefix}key", self._key.type)] if self._key is not None else []
         fields += list(kind) if pa.types.is_struct(kind) else [pa.field("value", kind)]
         fields += [pa.field(f"{prefix}{name}", _METADATA[name]) for name in self._reading.metadata]
-        names = [field.name for field in fields]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := repeated(field.name for field in fields):
             raise UsageError(
                 problem=f"Dataset {self._urn!r}: the column(s) {', '.join(twice)} would stand there twice.",
                 hint="Set `metadata_prefix: kafka_`, or leave them out of `metadata` (`key: null`).",

@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.sources.python import Target
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.query_options import Value
 from gobblin_dagster.constructs.zones import ZoneName
+from gobblin_dagster.core.repeated import repeated
 
 DATASET = "{dataset}"
 """Stands for the dataset's name in `path`, `table`, `query` and options."""
@@ -158,8 +159,7 @@ class SparkOptions(ReadOptions):
         named = any(DATASET in text for text in texts)
         if named != bool(self.datasets):
             raise ValueError("`datasets` and a `{dataset}` in `path`, `table`, `query` or options need each other")
-        twice = sorted({name for name in self.datasets if self.datasets.count(name) > 1})
-        if twice:
+        if twice := repeated(self.datasets):
             raise ValueError(f"datasets: {', '.join(twice)} more than once")
         if self.has_globs and not self.table.endswith(f".{DATASET}"):
             raise ValueError("datasets: globs need a `table` like catalog.namespace.{dataset}; else list the names")

@@ -14,6 +14,7 @@ from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
+from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState, advance
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.commit.policy import Decision
@@ -109,9 +110,8 @@ def build_sequence(
     done = publishers.plan(frame, moves, after.schemas, after.snapshot + 1)
     after = _with_publication(after, before, done)
     targets = [move.target for move in done.moves]
-    if len(set(targets)) < len(targets):
-        twice = next(target for target in targets if targets.count(target) > 1)
-        raise StepRefusedError(step=f"rename to {twice}", problem="two staged files have this target")
+    if twice := repeated(targets):
+        raise StepRefusedError(step=f"rename to {twice[0]}", problem="two staged files have this target")
     sequence = replace(
         CommitSequence.to(after, commit_id=commit_id, output_root=root),
         steps=(*rename_moves(done.moves), *permission_steps(root, targets, permissions), *done.steps),
