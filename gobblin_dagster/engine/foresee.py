@@ -18,7 +18,7 @@ from gobblin_dagster.core.errors import ConvertError, GobblinDagsterError
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.stage import Stage
 from gobblin_dagster.engine.results import DatasetPlan, JobPlan
-from gobblin_dagster.spec.job import BranchSpec, JobSpec
+from gobblin_dagster.spec.job import PRE_FORK, BranchSpec, JobSpec
 
 MOST_DATASETS = 20
 """Datasets of a plan that are looked at: each may cost a request to a far file system."""
@@ -46,7 +46,7 @@ def _notes(job: JobSpec, source: ForeseesSchema, lane: LaneContext, dataset: Dat
         schema = source.foresee_schema(dataset.work_units[0])
         if schema is None:
             return
-        schema = Stage("pre_fork", job.converters, (), context, _never).open(schema)
+        schema = Stage(PRE_FORK, job.converters, (), context, _never).open(schema)
         fork = registry.create(
             ConstructKind.FORK, job.fork.operator, context, branches=[branch.name for branch in job.fork.branches]
         )

@@ -40,10 +40,8 @@ from gobblin_dagster.engine.lane.task import run_part
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
 from gobblin_dagster.engine.rewrite import Rewriting
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
+from gobblin_dagster.spec.job import PRE_FORK, QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
-
-PRE_FORK = "pre_fork"
 
 
 @dataclass(frozen=True, slots=True)

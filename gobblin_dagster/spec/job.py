@@ -185,8 +185,9 @@ class BranchSpec(SpecModel):
     @field_validator("name")
     @classmethod
     def _not_reserved(cls, name: str) -> str:
-        if name == QUARANTINE_BRANCH:
-            raise ValueError(f"the name {QUARANTINE_BRANCH!r} is kept for rejected rows; choose another")
+        kept_for = {QUARANTINE_BRANCH: "rejected rows", PRE_FORK: "what stands before the fork"}.get(name)
+        if kept_for:
+            raise ValueError(f"the name {name!r} is kept for {kept_for}; choose another")
         return name
 
     @model_validator(mode="after")
@@ -203,6 +204,8 @@ _FOLDER = re.compile(
 
 QUARANTINE_BRANCH = "quarantine"
 """Folder and manifest name of rejected rows; no branch may take it."""
+PRE_FORK = "pre_fork"
+"""The stage before the fork, as rejected rows name it beside the branches; a replay would take a branch of that name for it."""
 
 
 def _require_names_to_differ(converters: Sequence[ConverterSpec], policies: Sequence[RowPolicySpec]) -> None:

@@ -36,7 +36,7 @@ from gobblin_dagster.engine.lane.queue import BranchRunner, runners
 from gobblin_dagster.engine.lane.reading import Reading, StoppedError
 from gobblin_dagster.engine.lane.shared import SharedFiles
 from gobblin_dagster.engine.lane.stage import Stage, take_flagged
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import PRE_FORK, JobSpec
 
 
 def never() -> bool:
@@ -207,7 +207,7 @@ class _WorkUnitRun:
 
     def _pump(self, extractor: Extractor) -> None:
         spec = self._spec
-        self._stage = Stage("pre_fork", spec.converters, spec.row_policies, self._context, self._quarantine.write)
+        self._stage = Stage(PRE_FORK, spec.converters, spec.row_policies, self._context, self._quarantine.write)
         schema = self._stage.open(extractor.schema)
         fork = self._open_branches(schema)
         self._reading = Reading(self._unit, extractor, spec, self._is_stopped)
