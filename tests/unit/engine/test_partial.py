@@ -177,6 +177,20 @@ def test_failed_unit_fails_the_run_only_where_the_job_says_so(tmp_path: Path, st
     assert published(tmp_path, job, "a") == list(range(400))
 
 
+@pytest.mark.parametrize("policy", ["full", "successful"])
+@pytest.mark.parametrize(("strict", "status"), [(False, RunStatus.PARTIAL), (True, RunStatus.FAILED)])
+def test_dataset_of_which_nothing_is_published_has_a_failed_unit_too(
+    tmp_path: Path, policy: str, strict: bool, status: RunStatus
+) -> None:
+    job = job_spec(
+        {"good": {"rows": 5}, "bad": {"rows": 5, "fail_at": 2}},
+        commit={"policy": policy, "failed_units_fail_run": strict},
+    )
+    result = run(tmp_path, job)
+    assert result.status is status
+    assert {urn: one.outcome.value for urn, one in by_urn(result).items()} == {"good": "committed", "bad": "failed"}
+
+
 def test_part_never_replaces_a_snapshot(tmp_path: Path) -> None:
     job = job_spec(BROKEN, commit=PARTIAL, publisher={"type": "replace"})
     assert by_urn(run(tmp_path, job))["a"].outcome is DatasetOutcome.FAILED

@@ -98,7 +98,8 @@ def test_person_can_have_a_range_read_after_all(tmp_path: Path) -> None:
     state_admin.apply_change(store, change, opened.output_root(spec))
     entries = state_admin.history(store, spec.job, "a")
     store.close()
-    assert [(entry.by, entry.why) for entry in entries] == [("run", ""), ("person", "retry: mended")]
+    left_out = "without [10, 20), which failed; gave up [10, 20): it is not read again"
+    assert [(entry.by, entry.why) for entry in entries] == [("run", left_out), ("person", "retry: mended")]
     assert by_urn(run(tmp_path, spec))["a"].rows_read == 10
     assert published(tmp_path, spec, "a") == list(range(30))
     with pytest.raises(UsageError, match="No range of dataset 'a' was given up"):
