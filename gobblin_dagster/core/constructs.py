@@ -63,6 +63,14 @@ class Chunk:
     file: str
     rows: pa.Array
 
+    def filter(self, mask: pa.BooleanArray) -> Chunk:
+        """Return the rows for which the mask is true; null counts as false."""
+        return Chunk(self.batch.filter(mask), self.file, self.rows.filter(mask))
+
+    def slice(self, offset: int, length: int | None = None) -> Chunk:
+        """Return so many rows from a position on, copying nothing; default: all the rest."""
+        return Chunk(self.batch.slice(offset, length), self.file, self.rows.slice(offset, length))
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetOffer:

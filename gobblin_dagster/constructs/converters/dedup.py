@@ -59,7 +59,7 @@ class DedupConverter:
             )
         mask = pa.array(is_first, pa.bool_())
         if mask.true_count:
-            yield Chunk(chunk.batch.filter(mask), chunk.file, chunk.rows.filter(mask))
+            yield chunk.filter(mask)
 
     def _is_new(self, key: Any) -> bool:
         size = len(self._seen)

@@ -66,7 +66,7 @@ class FilterConverter:
             found = pc.is_in(column, value_set=self._values(column.type))
         mask = found if options.keep else pc.invert(found)
         if mask.true_count:
-            yield Chunk(chunk.batch.filter(mask), chunk.file, chunk.rows.filter(mask))
+            yield chunk.filter(mask)
 
     def _values(self, kind: pa.DataType) -> pa.Array:
         given = self._options.equals

@@ -49,7 +49,7 @@ class SampleConverter:
             numbers, seed = self._row_numbers(chunk), seed_of(self._options.seed, chunk.file)
         mask = pa.array(shares(mixed(numbers, seed)) < self._options.ratio)
         if mask.true_count:
-            yield Chunk(chunk.batch.filter(mask), chunk.file, chunk.rows.filter(mask))
+            yield chunk.filter(mask)
 
     def _row_numbers(self, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         if chunk.rows.null_count:

@@ -70,7 +70,7 @@ class SqlConverter:
         if where is not None:
             mask = on_rows(lambda batch: where.masks(batch)[0], chunk)
             if mask.true_count < len(mask):
-                chunk = Chunk(chunk.batch.filter(mask), chunk.file, chunk.rows.filter(mask))
+                chunk = chunk.filter(mask)
         if select is not None and chunk.batch.num_rows:
             chunk = Chunk(on_rows(lambda batch: self._selected(select, batch), chunk), chunk.file, chunk.rows)
         if chunk.batch.num_rows:

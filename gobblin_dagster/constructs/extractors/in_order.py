@@ -49,8 +49,8 @@ class InOrder:
             begin = bisect_left(range(len(values)), last, key=lambda row: self._step(values[row].as_py()))
             if begin:
                 self.reached = last
-                yield _sliced(joined, 0, begin)
-            held = _sliced(joined, begin, len(values))
+                yield joined.slice(0, begin)
+            held = joined.slice(begin)
             if held.batch.num_rows > MAX_HELD_ROWS:
                 self.reached = None
                 yield held
@@ -70,7 +70,3 @@ class InOrder:
 
 def _joined(one: Chunk, two: Chunk) -> Chunk:
     return Chunk(pa.concat_batches([one.batch, two.batch]), two.file, pa.concat_arrays([one.rows, two.rows]))
-
-
-def _sliced(chunk: Chunk, begin: int, end: int) -> Chunk:
-    return Chunk(chunk.batch.slice(begin, end - begin), chunk.file, chunk.rows.slice(begin, end - begin))

@@ -119,7 +119,7 @@ class RestExtractor:
             count += len(records)
             keep = self._wanted(batch, rows)
             if keep.true_count:
-                yield Chunk(batch.filter(keep), self._path, rows.filter(keep))
+                yield Chunk(batch, self._path, rows).filter(keep)
 
     def close(self) -> None:
         self._client.close()

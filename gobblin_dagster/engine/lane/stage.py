@@ -120,8 +120,8 @@ class Stage:
             self._judged[spec.name] += len(passes)
             if passes.true_count == len(passes):
                 continue
-            self._reject(spec, policy, _filter(chunk, pc.invert(passes)))
-            chunk = _filter(chunk, passes)
+            self._reject(spec, policy, chunk.filter(pc.invert(passes)))
+            chunk = chunk.filter(passes)
         return chunk
 
     def _reject(self, spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> None:
@@ -140,13 +140,9 @@ class Stage:
             self._quarantine(chunk, spec.name, policy.reason(), self._name)
 
 
-def _filter(chunk: Chunk, mask: pa.BooleanArray) -> Chunk:
-    return Chunk(batch=chunk.batch.filter(mask), file=chunk.file, rows=chunk.rows.filter(mask))
-
-
 def take_flagged(chunk: Chunk, flag: bool | pa.BooleanArray) -> Chunk | None:
     """Return the rows that a fork's flag gives to a branch; None where there are none."""
     if isinstance(flag, bool):
         return chunk if flag else None
-    taken = _filter(chunk, pc.fill_null(flag, False))
+    taken = chunk.filter(flag)
     return taken if taken.batch.num_rows else None

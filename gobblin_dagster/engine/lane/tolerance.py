@@ -38,8 +38,8 @@ class TolerantConverter:
         except ConvertError as error:
             rows = chunk.batch.num_rows
             if rows > 1:
-                yield from self.convert(_part(chunk, 0, rows // 2))
-                yield from self.convert(_part(chunk, rows // 2, rows))
+                yield from self.convert(chunk.slice(0, rows // 2))
+                yield from self.convert(chunk.slice(rows // 2))
             elif rows:
                 self._give_up(chunk, error)
             else:
@@ -53,7 +53,3 @@ class TolerantConverter:
             problem = f"expected at most {self._max_errors} bad rows (max_errors), got one more: {error.problem}"
             raise dataclasses.replace(error, problem=problem) from error
         self._drop(chunk, error.problem)
-
-
-def _part(chunk: Chunk, begin: int, end: int) -> Chunk:
-    return Chunk(chunk.batch.slice(begin, end - begin), chunk.file, chunk.rows.slice(begin, end - begin))

@@ -196,7 +196,7 @@ def test_csv_text_becomes_columns(options: dict[str, Any], lines: list[Any], row
 
 def test_csv_text_works_on_a_part_of_a_batch() -> None:
     whole = chunk({"line": ["1,2", None, "3,4", "5,6"]})
-    part = Chunk(whole.batch.slice(1, 2), whole.file, whole.rows.slice(1, 2))
+    part = whole.slice(1, 2)
     assert converted(_make(CSV), part).batch.to_pylist() == [{"x": None, "y": None}, {"x": "3", "y": "4"}]
 
 
