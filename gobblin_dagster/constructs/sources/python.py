@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.records import load_object
+from gobblin_dagster.constructs.sources.python_rows import MisfitError, as_batch
 from gobblin_dagster.constructs.sources.ranges import open_units, state_problem
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, SourceError, TransientError
@@ -24,6 +25,7 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 _NAME = "source 'python'"
 _BATCH_ROWS = 5_000
+_END = object()
 Target = Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
 
 
@@ -202,7 +204,7 @@ class PythonExtractor:
                     yield batch
             if fault is not None:
                 raise fault
-            if item is None:
+            if item is _END:
                 return
             if isinstance(item, pa.RecordBatch):
                 batch = self._fitted(item, schema, before)
@@ -213,12 +215,12 @@ class PythonExtractor:
                 raise self._error(f"yielded {type(item).__name__}, expected a dict or a RecordBatch.", before + 1)
 
     def _next(self) -> tuple[Any, GobblinDagsterError | None]:
-        """Return what the function yields next; None at its end, with the error where it broke off."""
+        """Return what the function yields next; `_END` at its end, with the error where it broke off."""
         try:
             with self._translated():
-                return next(self._yielded, None), None
+                return next(self._yielded, _END), None
         except GobblinDagsterError as error:
-            return None, error
+            return _END, error
 
     def _marked(self, said: ReadUpTo) -> Watermark:
         try:
@@ -233,19 +235,10 @@ class PythonExtractor:
         self, rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | None, before: int
     ) -> pa.RecordBatch:
         """Return rows as a batch of the schema, where there is one; a field that it lacks is refused, not dropped."""
-        if schema is not None:
-            names = rows.schema.names if isinstance(rows, pa.RecordBatch) else {name for row in rows for name in row}
-            new = sorted(set(names) - set(schema.names))
-            if new:
-                problem = f"yielded the field(s) {', '.join(new)}, which its columns lack. Declare `columns`."
-                raise self._error(problem, before + 1)
         try:
-            if isinstance(rows, pa.RecordBatch):
-                return rows if schema is None else rows.select(schema.names).cast(schema)
-            return pa.RecordBatch.from_pylist(rows, schema=schema)
-        except (pa.ArrowException, KeyError) as error:
-            problem = f"yielded rows that do not fit their columns: {error}. Declare `columns`."
-            raise self._error(problem, before + 1) from error
+            return as_batch(rows, schema)
+        except MisfitError as error:
+            raise self._error(f"{error.problem}. Declare `columns`.", before + error.index + 1) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

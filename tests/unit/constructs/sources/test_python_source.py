@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError, SourceError, UsageError
@@ -124,6 +125,13 @@ def test_declared_columns_fill_missing_fields_and_allow_no_rows(tmp_path: Path, 
     assert one(tmp_path, job).outcome is DatasetOutcome.IDLE
 
 
+def test_first_rows_may_have_different_fields(tmp_path: Path, put: Put) -> None:
+    put(lambda unit: [{"id": 1}, {"id": 2, "more": 3}], {"a": 1})
+    assert one(tmp_path, spec()).rows_read == 2
+    (file,) = (tmp_path / "lake").rglob("*.parquet")
+    assert pq.read_table(file).to_pylist() == [{"id": 1, "more": None}, {"id": 2, "more": 3}]
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -132,8 +140,31 @@ def test_declared_columns_fill_missing_fields_and_allow_no_rows(tmp_path: Path, 
         ([*[{"id": 1}] * 5000, {"id": 1, "more": 2}], "row 5001: yielded the field(s) more"),
         ([pa.RecordBatch.from_pydict({"id": [1]}), pa.RecordBatch.from_pydict({"x": [1]})], "the field(s) x"),
         (7, "'int' object is not iterable"),
+        ([{"id": 1}, None, {"id": 3}], "row 2: yielded NoneType"),
+        ([{"id": 2**70}], "do not fit their columns"),
+        ([{"id": "\ud800"}], "do not fit their columns"),
+        ([{1: 1}], "do not fit their columns"),
+        (
+            [*[{"id": 1}] * 5000, {"id": 1}, {"id": 1.5}],
+            "row 5002: yielded 1.5 in the column id, which holds whole numbers",
+        ),
+        ([*[{"id": {"x": 1}}] * 5000, {"id": {"x": 1, "y": 2}}], "row 5001: yielded the field(s) id.y"),
+        ([*[{"id": [{"x": 1}]}] * 5000, {"id": [{"y": 2}]}], "row 5001: yielded the field(s) id.y"),
     ],
-    ids=["no row", "other type", "new field", "other batch", "no iterator"],
+    ids=[
+        "no row",
+        "other type",
+        "new field",
+        "other batch",
+        "no iterator",
+        "none",
+        "too large",
+        "no text",
+        "no name",
+        "fraction",
+        "nested field",
+        "field in a list",
+    ],
 )
 def test_what_does_not_fit_is_told_with_its_row(tmp_path: Path, put: Put, rows: Any, said: str) -> None:
     put(lambda unit: rows, {"a": 1})
