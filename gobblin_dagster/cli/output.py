@@ -55,21 +55,22 @@ def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Seq
 
 def _print_plain(console: Console, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table without colours or wrapping: for pipes, and for tables that rich would take seconds to lay out."""
-    texts = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for row in texts:
-        parts = []
-        for text, width, side in zip(row, widths, columns.values(), strict=True):
-            blank = " " * (width - _width(text))
-            parts.append(blank + text if side == "right" else text + blank)
-        lines.append("  ".join(parts).rstrip())  # no blanks at the ends of lines in files and pipes
-    console.out("\n".join(lines), highlight=False)
+    padded = [
+        _padded(list(map(str, column)), side)
+        for column, side in zip(zip(*rows, strict=True), columns.values(), strict=True)
+    ]
+    # No blanks at the ends of lines in files and pipes; not by rich, which splits and joins long text for a tenth of a second.
+    lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+    if not console.quiet:
+        console.file.write("\n".join(lines) + "\n")
 
 
-def _width(text: str) -> int:
-    """Return the columns that a text takes; most are plain, and tables may have many thousand."""
-    return len(text) if text.isascii() else cell_len(text)
+def _padded(texts: Sequence[str], side: str) -> list[str]:
+    """Return texts as wide as the widest; most columns are plain, and tables may have many thousand rows."""
+    widths = list(map(len if "".join(texts).isascii() else cell_len, texts))
+    widest = max(widths)
+    pairs = [(text, " " * (widest - width)) for text, width in zip(texts, widths, strict=True)]
+    return [blank + text if side == "right" else text + blank for text, blank in pairs]
 
 
 def print_facts(console: Console, facts: Mapping[str, str]) -> None:

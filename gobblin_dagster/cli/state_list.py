@@ -16,6 +16,7 @@ from gobblin_dagster.cli.context import (
 )
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_json, print_table, rows_of
 from gobblin_dagster.cli.views import state_view
+from gobblin_dagster.core.collector import collector_paused
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.selection import Selection
 
@@ -30,10 +31,13 @@ def list_states(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the datasets that were published, with their watermarks."""
-    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    with collector_paused():
+        _list(_states(ctx, jobs), Selection(tuple(select or ()), tuple(exclude or ())), output)
+
+
+def _list(found: dict[str, dict[str, DatasetState]], selection: Selection, output: Output) -> None:
     loaded = {
-        job: [state for urn, state in sorted(states.items()) if selection.matches(urn)]
-        for job, states in _states(ctx, jobs).items()
+        job: [state for urn, state in sorted(of_job.items()) if selection.matches(urn)] for job, of_job in found.items()
     }
     if output is Output.JSON:
         print_json(datasets=[state_view(state) for states in loaded.values() for state in states])

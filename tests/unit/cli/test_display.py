@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from gobblin_dagster.cli.display import RunDisplay, audit_text, next_step, recovery_line, recovery_summary
-from gobblin_dagster.cli.output import bytes_of, count
+from gobblin_dagster.cli.output import bytes_of, console, count, print_table
 from gobblin_dagster.cli.progress import Bars, Lines, ProgressMode, Silence, progress_view
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState, WorkingState
@@ -208,3 +208,11 @@ def test_bytes_of(number: int | None, text: str) -> None:
 
 def test_count_takes_the_right_form() -> None:
     assert [count(n, "file") for n in (0, 1, 2000)] == ["0 files", "1 file", "2,000 files"]
+
+
+def test_table_in_a_pipe_is_plain_and_aligned_by_columns_of_the_screen() -> None:
+    stream = io.StringIO()
+    print_table(console(stream), {"name": "left", "rows": "right"}, [("中文", "1"), ("a", "1,000")])
+    assert stream.getvalue() == "name   rows\n中文      1\na     1,000\n"
+    print_table(console(quiet := io.StringIO(), quiet=True), {"name": "left"}, [("a",)])
+    assert quiet.getvalue() == ""
