@@ -20,6 +20,7 @@ from gobblin_dagster.constructs.sources.query_tables import Tables
 from gobblin_dagster.core.constructs import DatasetOffer
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -54,7 +55,11 @@ class Offers:
         urn = table.urn
         committed = committed_steps(state.committed, self._cursor) if state is not None else []
         mark = state.watermark if state is not None else None
-        lowest, highest = self.connection.execute(relation.bounds()).one()
+        try:
+            self._require_order(relation, committed)
+            lowest, highest = self.connection.execute(relation.bounds()).one()
+        except (ValueError, TypeError, OverflowError) as error:  # drivers make times of Python's
+            return self._no_position(urn, mark, relation, error)
         nulls = self._count_nulls(relation, table)
         if nulls and self._options.nulls == "fail":
             problem = f"{urn}: {null_problem(nulls, relation.cursor_column)}."
@@ -68,8 +73,7 @@ class Offers:
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
             self._cursor.mark(high)  # there is nothing after 'infinity'
         except (ValueError, TypeError, OverflowError) as error:
-            problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
-            return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
+            return self._no_position(urn, mark, relation, error)
         notes = []
         if why and high < after and not any(low < after <= end for low, end in committed):
             shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
@@ -81,6 +85,21 @@ class Offers:
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += self._reading_notes(committed, units)
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
+
+    def _require_order(self, relation: Relation, committed: Sequence[Range]) -> None:
+        """Raise ValueError where SQLite, which compares texts, would pass over rows."""
+        if not relation.is_sqlite or not self._cursor.is_time:
+            return
+        count, example = self.connection.execute(relation.unordered(committed[-1][1] if committed else None)).one()
+        if count:
+            raise ValueError(
+                f"{count} value(s) do not sort as the times that they tell, e.g. {example!r}; expected texts like "
+                "2013-01-31 06:00:00, in one zone; a `query` with datetime(...) writes them so"
+            )
+
+    def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:
+        problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
+        return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
 
     def _count_nulls(self, relation: Relation, table: Table) -> int:
         column = table.column(relation.cursor_column)

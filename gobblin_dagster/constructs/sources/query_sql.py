@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.sources.query_cursor import Cursor
+from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.query_types import Column, arrow_type_of, sql_type_of
 
 
@@ -64,6 +64,28 @@ class Relation:
         """Select the highest value."""
         source = self._from()
         return sa.select(sa.func.max(source.c[self.cursor_column]))
+
+    def unordered(self, since: int | None) -> sa.Select[Any]:
+        """Count the texts that SQLite would not order by the times that they tell, and select the least of them.
+
+        Args:
+            since: rows of earlier days are left aside; None: none are.
+        """
+        source = self._from()
+        text = sa.type_coerce(source.c[self.cursor_column], sa.String())
+        day = "-".join("[0-9]" * digits for digits in (4, 2, 2))
+        if self.cursor.kind is CursorType.DATE:
+            is_ordered: Any = text.bool_op("GLOB")(f"{day}*")
+        else:
+            second = f"{day} {':'.join(['[0-9][0-9]'] * 3)}"
+            fraction = sa.func.substr(text, len("2013-01-01 06:00:00."))
+            is_ordered = sa.or_(
+                text.bool_op("GLOB")(second),
+                text.bool_op("GLOB")(f"{second}.[0-9]*") & sa.not_(fraction.bool_op("GLOB")("?*[^0-9]*")),
+            )
+        columns: Any = (sa.func.count(), sa.func.min(text))
+        found = sa.select(*columns).select_from(source).where(sa.not_(is_ordered))
+        return found if since is None else found.where(text >= str(self.cursor.position(since))[:10])
 
     def null_count(self) -> sa.Select[Any]:
         """Count the rows without a position."""

@@ -234,6 +234,43 @@ def test_tables_by_name_and_pattern_become_datasets_and_exclude_wins(tmp_path: P
     ]
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        "2013-01-06T06:00:00",
+        "2013-01-06 06:00:00Z",
+        "2013-01-06 06:00:00.5+02:00",
+        "2013-01-06 06:00",
+        "2013-01-06",
+        1357452000,
+    ],
+    ids=["T", "Z", "offset", "no seconds", "date", "number"],
+)
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+def test_times_that_sqlite_would_put_elsewhere_are_refused(
+    tmp_path: Path, shop: sqlite3.Connection, at: str | int, is_first: bool
+) -> None:
+    made = source(tmp_path, "at", "timestamp")
+    committed = CommittedRanges(TimestampWatermark, {})
+    low, high = (TimestampWatermark(datetime(2013, 1, day, 6, tzinfo=UTC)) for day in (1, 6))
+    committed = committed.add(WatermarkInterval(low, high))
+    shop.execute("INSERT INTO orders VALUES (6, ?, NULL, 0, '')", (at,))
+    offer = plan(made, {} if is_first else state(committed))["main.orders"]
+    assert not offer.work_units
+    assert "do not sort as the times that they tell" in offer.problem or "fromisoformat" in offer.problem
+    shop.execute("UPDATE orders SET at = '2013-01-06 06:00:00.25' WHERE id = 6")
+    offer = plan(made, {} if is_first else state(committed))["main.orders"]
+    assert (offer.problem, ids(made, offer)[-1]) == ("", 6)
+
+
+def test_value_that_is_no_time_fails_its_dataset_alone(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    shop.execute("CREATE TABLE faulty (at DATETIME)")
+    shop.execute("INSERT INTO faulty VALUES ('')")
+    offers = plan(source(tmp_path, "at", "timestamp", tables=["orders", "faulty"]))
+    assert offers["main.faulty"].problem
+    assert offers["main.orders"].work_units
+
+
 def test_empty_table_is_idle(tmp_path: Path, shop: sqlite3.Connection) -> None:
     offer = plan(source(tmp_path, tables=["customers"]))["main.customers"]
     assert (offer.work_units, offer.problem, offer.low) == ((), "", None)
