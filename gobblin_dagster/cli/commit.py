@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from itertools import islice
 from typing import Annotated
 
@@ -55,11 +56,8 @@ def list_sequences(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List commit sequences that are unfinished or wait for a person."""
-    store = open_here(ctx).open_store()
-    try:
+    with closing(open_here(ctx).open_store()) as store:
         stored = store.load_sequences(states=set(SequenceState) if everything else _WAITING, limit=limit)
-    finally:
-        store.close()
     if output is Output.JSON:
         print_json(sequences=[sequence_view(sequence) for sequence in stored])
         return
@@ -82,8 +80,7 @@ def show(
 ) -> None:
     """Show the steps of one commit sequence, and which are done: looked up now, file by file, not as recorded."""
     project = open_here(ctx)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         stored = store.load_sequence(sequence_id)
         if stored is None:
             hint = "`gobblin commit list --all` lists them."
@@ -96,8 +93,6 @@ def show(
         shown = None if output is Output.JSON else 2 * MAX_ROWS
         steps = list(islice(inspect_steps(sequence, storage), shown))
         progress = list(inspect_progress(sequence, store, storage))
-    finally:
-        store.close()
     if output is Output.JSON:
         print_json(**sequence_view(stored, sequence), status=[status_view(one) for one in (*steps, *progress)])
         return
@@ -135,11 +130,8 @@ def recover(
     chosen = jobs_of(project, jobs)
     out = console(sys.stdout)
     if dry_run:
-        store = project.open_store()
-        try:
+        with closing(project.open_store()) as store:
             waiting = [stored for job in chosen for stored in store.load_sequences(job.job)]
-        finally:
-            store.close()
         if output is Output.JSON:
             print_json(dry_run=True, sequences=[sequence_view(stored) for stored in waiting])
             return
@@ -174,15 +166,12 @@ def abandon(
     Exits with 1 where undoing is not safe; the sequence is quarantined then.
     """
     project = open_here(ctx)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         found = preview_abandonment(project, store, sequence_id)
         is_kept = found.state is SequenceState.QUARANTINED
         if not dry_run:
             _confirm(found, yes=yes)
             found = abandon_sequence(project, store, sequence_id)
-    finally:
-        store.close()
     if output is Output.JSON:
         print_json(dry_run=dry_run, **abandonment_view(found))
     else:
@@ -214,10 +203,6 @@ def _shortened(text: str, sequence: CommitSequence) -> str:
 
 
 def _recover(project: Project, job: JobSpec, spark: SessionLane) -> tuple[RecoveredDataset, ...]:
-    store = project.open_store()
-    try:
-        # Spark starts where a committed dataset of source `spark` is to be counted anew, and nowhere else.
-        with JobRun(project, job, store, lane=None, spark=spark) as run:
-            return run.recover()
-    finally:
-        store.close()
+    # Spark starts where a committed dataset of source `spark` is to be counted anew, and nowhere else.
+    with closing(project.open_store()) as store, JobRun(project, job, store, lane=None, spark=spark) as run:
+        return run.recover()

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -113,11 +114,8 @@ def _package(name: str) -> str:
 
 
 def _store(project: Project) -> str:
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         return f"{store.url}: {len(store.list_jobs())} job(s) known"
-    finally:
-        store.close()
 
 
 def _clock(folder: Path) -> str:

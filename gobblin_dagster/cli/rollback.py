@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -36,8 +37,7 @@ def rollback(
     """
     project = open_here(ctx)
     spec = project.job(one_state(project, dataset, job).job)
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         plan = plan_rollback(store, spec, dataset, to, project.clock.now())
         rows = {
             branch: sum(f.rows for f in plan.left if f.branch == branch) for branch in {f.branch for f in plan.left}
@@ -58,8 +58,6 @@ def rollback(
         if not dry_run:
             confirm(f"Go back to snapshot {to}?", yes)
             sequence = apply_rollback(project, spec, store, plan, who=who(), why=reason)
-    finally:
-        store.close()
     if output is Output.JSON:
         print_json(
             dry_run=dry_run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -64,11 +65,8 @@ def show(
     if paths is not None:
         sys.stdout.writelines(f"{path}\n" for path in published.paths(paths))
         return
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         snapshots = list_snapshots(store, state.job, dataset)
-    finally:
-        store.close()
     if output is Output.JSON:
         print_json(**_view(state, published), snapshots=[_snapshot_view(one, state) for one in snapshots])
         return

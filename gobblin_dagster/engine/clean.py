@@ -7,6 +7,7 @@ holds. Who may still commit is fenced off first: leases of a run that is gone ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -79,8 +80,7 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResu
         OSError: the storage refused; a later call goes on.
         TransientError: the store cannot be reached.
     """
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         owner = LeaseOwner.current(new_run_id(project.clock.now()))
         with LeaseKeeper(store, job.job, owner, timedelta(seconds=project.spec.lease_ttl_s)) as leases:
             staging = _Staging(project, job, store, leases).clean(dry_run=dry_run)
@@ -90,8 +90,6 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResu
                 fill_manifests(project.storage(job), store, project.output_root(job), job.job, states)
             expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
             startpoints = _expired_startpoints(project, job, store, dry_run=dry_run)
-    finally:
-        store.close()
     return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints))
 
 

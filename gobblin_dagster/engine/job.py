@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
@@ -103,11 +104,8 @@ def plan_job(
     `spark` is asked for a session by sources that plan with Spark, and by no others. `startpoints` count instead of those
     that are stored.
     """
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         return JobRun(project, job, store, lane=None, selection=selection, spark=spark).preview(startpoints)
-    finally:
-        store.close()
 
 
 def run_job(
@@ -127,14 +125,10 @@ def run_job(
 
     Source: gobblin-runtime `AbstractJobLauncher.launchJob`. Differs: recovery fails single datasets, never the job.
     """
-    store = project.open_store()
-    try:
-        run = JobRun(project, job, store, lane, selection, observer, listener, stop)
-        with run:
+    with closing(project.open_store()) as store:
+        with JobRun(project, job, store, lane, selection, observer, listener, stop) as run:
             recovered = run.recover()
             return run.publish(run.extract(run.plan()), recovered)
-    finally:
-        store.close()
 
 
 class JobRun:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
@@ -61,12 +61,9 @@ def look(project: Project, job: JobSpec, spark: SessionLane | None = None) -> Si
     Jobs whose runs read everything have something new where the position to read up to differs from what is committed.
     Raises as `make_plan`.
     """
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         plan = JobRun(project, _uncounted(job), store, lane=None, spark=spark).plan()
         states = store.load_dataset_states(job.job) if job.extract.reads_everything else {}
-    finally:
-        store.close()
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [
         NewData(one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else "")

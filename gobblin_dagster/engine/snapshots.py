@@ -7,6 +7,7 @@ new snapshot that holds what an older one held, with that one's watermark, so th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from os import PathLike, fspath
@@ -108,14 +109,11 @@ def load_published(project: Project, job: JobSpec, dataset_urn: str, snapshot: i
         UsageError: there is no such snapshot, or it has expired.
         TransientError: the store cannot be reached.
     """
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         state = store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
         if snapshot is not None:
             _require_readable(state, dataset_urn, snapshot)
         files = store.load_snapshot(job.job, dataset_urn, snapshot)
-    finally:
-        store.close()
     newest = state.snapshot if state else 0
     return PublishedSnapshot(job.job, dataset_urn, newest if snapshot is None else snapshot, tuple(files))
 
@@ -271,12 +269,9 @@ def rollback(
         StorageError: a file of the snapshot is gone or damaged.
         WatermarkMovedError: the dataset moved meanwhile.
     """
-    store = project.open_store()
-    try:
+    with closing(project.open_store()) as store:
         plan = plan_rollback(store, job, dataset_urn, to_snapshot, project.clock.now())
         apply_rollback(project, job, store, plan, who=who, why=why)
-    finally:
-        store.close()
     return plan
 
 

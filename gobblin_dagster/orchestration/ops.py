@@ -7,7 +7,7 @@ text: Dagster reads them.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import dagster as dg
 
@@ -78,13 +78,10 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
             if key in context.selected_asset_keys:
                 yield dg.Output(None, branch)
         # Dagster has now logged every key of the range as materialized, with nothing to it. The newest event counts.
-        store = binding.project.open_store()
         step_key = context.get_step_execution_context().step.key
-        try:
+        with closing(binding.project.open_store()) as store:
             again = RunReport(binding, store, context.instance, context.run, step_key, _logger(context))
             again.log_again([to_urn(key) for key in keys], outcome, context.run_id)
-        finally:
-            store.close()
 
     return report
 
@@ -94,8 +91,7 @@ def _extract(context: dg.OpExecutionContext, binding: JobBinding, lane: Lane, ur
     if keys is not None:
         urns = [to_urn(key) for key in keys]
     with ExitStack() as resources:
-        store = binding.project.open_store()
-        resources.callback(store.close)
+        store = resources.enter_context(closing(binding.project.open_store()))
         run = resources.enter_context(
             JobRun(
                 binding.project,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import PurePosixPath
@@ -53,15 +54,12 @@ class PublishedDatasets:
         Raises:
             TransientError: the store cannot be reached.
         """
-        store = project.open_store()
-        try:
+        with closing(project.open_store()) as store:
             states = store.load_dataset_states(job.job, urns)
             files = {
                 urn: tuple(file for file in store.load_snapshot(job.job, urn) if file.branch == branch)
                 for urn in sorted(states)
             }
-        finally:
-            store.close()
         types: dict[str, pa.DataType] = {}
         for state in states.values():
             types |= _types(state.schemas.get(branch, ""))

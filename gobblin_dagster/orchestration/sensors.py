@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,11 +122,8 @@ def sweep_sensor(
         description="Reports commits made elsewhere, ends dead runs, finishes what they left.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        store = binding.project.open_store()
-        try:
+        with closing(binding.project.open_store()) as store:
             return _Sweep(binding, store, context.instance).result()
-        finally:
-            store.close()
 
     return evaluate
 
@@ -192,12 +190,9 @@ def _finds_everything_new(job: JobSpec) -> bool:
 
 def _free(binding: JobBinding, new: Iterable[NewData]) -> list[NewData]:
     """Leave out datasets that a run works on, and those of which a run has committed something since they were seen."""
-    store = binding.project.open_store()
-    try:
+    with closing(binding.project.open_store()) as store:
         held = _living(binding, store.load_leases(binding.name))
         states = store.load_dataset_states(binding.name, [one.dataset_urn for one in new])
-    finally:
-        store.close()
     versions = {urn: state.version for urn, state in states.items()}
     return [one for one in new if one.dataset_urn not in held and versions.get(one.dataset_urn, 0) == one.version]
 
