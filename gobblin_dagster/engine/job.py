@@ -125,10 +125,12 @@ def run_job(
 
     Source: gobblin-runtime `AbstractJobLauncher.launchJob`. Differs: recovery fails single datasets, never the job.
     """
-    with closing(project.open_store()) as store:
-        with JobRun(project, job, store, lane, selection, observer, listener, stop) as run:
-            recovered = run.recover()
-            return run.publish(run.extract(run.plan()), recovered)
+    with (
+        closing(project.open_store()) as store,
+        JobRun(project, job, store, lane, selection, observer, listener, stop) as run,
+    ):
+        recovered = run.recover()
+        return run.publish(run.extract(run.plan()), recovered)
 
 
 class JobRun:
