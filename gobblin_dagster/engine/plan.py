@@ -14,6 +14,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.estimate import with_costs
@@ -25,6 +26,8 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _NO_START = Start()
+_RUNS_LOOKED_AT = 1000
+"""As many as a project keeps by default; those of a run that is bounded are short."""
 
 
 @collector_paused()
@@ -67,8 +70,9 @@ def make_plan(
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
     datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
-    if spec.execution.max_work_units is not None:
-        datasets = limit_units(datasets, spec.execution.max_work_units)
+    most = spec.execution.max_work_units
+    if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
+        datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT))
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
@@ -113,12 +117,18 @@ def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
     }
 
 
-def limit_units(datasets: Sequence[DatasetPlan], most: int) -> tuple[DatasetPlan, ...]:
+def limit_units(datasets: Sequence[DatasetPlan], most: int, runs: Sequence[RunRecord]) -> tuple[DatasetPlan, ...]:
     """Keep the first work units of each dataset, as many as fit into a run, shared out evenly.
 
-    What is left out was not committed, so the next run plans it again; the notes say how much.
+    What is left out was not committed, so the next run plans it again; the notes say how much. Where not even one for each
+    fits, those come first whose last turn in `runs` (newest first) is longest ago: none waits for ever behind others.
     """
-    kept = dict.fromkeys(range(len(datasets)), 0)
+    turns: dict[str, int] = {}
+    for age, run in enumerate(runs):
+        for urn in run.datasets:
+            turns.setdefault(urn, age)
+    by_turn = sorted(range(len(datasets)), key=lambda n: -turns.get(datasets[n].dataset_urn, len(runs)))
+    kept = dict.fromkeys(by_turn, 0)
     left = most
     while left and (waiting := [n for n in kept if kept[n] < len(datasets[n].work_units)]):
         for number in waiting[:left]:

@@ -48,6 +48,17 @@ def test_dataset_without_a_share_stays_as_it_was(tmp_path: Path) -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.parametrize("first", [{"rows": 1000}, {"rows": 1000, "fail_at": 0}], ids=["growing", "failing"])
+def test_no_dataset_waits_for_ever_behind_others(tmp_path: Path, first: dict[str, int]) -> None:
+    datasets = {"a": first | {"unit_rows": 10}, "b": {"rows": 20, "unit_rows": 10}, "c": {"rows": 10}}
+    job = job_spec(datasets, execution={"max_work_units": 1})
+    idle = DatasetOutcome.IDLE
+    turns = [next(d.dataset_urn for d in run(tmp_path, job).datasets if d.outcome is not idle) for _ in range(6)]
+    assert turns == ["a", "b", "c", "a", "b", "a"]
+    assert published(tmp_path, job, "b") == list(range(20))
+    assert published(tmp_path, job, "c") == list(range(10))
+
+
 def test_less_than_one_work_unit_is_refused() -> None:
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         job_spec(MANY, execution={"max_work_units": 0})
