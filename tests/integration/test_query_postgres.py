@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -23,7 +23,7 @@ from gobblin_dagster.constructs.sources.query_horizon import settle
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import SourceError, TransientError
+from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.engine.audit import audit_dataset
@@ -515,6 +515,75 @@ def test_infinity_is_never_reached_and_without_horizon_refused(url: str, connect
     context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
     (offer,) = source(url, "at", "timestamp", horizon="none").plan(context)
     assert "watermark column at of type `timestamp`" in offer.problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("timestamptz", "infinity"),
+        ("timestamptz", "-infinity"),
+        ("timestamp", "infinity"),
+        ("timestamp", "294276-12-31"),
+        ("date", "infinity"),
+        ("date", "-infinity"),
+    ],
+)
+def test_time_that_arrow_does_not_hold_fails_the_work_unit(url: str, connect: Connect, kind: str, value: str) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE events ADD until {kind}")
+        cursor.execute("INSERT INTO events (until) VALUES ('4000-01-01 BC'), (NULL), ('9999-12-31')")
+    owner.commit()
+    made = source(url)
+    (unit,) = Reader(made).plan().work_units
+    with closing(made.extractor(unit)) as extractor:
+        assert sum(chunk.batch.num_rows for chunk in extractor.chunks()) == 3
+    with owner.cursor() as cursor:
+        cursor.execute("UPDATE events SET until = %s WHERE id = 2", (value,))
+    owner.commit()
+    with closing(made.extractor(unit)) as extractor, pytest.raises(ExtractError, match=r"column until.*NULLIF"):
+        list(extractor.chunks())
+
+
+@pytest.mark.parametrize("at", ["-infinity", "0044-03-15 BC"])
+def test_time_before_all_that_watermarks_hold_is_refused(url: str, connect: Connect, at: str) -> None:
+    writer = connect()
+    with writer.cursor() as cursor:
+        cursor.execute("INSERT INTO events (at) VALUES (%s), ('2013-01-01')", (at,))
+    writer.commit()
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    (offer,) = source(url, "at", "timestamp").plan(context)
+    assert "watermark column at of type `timestamp`" in offer.problem
+    with writer.cursor() as cursor:
+        cursor.execute("UPDATE events SET at = '0001-01-01 00:00Z' WHERE id = 1")
+    writer.commit()
+    assert Reader(source(url, "at", "timestamp")).run() == [1, 2]
+
+
+def test_domains_are_read_as_what_they_are_made_of(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE DOMAIN whole AS int; CREATE DOMAIN number AS whole; CREATE DOMAIN day AS date")
+        cursor.execute("CREATE TABLE made (id number, on_day day, doc xml)")
+        cursor.execute("INSERT INTO made VALUES (7, '2013-01-31', '<a/>')")
+    owner.commit()
+    made = source(url, tables=["made"])
+    (unit,) = Reader(made, "public.made").plan().work_units
+    with closing(made.extractor(unit)) as extractor:
+        rows = [row for chunk in extractor.chunks() for row in chunk.batch.to_pylist()]
+    assert rows == [{"id": 7, "on_day": date(2013, 1, 31), "doc": "<a/>"}]
+
+
+def test_schema_with_a_dot_in_its_name_is_refused_by_the_plan(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute('CREATE SCHEMA "a.b"; CREATE TABLE "a.b".t (id int); CREATE TABLE "c.d" (id int)')
+        cursor.execute('INSERT INTO "c.d" VALUES (1)')
+    owner.commit()
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    dotted, *_ = source(url, include=["a.*"]).plan(context)
+    assert "has a dot" in dotted.problem
+    assert Reader(source(url, include=["public.c.d"]), "public.c.d").run() == [1]
 
 
 # -- a whole job -------------------------------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ from gobblin_dagster.core.work_unit import WorkUnit
 _LOST = ("08", "57P", "40", "53")
 """SQLSTATE classes that a retry may mend: connection, shutdown, serialization, resources."""
 
+_FIRST_DAY = -2_440_588
+"""4713 BC, where PostgreSQL's calendar begins, from 1970: what lies before it has overflown in the driver."""
+
 
 class RowReader(Protocol):
     """Runs one statement and yields what it selects."""
@@ -172,10 +175,26 @@ class _AdbcReader:
             cursor.execute(self._sql)
             for batch in cursor.fetch_record_batch():
                 if batch.num_rows:
+                    self._refuse_infinite(batch)
                     yield batch
 
     def close(self) -> None:
         self._connection.close()
+
+    def _refuse_infinite(self, batch: pa.RecordBatch) -> None:
+        """Raise ExtractError where the driver made some time of 'infinity', or of a year that Arrow cannot count to."""
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            if pa.types.is_timestamp(array.type):
+                least, first = pc.min(array.view(pa.int64())).as_py(), _FIRST_DAY * 86_400_000_000
+            elif pa.types.is_date32(array.type):
+                least, first = pc.min(array.view(pa.int32())).as_py(), _FIRST_DAY
+            else:
+                continue
+            if least is not None and least < first:
+                raise self._fail(
+                    f"column {name}: holds 'infinity', or a year after 294246, for which there is no value. Read it by a "
+                    f"`query` with NULLIF({name}, 'infinity'), or leave it out by `exclude_columns`."
+                )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ Nothing here writes: sessions are read-only, and planning looks at one snapshot.
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SAWarning
 
 from gobblin_dagster.constructs.database import make_engine, parse_url
 from gobblin_dagster.constructs.sources.query_types import Column, described_columns, reflected_column
@@ -121,9 +122,12 @@ class Database:
             found: dict[str, Table] = {}
             for schema in schemas if schemas is not None else _user_schemas(inspector):
                 try:
-                    columns = inspector.get_multi_columns(
-                        schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
-                    )
+                    with warnings.catch_warnings():
+                        # Types of which SQLAlchemy knows nothing (xml, point) are read as text.
+                        warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
+                        columns = inspector.get_multi_columns(
+                            schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
+                        )
                 except NoSuchTableError:
                     continue
                 for (_, name), parts in columns.items():

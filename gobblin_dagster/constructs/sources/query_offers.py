@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import sqlalchemy as sa
@@ -70,6 +71,7 @@ class Offers:
             )
         try:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
+            self._require_beginning(relation, first)
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
             self._cursor.mark(high)  # there is nothing after 'infinity'
         except (ValueError, TypeError, OverflowError) as error:
@@ -96,6 +98,14 @@ class Offers:
                 f"{count} value(s) do not sort as the times that they tell, e.g. {example!r}; expected texts like "
                 "2013-01-31 06:00:00, in one zone; a `query` with datetime(...) writes them so"
             )
+
+    def _require_beginning(self, relation: Relation, first: int) -> None:
+        """Raise ValueError where rows lie before all positions: drivers take '-infinity' for the first day of year 1."""
+        position = self._cursor.position(first)
+        if not isinstance(position, date) or position.year > 1 or relation.is_sqlite:
+            return
+        if count := self.connection.execute(relation.count_before(first)).scalar_one():
+            raise ValueError(f"{count} row(s) lie before the year 1 (-infinity), where nothing begins; see `nulls`")
 
     def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:
         problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."

@@ -87,6 +87,12 @@ class Relation:
         found = sa.select(*columns).select_from(source).where(sa.not_(is_ordered))
         return found if since is None else found.where(text >= str(self.cursor.position(since))[:10])
 
+    def count_before(self, step: int) -> sa.Select[Any]:
+        """Count the rows before a position."""
+        source = self._from()
+        column = source.c[self.cursor_column]
+        return sa.select(sa.func.count()).select_from(source).where(column < self._bound(column, step))
+
     def null_count(self) -> sa.Select[Any]:
         """Count the rows without a position."""
         source = self._from()

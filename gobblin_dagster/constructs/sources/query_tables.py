@@ -99,6 +99,11 @@ class Tables:
         """Return the table with the columns to read; a column that is not there is its problem."""
         if table.problem:
             return table
+        if "." in table.schema and not self.options.query:
+            problem = (
+                f"the schema {table.schema} has a dot in its name, by which dataset.urns are cut; give it as a `query`."
+            )
+            return Table(table.schema, table.name, table.columns, problem)
         wanted = (self.options.watermark.column, *self.options.primary_key)
         absent = [name for name in wanted if table.column(name) is None]
         if absent:

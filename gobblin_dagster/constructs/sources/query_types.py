@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import DOMAIN
 
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 _UTC_TIMESTAMP = pa.timestamp("us", "UTC")
@@ -93,6 +94,8 @@ def _arrow_of_values(rows: Sequence[Any], description: Sequence[Any]) -> list[pa
 def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of types reads best as one
     """Return the Arrow type of a SQL type; None where its values are read as text."""
     match kind:
+        case DOMAIN():
+            return _arrow_of(kind.data_type)
         case sa.Boolean():
             return pa.bool_()
         case sa.Integer():
