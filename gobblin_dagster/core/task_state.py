@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -210,6 +210,25 @@ class TaskState:
     """Wall time of the attempt."""
 
     @property
+    def rows_written(self) -> dict[str, int]:
+        """Rows written, by branch."""
+        return {name: counts.rows_written for name, counts in self.branches.items()}
+
+    @property
     def is_part(self) -> bool:
         """Whether it failed behind a part that may be published."""
         return self.state is WorkingState.FAILED and self.actual_high != self.low
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return sums by name, of counts that may each lack some names.
+
+    Example:
+        >>> added([{"eu": 1}, {"us": 2, "eu": 3}])
+        {'eu': 4, 'us': 2}
+    """
+    total: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
+    return total

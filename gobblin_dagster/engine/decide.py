@@ -12,7 +12,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, UsageError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
-from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState
+from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, added
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
 from gobblin_dagster.engine.commit.publication import Publishers, needs_all_units, reads_current
@@ -214,13 +214,6 @@ def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
 def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:
     """Sum what will be published, and list the policies and failures of all work units."""
     published = decision.publish
-    rejected: dict[str, int] = {}
-    by_branch: dict[str, int] = {}
-    for state in published:
-        for policy, count in state.rows_rejected.items():
-            rejected[policy] = rejected.get(policy, 0) + count
-        for branch, counts in state.branches.items():
-            by_branch[branch] = by_branch.get(branch, 0) + counts.rows_written
     files = [file for state in published for file in state.files]
     return DatasetResult(
         dataset_urn=plan.dataset_urn,
@@ -230,8 +223,8 @@ def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> 
         rows_read=sum(state.rows_read for state in published),
         rows_filtered=sum(state.rows_filtered for state in published),
         rows_untaken=sum(state.rows_untaken for state in published),
-        rows_by_branch=by_branch,
-        rejected=rejected,
+        rows_by_branch=added(state.rows_written for state in published),
+        rejected=added(state.rows_rejected for state in published),
         rows_quarantined=sum(state.rows_quarantined for state in published),
         files=len(files),
         bytes_written=sum(file.size_bytes for file in files),

@@ -31,6 +31,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.commit.build import totals_of
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.manifest import fill_manifests
@@ -167,7 +168,7 @@ class _Replayer:
         sequence = rewriting.commit(committer, self._storage, epoch, stage)
         return dataclasses.replace(
             planned,
-            published=_written(units),
+            published=totals_of(units).branch_rows,
             rejected_again=sum(unit.rows_quarantined for unit in units),
             snapshot=sequence.after.snapshot,
         )
@@ -286,19 +287,13 @@ class _Replayer:
             rewriting.view(now), moves, state.schemas, state.snapshot + 1
         )
         replayed = sum(unit.rows_read for unit in units)
-        written = _written(units)
-        totals = dataclasses.replace(
-            state.totals,
-            rows_filtered=state.totals.rows_filtered + sum(unit.rows_filtered for unit in units),
-            rows_rejected=state.totals.rows_rejected
-            - replayed
-            + sum(count for unit in units for count in unit.rows_rejected.values()),
-            rows_untaken=state.totals.rows_untaken + sum(unit.rows_untaken for unit in units),
-            rows_quarantined=state.totals.rows_quarantined - replayed + sum(unit.rows_quarantined for unit in units),
-            branch_rows={
-                name: state.totals.branch_rows.get(name, 0) + written.get(name, 0)
-                for name in sorted({*state.totals.branch_rows, *written})
-            },
+        came = totals_of(units)
+        # They were read once, by the run that rejected them.
+        came = dataclasses.replace(
+            came,
+            rows_read=0,
+            rows_rejected=came.rows_rejected - replayed,
+            rows_quarantined=came.rows_quarantined - replayed,
         )
         return rewriting.sequence(
             done.moves,
@@ -310,7 +305,7 @@ class _Replayer:
                 "why": f"rule {self._rule}" if self._rule else "",
             },
             note=f"{replayed} rows of the quarantine went through the pipeline again",
-            totals=totals,
+            totals=state.totals.plus(came),
             steps=done.steps,
         )
 
@@ -366,10 +361,3 @@ def from_entry(job: JobSpec, entry: _Entry) -> JobSpec:
 
 def _stage_of(job: JobSpec, name: str) -> JobSpec | BranchSpec | None:
     return job if name == PRE_FORK else next((branch for branch in job.fork.branches if branch.name == name), None)
-
-
-def _written(units: Sequence[TaskState]) -> dict[str, int]:
-    written: Counter[str] = Counter()
-    for unit in units:
-        written.update({name: counts.rows_written for name, counts in unit.branches.items()})
-    return dict(sorted(written.items()))

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
@@ -179,7 +180,7 @@ def _after(
         snapshot=before.snapshot if before else 0,
         run_id=run_id,
         updated_at=now,
-        totals=_sum([before.totals if before else Totals(), *map(_totals, decision.publish)]),
+        totals=(before.totals if before else Totals()).plus(totals_of(decision.publish)),
         schemas=schemas,
         failed_ranges=tuple(f"[{unit.actual_high}, {unit.expected_high})" for unit in decision.failed),
         **({name: getattr(before, name) for name in _CARRIED} if before else {}),
@@ -218,20 +219,17 @@ def _with_publication(after: DatasetState, before: DatasetState | None, done: Br
     return replace(after, totals=totals, snapshot=after.snapshot + bool(done.moves or done.removed))
 
 
+def totals_of(units: Iterable[TaskState]) -> Totals:
+    """Count the rows of work units: up to the fork, and per branch what was written."""
+    return reduce(Totals.plus, map(_totals, units), Totals())
+
+
 def _totals(unit: TaskState) -> Totals:
-    """Count the rows of one work unit: up to the fork, and per branch what was written."""
     return Totals(
         rows_read=unit.rows_read,
         rows_filtered=unit.rows_filtered,
         rows_rejected=sum(unit.rows_rejected.values()),
         rows_untaken=unit.rows_untaken,
         rows_quarantined=unit.rows_quarantined,
-        branch_rows={name: counts.rows_written for name, counts in unit.branches.items()},
+        branch_rows=unit.rows_written,
     )
-
-
-def _sum(totals: Iterable[Totals]) -> Totals:
-    result = Totals()
-    for one in totals:
-        result = result.plus(one)
-    return result

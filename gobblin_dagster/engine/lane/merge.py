@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import BranchView
-from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, TaskFailure, TaskState, WorkingState
+from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, TaskFailure, TaskState, WorkingState, added
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.frame import Part, is_observer
 from gobblin_dagster.engine.lane.judge import judge
@@ -36,7 +36,7 @@ def merge_parts(lane: LaneContext, spec: JobSpec, task: LaneTask, parts: Sequenc
         rows_read=sum(state.rows_read for state in states),
         bytes_read=sum(state.bytes_read for state in states),
         rows_filtered=sum(state.rows_filtered for state in states),
-        rows_rejected=_added(state.rows_rejected for state in states),
+        rows_rejected=added(state.rows_rejected for state in states),
         rows_quarantined=sum(state.rows_quarantined for state in states),
         rows_untaken=sum(state.rows_untaken for state in states),
         branches=_branches(states),
@@ -85,14 +85,6 @@ def _judged(
         outcomes += said
         failures += [failure] if failure is not None else []
     return outcomes, failures
-
-
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for one in counts:
-        for name, count in one.items():
-            total[name] = total.get(name, 0) + count
-    return total
 
 
 def _branches(states: Sequence[TaskState]) -> dict[str, BranchCounts]:
