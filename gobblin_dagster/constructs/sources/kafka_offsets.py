@@ -101,7 +101,8 @@ def plan_offsets(
                 continue
             name = _next_name(name) if parts else name
             opens = [_Open(start, start, max(start, bounds.end))]
-            is_anchored &= start == bounds.earliest
+            # Only the first offset that is there is found again by the next run, whatever has come by then.
+            is_anchored &= not parts and (bounds.topic in known_topics or rules.bootstrap == "earliest")
             plan.low[name] = reached = start
         plan.high[name] = max([reached, *(one.high for one in opens)])
         for one in opens:

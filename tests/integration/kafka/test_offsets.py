@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -87,6 +88,15 @@ def test_latest_begins_at_the_first_run_and_loses_nothing_afterwards(new_job: Ne
     job.send(range(10, 15))  # with the beginning not kept, the next run would begin behind these
     job.run()
     assert job.ids() == list(range(10, 15))
+
+
+@pytest.mark.parametrize("options", [{"bootstrap": "latest"}, {"bootstrap": "lookback", "lookback": 2}])
+def test_topic_that_was_empty_loses_nothing_of_what_comes(new_job: NewJob, options: dict[str, Any]) -> None:
+    job = new_job(**options)
+    job.run()
+    job.send(range(5))
+    job.run()
+    assert job.ids() == list(range(5))
 
 
 def test_lookback_begins_before_the_end(new_job: NewJob) -> None:
@@ -176,6 +186,19 @@ def test_topic_made_anew_goes_on_as_another_log(
     assert job.ids() == ids
     watermark = job.state().watermark
     assert watermark == CompositeWatermark({f"{job.topic}-0": 3, f"{job.topic}-0@2": 3})
+
+
+def test_topic_made_anew_is_known_from_its_first_run_though_it_was_empty(new_job: NewJob, broker: KafkaBroker) -> None:
+    job = new_job()
+    job.send(range(3))
+    job.run()
+    broker.admin.delete_topics([job.topic])[job.topic].result()
+    wait_until(lambda: job.topic not in broker.admin.list_topics(timeout=5).topics)
+    broker.new_topic(job.topic)
+    job.run()
+    job.send(range(3, 9))  # more than the former log held
+    job.run()
+    assert job.ids() == list(range(9))
 
 
 def test_topic_that_vanished_keeps_its_watermark(new_job: NewJob, broker: KafkaBroker) -> None:

@@ -58,9 +58,28 @@ def test_bootstrap_latest_commits_its_beginning_though_it_reads_nothing() -> Non
     ]
 
 
-def test_empty_topic_needs_no_work_unit_to_keep_its_beginning() -> None:
-    plan = plan_offsets("t", [offsets(end=0)], None, rules("latest"))
-    assert plan.work_units == []
+@pytest.mark.parametrize(("bootstrap", "lookback"), [("latest", 0), ("lookback", 30)])
+def test_beginning_of_an_empty_topic_is_committed_so_that_what_comes_is_read(bootstrap: str, lookback: int) -> None:
+    how = rules(bootstrap, lookback)
+    (unit,) = plan_offsets("t", [offsets(end=0)], None, how).work_units
+    assert unit.low == unit.expected_high == CompositeWatermark({"t-0": 0})
+    assert read(plan_offsets("t", [offsets()], state(t_0=[(0, 0)]), how)) == [("t-0", 0, 0, 100)]
+
+
+def test_empty_topic_that_is_read_from_its_beginning_needs_no_work_unit() -> None:
+    assert plan_offsets("t", [offsets(end=0)], None, EARLIEST).work_units == []
+    assert (
+        plan_offsets("t", [offsets(end=50), offsets(1, end=0)], state(t_0=[(0, 50)]), rules("latest")).work_units == []
+    )
+
+
+def test_log_made_anew_is_committed_while_it_is_empty() -> None:
+    (unit,) = plan_offsets("t", [offsets(end=0)], state(t_0=[(0, 5)]), EARLIEST).work_units
+    assert unit.low == unit.expected_high == CompositeWatermark({"t-0@2": 0})
+    # Else it would look like the former log once it has outgrown that.
+    assert read(plan_offsets("t", [offsets(end=7)], state(t_0=[(0, 5)], **{"t_0@2": [(0, 0)]}), EARLIEST)) == [
+        ("t-0@2", 0, 0, 7)
+    ]
 
 
 def test_bootstrap_skip_leaves_a_topic_alone_and_says_so() -> None:
