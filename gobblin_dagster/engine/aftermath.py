@@ -8,7 +8,7 @@ from gobblin_dagster.core.commit import UNFINISHED, SequenceState
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.manifest import fill_manifests
-from gobblin_dagster.engine.commit.roots import internal_dir
+from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
 
 
@@ -33,4 +33,4 @@ def tidy_up_after(dead: Collection[Lease], *, job: str, store: StateStore, stora
     # A sequence that waits for a redo or for a person still needs its staged files.
     waiting = store.load_sequences(job, states={*UNFINISHED, SequenceState.QUARANTINED})
     for run_id in {lease.owner.run_id for lease in dead} - {sequence.run_id for sequence in waiting}:
-        storage.delete_tree(internal_dir(output_root, "staging", run_id))
+        storage.delete_tree(staging_dir(output_root, run_id))

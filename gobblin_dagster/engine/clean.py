@@ -24,8 +24,8 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests, manifest_path
-from gobblin_dagster.engine.commit.roots import internal_dir
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
+from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import JobSpec
@@ -110,7 +110,7 @@ class _Staging:
         self._clock: Clock = project.clock
         self._patience = timedelta(seconds=2 * project.spec.lease_ttl_s)
         self._storage: Storage = project.storage(job)
-        self._folder = internal_dir(project.output_root(job), "staging")
+        self._folder = staging_dir(project.output_root(job))
         self._other_jobs = {*store.list_jobs(), *(one.job for one in project.jobs)} - {job.job}
 
     def clean(self, *, dry_run: bool) -> Iterable[StagingFolder]:

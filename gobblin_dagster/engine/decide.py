@@ -162,7 +162,7 @@ def _publication(
         decision=decision,
         planned_low=plan.low,
         output_root=context.output_root,
-        staging_dirs=(f"{context.staging_root}/{plan.commit_id}",),
+        staging_dirs=(context.staging_dir(plan.commit_id),),
         now=now,
         report={},
         permissions=permissions_of(job),

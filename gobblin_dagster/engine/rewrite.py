@@ -21,8 +21,9 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.build import permission_steps, rename_moves
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.publication import Move, published_file
-from gobblin_dagster.engine.commit.roots import check_paths, internal_dir
+from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.decide import permissions_of
+from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 
@@ -44,7 +45,7 @@ class Rewriting:
     @property
     def staging_dir(self) -> str:
         """Absolute folder of all that is staged; deleted at the end."""
-        return internal_dir(self.output_root, "staging", self.run_id, self.commit_id)
+        return staging_dir(self.output_root, self.run_id, self.commit_id)
 
     def view(self, now: datetime) -> PublishView:
         """Return what publishers see of a replay, for all branches: it begins and ends at the watermark, and replaces nothing."""

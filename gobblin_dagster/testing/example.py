@@ -30,6 +30,7 @@ from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.policy import choose_publishable
 from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, rename_steps, renames_of
+from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.file_store import FileStateStore
 from gobblin_dagster.state.sql_engine import make_engine, parse_url
@@ -218,7 +219,7 @@ class Example:
         states = store.load_dataset_states(JOB, [URN])
         fill_manifests(storage, store, self.output_root, JOB, states)
         commit_id = hashlib.sha256(f"commit of {runner}".encode()).hexdigest()[:32]
-        staging = f"{self.output_root}/_gobblin/staging/{runner}/{commit_id}"
+        staging = staging_dir(self.output_root, runner, commit_id)
         units = self._stage(storage, states.get(URN), ends, commit_id, staging)
         if not units:
             return

@@ -22,7 +22,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
-from gobblin_dagster.engine.commit.roots import MANIFEST_DIR, internal_dir
+from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
 FORMAT = "Manifest/2"

@@ -8,15 +8,7 @@ from functools import cache
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.engine.commit.steps import SetPermissionsStep, renames_of
-
-INTERNAL_DIR = "_gobblin"
-"""Folder below the output root for staging and manifests; readers of a lake skip names that begin with `_`."""
-MANIFEST_DIR = "manifests"
-
-
-def internal_dir(output_root: str, *names: str) -> str:
-    """Return a path inside the internal folder of an output root."""
-    return posixpath.join(output_root, INTERNAL_DIR, *names)
+from gobblin_dagster.engine.layout import INTERNAL_DIR, MANIFEST_DIR, internal_dir
 
 
 def is_below(path: str, root: str) -> bool:

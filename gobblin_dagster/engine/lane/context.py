@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.spec.job import JobSpec
 
 
@@ -30,7 +31,11 @@ class LaneContext:
     @property
     def staging_root(self) -> str:
         """Absolute folder of all that this run stages."""
-        return f"{self.output_root}/_gobblin/staging/{self.run_id}"
+        return staging_dir(self.output_root, self.run_id)
+
+    def staging_dir(self, commit_id: str) -> str:
+        """Return the absolute folder of what this run stages of one dataset."""
+        return staging_dir(self.output_root, self.run_id, commit_id)
 
     def construct_context(self, spec: JobSpec, dataset_urn: str = "", branch: str | None = None) -> ConstructContext:
         """Return where a construct of the job works."""

@@ -264,7 +264,7 @@ class _WorkUnitRun:
         """Return where a branch stages."""
         return WriterContext(
             storage=self._storage,
-            staging_dir=f"{self._lane.staging_root}/{self._task.commit_id}",
+            staging_dir=self._lane.staging_dir(self._task.commit_id),
             target_dir=self._spec.dataset_folder(branch, self._unit.dataset_urn),
             file_stem=f"{self._task.commit_id}-{self._unit.id}-{self._attempt}",
             branch=branch,
