@@ -15,7 +15,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.avro_types import arrow_type_of_avro, uuids_as_texts
 from gobblin_dagster.constructs.extractors.decoders import AvroDecoding, DecodeError
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError, UsageError
 from gobblin_dagster.core.optional import optional_package
 
 _REGISTRY_S = 30
@@ -66,7 +66,10 @@ class AvroDecoder:
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
         try:
             return pa.array([None if value is None else self._datum(value) for value in values], self.type)
-        except (ValueError, TypeError, EOFError, IndexError, KeyError, StopIteration, pa.ArrowException) as error:
+        except GobblinDagsterError:
+            raise  # the registry's
+        except Exception as error:
+            # Damaged bytes and schemas that do not resolve make the library raise whatever its parts do.
             raise DecodeError(f"is no Avro datum of its schema: {str(error)[:200] or type(error).__name__}") from error
 
     def _datum(self, value: bytes) -> Any:

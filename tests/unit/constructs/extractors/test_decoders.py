@@ -144,6 +144,36 @@ def test_avro_datum_that_is_cut_or_too_long_is_refused(bad: bytes) -> None:
         decoder.decode([bad])
 
 
+@pytest.mark.parametrize(
+    ("writer", "datum", "said"),
+    [
+        (
+            {"type": "record", "name": "User", "fields": [{"name": "id", "type": "string"}]},
+            {"id": "x"},
+            "string is not long",
+        ),
+        ({"type": "record", "name": "User", "fields": []}, {}, "No default value for field id"),
+        ({"type": "record", "name": "Other", "fields": USER_1["fields"]}, {"id": 1}, "Other"),
+        ("string", "x", "string"),
+    ],
+    ids=["type", "field", "name", "no record"],
+)
+def test_message_of_a_schema_that_does_not_resolve_is_named(writer: Any, datum: Any, said: str) -> None:
+    decoder = AvroDecoder(USER_1, {1: USER_1, 2: writer}.__getitem__)
+    values = [b"\0\0\0\0\1" + avro(USER_1, {"id": 5}), b"\0\0\0\0\2" + avro(writer, datum)]
+    with pytest.raises(DecodeError, match=said) as caught:
+        decode_batch(decoder, values, null_where_bad=False)
+    assert caught.value.index == 1
+    assert decode_batch(decoder, values, null_where_bad=True).to_pylist() == [{"id": 5}, None]
+
+
+def test_date_beyond_the_calendar_is_named() -> None:
+    schema = {"type": "record", "name": "D", "fields": [{"name": "on", "type": {"type": "int", "logicalType": "date"}}]}
+    plain = {"type": "record", "name": "D", "fields": [{"name": "on", "type": "int"}]}
+    with pytest.raises(DecodeError, match="no Avro datum"):
+        AvroDecoder(schema, None).decode([avro(plain, {"on": -(2**31)})])
+
+
 def test_registry_folder_resolves_older_and_newer_messages(tmp_path: Path) -> None:
     for name, schema in {"1": USER_1, "2": USER_2, "users-value": USER_2}.items():
         (tmp_path / f"{name}.avsc").write_text(json.dumps(schema))
