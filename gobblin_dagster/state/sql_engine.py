@@ -7,7 +7,6 @@ others.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
+from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
 """How long a transaction waits for another one's lock."""
@@ -137,14 +137,8 @@ def _make_folder(folder: Path) -> None:
     """Make a folder and its parents, so that they outlive a power loss."""
     if folder.is_dir():
         return
-    _make_folder(folder.parent)
     try:
-        folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        LocalStorage().make_dirs(str(folder))
     except OSError as error:
         raise StorageError(
             operation="make the folder", path=str(folder), problem=error.strerror or str(error)

@@ -133,7 +133,7 @@ def test_new_folders_are_synced_into_their_parents(tmp_path: Path, monkeypatch: 
 
     make_engine(make_url(f"sqlite:///{tmp_path}/a/b/state.db"))
 
-    assert synced == [str(tmp_path), str(tmp_path / "a")]
+    assert synced == [str(tmp_path.parent), str(tmp_path), str(tmp_path / "a")]
 
 
 @pytest.mark.parametrize(
