@@ -196,7 +196,13 @@ def export_states(
     """Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind."""
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     with closing(open_store_here(ctx)) as store:
-        for line in state_transfer.export_state(store, jobs or store.list_jobs(), selection.matches):
+        known = store.list_jobs()
+        if unknown := sorted({*(jobs or ())} - {*known}):
+            raise UsageError(
+                problem=f"The state store has no job {unknown[0]!r}; it has {', '.join(known) or 'none'}.",
+                hint="Name jobs that have run, or none for all.",
+            )
+        for line in state_transfer.export_state(store, jobs or known, selection.matches):
             sys.stdout.write(line + "\n")
 
 

@@ -4,6 +4,7 @@
     {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
     {"startpoint": {...}}                  each startpoint that waits
     {"run": {...}}                         each run's record
+    {"end": 8}                             the last line: how many lines there are before it
 
 A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store of
 any kind gives the same states, snapshots and history. Sequences that were aborted moved nothing and are left out.
@@ -64,17 +65,26 @@ def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[
         UnfinishedSequenceError: a sequence is unfinished or quarantined; a copy of the store could not finish it.
         CorruptRecordError: a dataset's history has a hole.
     """
+    number = 0
+    for line in _lines(store, jobs, is_selected):
+        number += 1
+        yield line
+    # A file that broke off would take watermarks back to where they once were.
+    yield canonical_json({"end": number})
+
+
+def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
     yield canonical_json({"format": FORMAT, "jobs": list(jobs)})
     for job in jobs:
         for stored in store.load_sequences(job, {*UNFINISHED, SequenceState.QUARANTINED}):
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
         # Before the commits: one that is consumed meanwhile comes with the commit that tells so, and is not imported.
-        startpoints = store.load_startpoints(job)
+        startpoints, states = store.load_startpoints(job), store.load_dataset_states(job)
         committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
         # Not by time: clocks of several drivers may disagree, versions do not.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
-        _require_whole(_by_dataset(committed), store.load_dataset_states(job), is_selected)
+        _require_whole(_by_dataset(committed), states, is_selected)
         for stored in committed:
             yield canonical_json({"sequence": _sequence_to_json(stored)})
         for urn, startpoint in sorted(startpoints.items()):
@@ -93,7 +103,8 @@ def _require_whole(
         if not is_selected(urn):
             continue
         versions = [sequence.version_read for sequence in known.get((state.job, urn), ())]
-        if versions != list(range(state.version)):
+        # There may be more: a run that commits meanwhile.
+        if len(versions) < state.version or versions != list(range(len(versions))):
             problem = f"it has version {state.version} and {len(versions)} commit sequences"
             raise CorruptRecordError(what=f"The history of dataset {urn!r} of job {state.job!r}", problem=problem)
 
@@ -102,7 +113,7 @@ def read_export(lines: Iterable[str]) -> Exported:
     """Read an export whole, checking every digest.
 
     Raises:
-        CorruptRecordError: it is none, a line is damaged, or a dataset's history has a hole.
+        CorruptRecordError: it is none, a line is damaged, it broke off, or a dataset's history has a hole.
     """
     rows = iter(lines)
     header = _parsed(next(rows, ""), 1)
@@ -111,6 +122,7 @@ def read_export(lines: Iterable[str]) -> Exported:
     sequences: list[StoredSequence] = []
     runs: list[RunRecord] = []
     startpoints: list[Startpoint] = []
+    number, end = 1, 0
     for number, line in enumerate(rows, start=2):
         record = _parsed(line, number)
         if "sequence" in record:
@@ -119,10 +131,16 @@ def read_export(lines: Iterable[str]) -> Exported:
             startpoints.append(from_document(Startpoint, record["startpoint"]))
         elif "run" in record:
             runs.append(from_document(RunRecord, record["run"]))
+        elif "end" in record:
+            end = record["end"]
         else:
             raise CorruptRecordError(
                 what="The export", problem=f"line {number} is neither sequence, startpoint nor run"
             )
+    if end != number - 1:
+        raise CorruptRecordError(
+            what="The export", problem=f"it breaks off after line {number}, or lines of it are lost; export again"
+        )
     for (job, urn), parts in _by_dataset(sequences).items():
         if [part.version_read for part in parts] != list(range(len(parts))):
             raise CorruptRecordError(what="The export", problem=f"the history of {urn!r} of job {job!r} has a hole")

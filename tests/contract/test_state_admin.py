@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
@@ -278,7 +278,22 @@ def test_export_refuses_unfinished_sequences(filled: StateStore) -> None:
     commit(filled, "a", 40, 50, finish=False)
     with pytest.raises(UnfinishedSequenceError):
         lines(filled)
-    assert len(list(export_state(filled, [JOB], lambda urn: urn != "a"))) == 3
+    assert len(list(export_state(filled, [JOB], lambda urn: urn != "a"))) == 4
+
+
+def test_export_is_whole_where_a_run_commits_meanwhile(filled: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = filled.load_sequences
+    alive = iter([True])
+
+    def commit_after(*asked: Any, **more: Any) -> list[StoredSequence]:
+        found = load(*asked, **more)
+        if {SequenceState.COMMITTED} in asked and next(alive, False):
+            commit(filled, "a", 40, 50)
+        return found
+
+    monkeypatch.setattr(filled, "load_sequences", commit_after)
+    assert str(read_export(lines(filled)).standing().states[JOB, "a"].committed) == "[0, 40)"
+    assert str(state_of(filled).committed) == "[0, 50)"
 
 
 @pytest.mark.parametrize(
@@ -289,10 +304,14 @@ def test_export_refuses_unfinished_sequences(filled: StateStore) -> None:
         (lambda rows: [rows[0], "[]"], "line 2 is no JSON object"),
         (lambda rows: [rows[0], "{}"], "line 2 is neither"),
         (lambda rows: [rows[0], '{"sequence": {"id": "x"}}'], "line 2 is no sequence"),
-        (lambda rows: [rows[0], *rows[3:]], "has a hole"),
+        (lambda rows: [rows[0], *rows[2:]], "breaks off after line 8"),
+        (lambda rows: rows[:-1], "breaks off after line 8"),
+        (lambda rows: rows[:4], "breaks off after line 4"),
+        (lambda rows: [*rows, rows[-2]], "breaks off after line 10"),
+        (lambda rows: [rows[0], *rows[3:-1], '{"end": 6}'], "has a hole"),
         (lambda rows: [rows[0], rows[1].replace("rows_read", "rows_lost")], "does not match its digest"),
     ],
-    ids=["format", "empty", "list", "unknown", "incomplete", "hole", "damaged"],
+    ids=["format", "empty", "list", "unknown", "incomplete", "lost", "cut", "short", "long", "hole", "damaged"],
 )
 def test_damaged_export_is_refused_before_anything_is_imported(
     filled: StateStore, damage: object, problem: str
@@ -302,10 +321,11 @@ def test_damaged_export_is_refused_before_anything_is_imported(
         read_export(damage(lines(filled)))
 
 
-def test_export_is_json_lines_with_the_format_first(filled: StateStore) -> None:
+def test_export_is_json_lines_between_the_format_and_their_count(filled: StateStore) -> None:
     first, *rest = [json.loads(line) for line in lines(filled)]
     assert first == {"format": "GobblinState/1", "jobs": [JOB]}
-    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["startpoint", "run"]
+    assert [next(iter(row)) for row in rest] == ["sequence"] * 5 + ["startpoint", "run", "end"]
+    assert rest[-1] == {"end": 8}
 
 
 def test_diff_names_what_differs_in_what_was_committed(filled: StateStore) -> None:

@@ -152,6 +152,19 @@ def test_import_leaves_a_dataset_with_another_history_alone_and_says_so(cli: Cli
     assert (called.code, "left alone: a (numbers)" in called.out) == (1, True)
 
 
+def test_export_that_broke_off_is_refused(cli: Cli, ran: Path, tmp_path: Path) -> None:
+    file = tmp_path / "state.jsonl"
+    file.write_text("".join(cli("state", "export").out.splitlines(keepends=True)[:-2]))
+    called = cli("state", "import", file, "--yes")
+    assert (called.code, "breaks off after line 3" in called.err) == (1, True)
+
+
+def test_export_of_a_job_that_is_not_there_is_refused(cli: Cli, ran: Path) -> None:
+    called = cli("state", "export", "numbers", "nubmers")
+    assert (called.code, called.out) == (2, "")
+    assert "The state store has no job 'nubmers'; it has numbers." in called.err
+
+
 def test_file_that_is_no_export_is_refused(cli: Cli, ran: Path, tmp_path: Path) -> None:
     assert cli("state", "import", tmp_path / "none.jsonl").code == 2
     (tmp_path / "other.jsonl").write_text("hello\n")
