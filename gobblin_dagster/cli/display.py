@@ -23,7 +23,6 @@ _MAX_FAILURES = 5
 """Failures of one dataset that are shown."""
 _STYLES = {
     DatasetOutcome.COMMITTED: "green",
-    DatasetOutcome.RECOVERED: "green",
     DatasetOutcome.FAILED: "red",
     DatasetOutcome.QUARANTINED: "red",
 }

@@ -19,14 +19,16 @@ class DatasetOutcome(StrEnum):
     """Another run held its lease."""
     QUARANTINED = "quarantined"
     CANCELLED = "cancelled"
-    RECOVERED = "recovered"
-    """A sequence of an earlier run was finished first, and nothing new came."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was left undone."""
+        return self in (DatasetOutcome.COMMITTED, DatasetOutcome.IDLE)
 
 
 class RunStatus(StrEnum):
     """How a run ended."""
 
-    RUNNING = "running"
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
     FAILED = "failed"

@@ -502,12 +502,9 @@ def _status(
         return RunStatus.INTERRUPTED
     good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
     good |= any(r.state == SequenceState.COMMITTED for r in recovered)
-    bad = any(d.outcome in _BAD or d.failures for d in datasets)
+    bad = any(not d.outcome.is_good or d.failures for d in datasets)
     bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
     if not bad:
         return RunStatus.SUCCEEDED
     fails_whole = is_strict and any(d.failed_ranges for d in datasets)
     return RunStatus.PARTIAL if good and not fails_whole else RunStatus.FAILED
-
-
-_BAD = frozenset({DatasetOutcome.FAILED, DatasetOutcome.BUSY, DatasetOutcome.QUARANTINED, DatasetOutcome.CANCELLED})

@@ -263,5 +263,4 @@ class RunResult:
             RunStatus.PARTIAL: 4,
             RunStatus.FAILED: 1,
             RunStatus.INTERRUPTED: 130,
-            RunStatus.RUNNING: 1,
         }[self.status]

@@ -21,7 +21,6 @@ from gobblin_dagster.state.store import StateStore
 
 SHOWN = 5
 """Failed datasets that the run's error describes; all are named in its metadata."""
-_GOOD = frozenset({DatasetOutcome.COMMITTED, DatasetOutcome.IDLE, DatasetOutcome.RECOVERED})
 _RECOVERED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
 
 
@@ -63,7 +62,7 @@ class RunReport:
                 self._log_materializations(committed[urn])
                 if dataset.failures:
                     partly[urn] = message
-            elif dataset.outcome not in _GOOD:
+            elif not dataset.outcome.is_good:
                 failed[urn] = message
         # Last, because they are most of all events: what is published is shown first.
         self._log_checks([one for one in result.datasets if one.dataset_urn in {*committed, *failed}])

@@ -185,7 +185,7 @@ def test_jobs_are_listed_once_and_sorted(store: StateStore) -> None:
     publish(store, "two", job="Ä")
     publish(store, "three", job="a")
     take(store, job="a", urn="leased only")
-    store.save_run(RunRecord("run-9", "c", START, RunStatus.RUNNING))
+    store.save_run(RunRecord("run-9", "c", START, RunStatus.SUCCEEDED))
 
     assert store.list_jobs() == ["a", "b", "c", "Ä"]
 
@@ -734,7 +734,7 @@ def test_committed_sequences_are_unreported_until_marked_oldest_first(store: Sta
 # -- runs --------------------------------------------------------------------------------------------------------------
 def run_record(name: str, started_at: datetime, job: str = JOB) -> RunRecord:
     datasets = {urn: DatasetRunRecord(DatasetOutcome.FAILED, error="größe") for urn in STRANGE_URNS}
-    return RunRecord(name, job, started_at, RunStatus.RUNNING, datasets=datasets)
+    return RunRecord(name, job, started_at, RunStatus.SUCCEEDED, datasets=datasets)
 
 
 def test_runs_are_kept_newest_first(store: StateStore) -> None:
@@ -754,7 +754,7 @@ def test_runs_are_kept_newest_first(store: StateStore) -> None:
 def test_all_but_the_newest_runs_of_a_job_are_forgotten(store: StateStore) -> None:
     for number in range(5):
         store.save_run(run_record(f"run-{number}", START + timedelta(minutes=number)))
-    store.save_run(RunRecord("run-other", "other", START, RunStatus.RUNNING))
+    store.save_run(RunRecord("run-other", "other", START, RunStatus.SUCCEEDED))
     store.prune_runs(JOB, keep=2)
     assert [run.run_id for run in store.load_runs()] == ["run-4", "run-3", "run-other"]
     store.prune_runs("absent", keep=2)
