@@ -19,7 +19,7 @@ from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import DatasetBusyError, GobblinDagsterError, GroupHeldBackError, StaleEpochError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import Lease, LeaseOwner
-from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
@@ -38,6 +38,7 @@ from gobblin_dagster.engine.decide import (
     permissions_of,
     without_commit,
 )
+from gobblin_dagster.engine.ending import run_record, run_status
 from gobblin_dagster.engine.foresee import with_schema_notes
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
@@ -325,7 +326,12 @@ class JobRun:
         result = RunResult(
             job=commit.job,
             run_id=commit.run_id,
-            status=_status(datasets, recovered, commit.interrupted, self._job.commit.failed_units_fail_run),
+            status=run_status(
+                datasets,
+                recovered,
+                interrupted=commit.interrupted,
+                is_strict=self._job.commit.failed_units_fail_run,
+            ),
             started_at=commit.started_at,
             ended_at=self._project.clock.now(),
             datasets=datasets,
@@ -451,23 +457,9 @@ class JobRun:
             self._storage.delete_tree(self._context.staging_root)
 
     def _record(self, result: RunResult) -> None:
-        moved = {
-            dataset.dataset_urn: DatasetRunRecord(
-                outcome=dataset.outcome,
-                low=str(dataset.low or ""),
-                high=str(dataset.actual_high or ""),
-                rows=dataset.rows_read,
-                quarantined=dataset.rows_quarantined,
-                error="; ".join(failure.message for failure in dataset.failures)[:1000],
-                failed_ranges=dataset.failed_ranges,
-            )
-            for dataset in result.datasets
-            if dataset.outcome is not DatasetOutcome.IDLE
-        }
-        if moved or result.recovered:
-            self._store.save_run(
-                RunRecord(result.run_id, result.job, result.started_at, result.status, result.ended_at, moved)
-            )
+        record = run_record(result)
+        if record.datasets or result.recovered:
+            self._store.save_run(record)
             self._store.prune_runs(result.job, self._project.spec.history_runs)
 
 
@@ -493,18 +485,3 @@ def _not_committed(planned: DatasetResult, error: Exception) -> DatasetResult:
         actual_high=planned.low,
         failures=(*planned.failures, describe_failure(error)),
     )
-
-
-def _status(
-    datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredDataset], interrupted: bool, is_strict: bool
-) -> RunStatus:
-    if interrupted:
-        return RunStatus.INTERRUPTED
-    good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
-    good |= any(r.state == SequenceState.COMMITTED for r in recovered)
-    bad = any(not d.outcome.is_good or d.failures for d in datasets)
-    bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
-    if not bad:
-        return RunStatus.SUCCEEDED
-    fails_whole = is_strict and any(d.failed_ranges for d in datasets)
-    return RunStatus.PARTIAL if good and not fails_whole else RunStatus.FAILED

@@ -1,0 +1,46 @@
+"""How a run ended: its status, and what the history keeps of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
+
+_MAX_ERROR = 1000
+"""Characters of a dataset's errors that are kept."""
+
+
+def run_status(
+    datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredDataset], *, interrupted: bool, is_strict: bool
+) -> RunStatus:
+    """Return how a run ended; a strict one failed as soon as a part of one dataset did (`failed_units_fail_run`)."""
+    if interrupted:
+        return RunStatus.INTERRUPTED
+    good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
+    good |= any(r.state == SequenceState.COMMITTED for r in recovered)
+    bad = any(not d.outcome.is_good or d.failures for d in datasets)
+    bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
+    if not bad:
+        return RunStatus.SUCCEEDED
+    fails_whole = is_strict and any(d.failed_ranges for d in datasets)
+    return RunStatus.PARTIAL if good and not fails_whole else RunStatus.FAILED
+
+
+def run_record(result: RunResult) -> RunRecord:
+    """Return what the history keeps of a run: its datasets that had work or trouble."""
+    moved = {
+        dataset.dataset_urn: DatasetRunRecord(
+            outcome=dataset.outcome,
+            low=str(dataset.low or ""),
+            high=str(dataset.actual_high or ""),
+            rows=dataset.rows_read,
+            quarantined=dataset.rows_quarantined,
+            error="; ".join(failure.message for failure in dataset.failures)[:_MAX_ERROR],
+            failed_ranges=dataset.failed_ranges,
+        )
+        for dataset in result.datasets
+        if dataset.outcome is not DatasetOutcome.IDLE
+    }
+    return RunRecord(result.run_id, result.job, result.started_at, result.status, result.ended_at, moved)
