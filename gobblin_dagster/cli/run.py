@@ -7,6 +7,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from gobblin_dagster.cli.context import (
     ExcludeOption,
@@ -30,6 +31,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
 from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.spec.job import JobSpec
 
@@ -73,13 +75,7 @@ def run(
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     out = console(sys.stdout) if output is Output.TEXT else console(sys.stderr, quiet=progress is ProgressMode.JSON)
     if dry_run:
-        with plan_only_spark(project) as spark:
-            plans, code = for_each_job(chosen, lambda job: plan_job(project, job, selection, spark))
-        for plan in plans:
-            print_plan(out, plan)
-        if output is Output.JSON:
-            print_json(dry_run=True, jobs=[plan_view(plan) for plan in plans])
-        raise typer.Exit(code)
+        raise typer.Exit(_dry_run(project, chosen, selection, out, output))
     lane = lazy_spark(project)
     try:
         with stop_on_interrupt(out) as stop:
@@ -105,6 +101,17 @@ def run(
     if output is Output.JSON:
         print_json(exit_code=code, jobs=[run_view(result) for result in results])
     raise typer.Exit(code)
+
+
+def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out: Console, output: Output) -> int:
+    """Print the plans, and return the exit code."""
+    with plan_only_spark(project) as spark:
+        plans, code = for_each_job(chosen, lambda job: plan_job(project, job, selection, spark))
+    for plan in plans:
+        print_plan(out, plan)
+    if output is Output.JSON:
+        print_json(dry_run=True, jobs=[plan_view(plan) for plan in plans])
+    return code
 
 
 def exit_code(results: list[RunResult], raised: int) -> int:
