@@ -25,7 +25,7 @@ from gobblin_dagster.cli.output import (
 )
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import abandonment_view, recovered_view, sequence_view, status_view
-from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState
+from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.abandon import Abandonment, abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -45,7 +45,6 @@ app = typer.Typer(
 )
 
 _DONE = {True: "done", False: "not done", None: "unknown"}
-_WAITING = {*UNFINISHED, SequenceState.QUARANTINED}
 
 
 @app.command("list", epilog=examples("gobblin commit list", "gobblin commit list --all --limit 100 --output json"))
@@ -57,7 +56,7 @@ def list_sequences(
 ) -> None:
     """List commit sequences that are unfinished or wait for a person."""
     with closing(open_here(ctx).open_store()) as store:
-        stored = store.load_sequences(states=set(SequenceState) if everything else _WAITING, limit=limit)
+        stored = store.load_sequences(states=set(SequenceState) if everything else WAITING, limit=limit)
     if output is Output.JSON:
         print_json(sequences=[sequence_view(sequence) for sequence in stored])
         return

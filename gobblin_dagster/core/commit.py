@@ -33,6 +33,8 @@ class SequenceState(StrEnum):
 
 UNFINISHED = frozenset({SequenceState.PREPARED, SequenceState.ABORTING})
 """States that recovery works on before anything new is planned."""
+WAITING = UNFINISHED | {SequenceState.QUARANTINED}
+"""States of sequences that are not over: a run has to finish them, or a person to decide. Their staged files are needed."""
 
 
 @runtime_checkable

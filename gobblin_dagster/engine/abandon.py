@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from gobblin_dagster.core.commit import UNFINISHED, CommitGroup, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import WAITING, CommitGroup, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
@@ -92,7 +92,7 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
         raise UsageError(
             problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint="`gobblin commit list` lists them."
         )
-    if stored.state not in {*UNFINISHED, SequenceState.QUARANTINED}:
+    if stored.state not in WAITING:
         raise UsageError(
             problem=f"Commit sequence {stored.id} has ended as {stored.state}.",
             hint="Only unfinished and quarantined ones can be abandoned.",

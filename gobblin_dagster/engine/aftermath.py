@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gobblin_dagster.core.commit import UNFINISHED, SequenceState
+from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.manifest import fill_manifests
@@ -31,6 +31,6 @@ def tidy_up_after(dead: Collection[Lease], *, job: str, store: StateStore, stora
         storage, store, output_root, job, store.load_dataset_states(job, [lease.dataset_urn for lease in dead])
     )
     # A sequence that waits for a redo or for a person still needs its staged files.
-    waiting = store.load_sequences(job, states={*UNFINISHED, SequenceState.QUARANTINED})
+    waiting = store.load_sequences(job, states=WAITING)
     for run_id in {lease.owner.run_id for lease in dead} - {sequence.run_id for sequence in waiting}:
         storage.delete_tree(staging_dir(output_root, run_id))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gobblin_dagster.core.clock import Clock
-from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.commit import WAITING, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
@@ -158,8 +158,7 @@ class _Staging:
         return ""
 
     def _needed(self, run_id: str) -> str:
-        states = {*UNFINISHED, SequenceState.QUARANTINED}
-        for sequence in self._store.load_sequences(self._job, states):
+        for sequence in self._store.load_sequences(self._job, WAITING):
             if sequence.run_id == run_id:
                 return f"commit sequence {sequence.id} needs it"
         return ""

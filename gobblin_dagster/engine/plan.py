@@ -8,7 +8,7 @@ from functools import cache
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.collector import collector_paused
-from gobblin_dagster.core.commit import UNFINISHED, SequenceState
+from gobblin_dagster.core.commit import WAITING, SequenceState
 from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import QuarantinedError, UsageError
@@ -148,7 +148,7 @@ def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
 
 
 def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Leftover, ...]:
-    waiting = store.load_sequences(job, states={*UNFINISHED, SequenceState.QUARANTINED})
+    waiting = store.load_sequences(job, states=WAITING)
     return tuple(
         Leftover(sequence.id, sequence.dataset_urn, sequence.state, sequence.reason)
         for sequence in waiting

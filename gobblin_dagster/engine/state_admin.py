@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
@@ -181,7 +181,7 @@ def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -
     lease = store.load_leases(job).get(dataset_urn)
     if lease is not None and lease.until > now and not lease.owner.is_provably_dead():
         raise busy_error(lease)
-    blocking = store.load_sequences(job, {*UNFINISHED, SequenceState.QUARANTINED}, [dataset_urn])
+    blocking = store.load_sequences(job, WAITING, [dataset_urn])
     if blocking:
         raise UnfinishedSequenceError(dataset_urn=dataset_urn, sequence_id=blocking[0].id)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from gobblin_dagster.core.commit import UNFINISHED, SequenceState, StoredSequence, canonical_json
+from gobblin_dagster.core.commit import WAITING, SequenceState, StoredSequence, canonical_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError
 from gobblin_dagster.core.ids import new_commit_id
@@ -76,7 +76,7 @@ def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[
 def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
     yield canonical_json({"format": FORMAT, "jobs": list(jobs)})
     for job in jobs:
-        for stored in store.load_sequences(job, {*UNFINISHED, SequenceState.QUARANTINED}):
+        for stored in store.load_sequences(job, WAITING):
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
         # Before the commits: one that is consumed meanwhile comes with the commit that tells so, and is not imported.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 
-from gobblin_dagster.core.commit import UNFINISHED, CommitEffect, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
     StaleEpochError,
@@ -55,7 +55,7 @@ def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
     _require_epoch(head, epoch)
     if head.version != sequence.version_read:
         raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
-    if head.entry is not None and head.entry.sequence.state in (*UNFINISHED, SequenceState.QUARANTINED):
+    if head.entry is not None and head.entry.sequence.state in WAITING:
         raise UnfinishedSequenceError(dataset_urn=head.dataset_urn, sequence_id=head.entry.sequence.id)
     prepared = replace(sequence, state=SequenceState.PREPARED, body="")
     return replace(head, entry=SequenceEntry(number, prepared))
@@ -98,7 +98,7 @@ def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead:
 def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
     """Flip an unfinished sequence to QUARANTINED."""
     sequence = _sequence(head)
-    _require_state(sequence, {*UNFINISHED, SequenceState.QUARANTINED})
+    _require_state(sequence, WAITING)
     return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
 
 

@@ -16,6 +16,7 @@ from gobblin_dagster.core import serial
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import (
     UNFINISHED,
+    WAITING,
     CommitEffect,
     FileHistory,
     PublishedFile,
@@ -169,7 +170,7 @@ class SqlStateStore:
     def quarantine(self, sequence_id: str, reason: str) -> None:
         with self._write() as connection:
             sequence = sql_sequences.lock(connection, sequence_id)
-            sql_sequences.require_state(sequence, {*UNFINISHED, SequenceState.QUARANTINED})
+            sql_sequences.require_state(sequence, WAITING)
             sql_sequences.set_state(connection, sequence_id, SequenceState.QUARANTINED, reason)
 
     def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:

@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.commit import (
-    UNFINISHED,
+    WAITING,
     CommitSequence,
     CommitStep,
     PublishedFile,
@@ -50,7 +50,6 @@ from gobblin_dagster.state.store import StateStore
 
 log = logging.getLogger(__name__)
 AnyStep: TypeAlias = CommitStep | HighWatermarkStep | DatasetStateStep
-_WAITING = {*UNFINISHED, SequenceState.QUARANTINED}
 _SYSTEM_CLOCK = SystemClock()
 
 
@@ -303,10 +302,10 @@ class CommitStepStore:
 
     # -- what waits ----------------------------------------------------------------------------------------------------
     def _waiting(self, store_name: str, dataset_urn: str) -> list[StoredSequence]:
-        return self._store.load_sequences(store_name, states=_WAITING, urns=[dataset_urn])
+        return self._store.load_sequences(store_name, states=WAITING, urns=[dataset_urn])
 
     def _urns(self, store_name: str) -> list[str]:
-        stored = self._store.load_sequences(store_name, states=_WAITING)
+        stored = self._store.load_sequences(store_name, states=WAITING)
         return sorted({*self._drafts.get(store_name, {}), *(sequence.dataset_urn for sequence in stored)})
 
     def _remove(self, store_name: str, dataset_urn: str) -> bool:
