@@ -39,7 +39,7 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
         return None
     files = store.load_snapshot(job.job, dataset_urn)
     totals = state.totals
-    writers = {branch.name: branch.writer or job.writer for branch in job.fork.branches}
+    writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
     bare = {name for name, writer in writers.items() if writer.options.get("header") is False}
     unpublished = branches_without_files(job)
     kept_back = {name: totals.rows_read - n for name, n in totals.branch_rows.items() if name not in unpublished}

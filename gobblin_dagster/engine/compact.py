@@ -144,7 +144,7 @@ class _Compactor:
         self._root = project.output_root(job)
         self._run_id = new_run_id(project.clock.now())
         self._committer = Committer(store, self._storage, parallelism=job.commit.parallelism)
-        self._writers = {branch.name: branch.writer or job.writer for branch in job.fork.branches}
+        self._writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
         self._writers[QUARANTINE_BRANCH] = ConstructSpec(type="parquet")
         self._open = {QUARANTINE_BRANCH, *_branches_of_files(job)}
 

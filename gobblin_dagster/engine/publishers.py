@@ -35,7 +35,7 @@ def check_publishers(job: JobSpec) -> None:
     """
     context = ConstructContext(job=job.job, base_dir="")
     for branch in job.fork.branches:
-        spec, writer = job.publisher_of(branch), branch.writer or job.writer
+        spec, writer = job.publisher_of(branch), job.writer_of(branch)
         publisher = registry.create(ConstructKind.PUBLISHER, spec, context)
         where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
         if hasattr(publisher, "unfit_writer") and (why := publisher.unfit_writer(writer.type, writer.options)):
@@ -65,7 +65,7 @@ def branches_without_files(job: JobSpec) -> set[str]:
     """Return the branches of which no file is ever published: their writer only shows rows, or their publisher drops them."""
     specs = {
         branch.name: (
-            registry.load(ConstructKind.WRITER, (branch.writer or job.writer).type),
+            registry.load(ConstructKind.WRITER, job.writer_of(branch).type),
             registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type),
         )
         for branch in job.fork.branches

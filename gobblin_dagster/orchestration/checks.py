@@ -50,8 +50,7 @@ def row_policies(job: JobSpec, branch: str) -> list[BranchPolicy]:
 
 def task_policies(job: JobSpec, branch: str) -> list[str]:
     """Return the names of the task-level policies that judge a branch."""
-    own = _branch(job, branch).task_policies
-    return list(dict.fromkeys(one.name or one.type for one in (own if own is not None else job.task_policies)))
+    return list(dict.fromkeys(one.name or one.type for one in job.task_policies_of(_branch(job, branch))))
 
 
 def check_specs(binding: JobBinding) -> list[dg.AssetCheckSpec]:

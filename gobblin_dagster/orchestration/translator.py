@@ -32,7 +32,7 @@ class GobblinTranslator:
         Partitions and dependencies are ours to set: a partition is a dataset, and what a job reads lies outside Dagster.
         """
         job, branch = data.job, data.branch
-        writer = (branch.writer or job.writer).type
+        writer = job.writer_of(branch).type
         return dg.AssetSpec(
             key=[job.extract.namespace, job.extract.table, branch.name],
             description=job.description or None,

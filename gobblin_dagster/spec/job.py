@@ -455,6 +455,14 @@ class JobSpec(SpecModel):
             is_full=extract.reads_everything,
         )
 
+    def writer_of(self, branch: BranchSpec) -> ConstructSpec:
+        """Return how a branch is written."""
+        return branch.writer or self.writer
+
+    def task_policies_of(self, branch: BranchSpec) -> tuple[TaskPolicySpec, ...]:
+        """Return what judges a branch; none is a list too."""
+        return self.task_policies if branch.task_policies is None else branch.task_policies
+
     def publisher_of(self, branch: BranchSpec) -> ConstructSpec:
         """Return how a branch is published."""
         is_full = self.extract.reads_everything

@@ -46,11 +46,9 @@ class Branch:
         self.files: tuple[StagedFile, ...] = ()
         self.schema: pa.Schema | None = None
         self.notes: tuple[str, ...] = ()
-        self._writer_spec = spec.writer or job.writer
+        self._writer_spec = job.writer_of(spec)
         self._contract_kind = spec.schema_contract or job.schema_contract
-        self._policy_specs: Sequence[TaskPolicySpec] = (
-            spec.task_policies if spec.task_policies is not None else job.task_policies
-        )
+        self._policy_specs: Sequence[TaskPolicySpec] = job.task_policies_of(spec)
         self._context = dataclasses.replace(context, branch=spec.name)
         self._stage = Stage(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
         self._shared = shared

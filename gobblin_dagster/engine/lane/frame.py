@@ -108,10 +108,8 @@ def observed_only(spec: JobSpec) -> JobSpec:
         return tuple(policy for policy in policies if is_observer(policy))
 
     branches = tuple(
-        branch
-        if branch.task_policies is None
-        else branch.model_copy(update={"task_policies": kept(branch.task_policies)})
+        branch.model_copy(update={"task_policies": kept(spec.task_policies_of(branch))})
         for branch in spec.fork.branches
     )
     fork = spec.fork.model_copy(update={"branches": branches})
-    return spec.model_copy(update={"fork": fork, "task_policies": kept(spec.task_policies)})
+    return spec.model_copy(update={"fork": fork})

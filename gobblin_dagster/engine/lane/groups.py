@@ -41,6 +41,4 @@ def _estimate(unit: WorkUnit) -> int | None:
 
 
 def _judges_files(spec: JobSpec) -> bool:
-    return any(
-        spec.task_policies if branch.task_policies is None else branch.task_policies for branch in spec.fork.branches
-    )
+    return any(spec.task_policies_of(branch) for branch in spec.fork.branches)

@@ -66,10 +66,9 @@ def _judged(
         if branch.name not in schemas:
             continue  # the fork left it out
         context = lane.construct_context(spec, task.unit.dataset_urn, branch.name)
-        declared = spec.task_policies if branch.task_policies is None else branch.task_policies
         policies = [
             (policy, registry.create(ConstructKind.TASK_POLICY, policy, context))
-            for policy in declared
+            for policy in spec.task_policies_of(branch)
             if not is_observer(policy)
         ]
         view = BranchView(
