@@ -19,6 +19,7 @@ from pyarrow import csv as arrow_csv
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
+from gobblin_dagster.constructs.extractors.csv_quotes import QuoteCounter, row_of_open_quote
 from gobblin_dagster.constructs.extractors.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import (
@@ -118,6 +119,7 @@ class CsvReader:
     ) -> None:
         self._file, self._options, self._block_bytes = file, options, block_bytes
         self._bad_row: Any = None
+        self._quotes: QuoteCounter | None = None
         with closing(file.open_text()) as text:
             self._header, self._has_rows = self._read_header(text.stream)
         self.schema = wanted(self._header)
@@ -132,6 +134,8 @@ class CsvReader:
             return
         with self._explained():
             yield from self._arrow_reader(self._text, self.schema)
+        if self._quotes is not None and self._quotes.count % 2:
+            self._require_closed_quotes()
 
     def close(self) -> None:
         self._text.close()
@@ -163,14 +167,19 @@ class CsvReader:
         )
 
     def _arrow_reader(self, text: OpenStream, schema: pa.Schema) -> Any:
-        options = self._options
+        options, stream, encoding = self._options, text.stream, self._options.encoding
+        if options.quote:
+            if encoding != "utf-8":
+                stream, encoding = pa.transcoding_input_stream(stream, encoding, "utf8"), "utf-8"
+            self._quotes = QuoteCounter(stream, options.quote)
+            stream = pa.PythonFile(self._quotes, mode="r")
         return arrow_csv.open_csv(
-            text.stream,
+            stream,
             read_options=arrow_csv.ReadOptions(
                 use_threads=False,
                 block_size=self._block_bytes,
                 column_names=list(options.column_names) or None,
-                encoding="utf8" if options.encoding == "utf-8" else options.encoding,
+                encoding="utf8" if encoding == "utf-8" else encoding,
             ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=options.delimiter,
@@ -187,6 +196,16 @@ class CsvReader:
                 quoted_strings_can_be_null=False,
             ),
         )
+
+    def _require_closed_quotes(self) -> None:
+        options = self._options
+        assert options.quote is not None  # noqa: S101  # without quotes none are counted
+        with closing(self._file.open_text()) as text:
+            lines = io.TextIOWrapper(text.stream, without_signature(options.encoding), "replace", newline="")
+            row = row_of_open_quote(lines, options.delimiter, options.quote, options.escape)
+        if row is not None:
+            problem = "a quote is opened and never closed; all that follows it would be one value."
+            raise FormatError(problem, row=row - int(options.header))
 
     def _note_bad_row(self, row: Any) -> str:
         self._bad_row = row

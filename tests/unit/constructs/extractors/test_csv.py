@@ -52,6 +52,34 @@ def test_quoted_values_hold_delimiters_quotes_and_line_ends(tmp_path: Path) -> N
     assert read_csv(tmp_path, "day.csv").select(["a", "b"]).to_pylist() == [{"a": 'x, "y"\nz', "b": ""}]
 
 
+@pytest.mark.parametrize("block_bytes", [24, 1 << 20])
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (b'a,b\n1,2\n3,"x\n5,6\n', {}),
+        (b'a,b\n1,2\n3,"x', {}),
+        (b'a,b\r\n1,2\r\n3,"x\r\n', {}),
+        (b"1,2\n3,'x\n", {"quote": "'", "header": False, "column_names": ["a", "b"]}),
+        ('a,b\n1,2\n3,"x\n5,6\n'.encode("utf-16"), {"encoding": "utf-16"}),
+    ],
+    ids=["rows behind it", "end of file", "crlf", "no header", "utf-16"],
+)
+def test_quote_that_nobody_closes_swallows_no_rows(
+    tmp_path: Path, data: bytes, options: dict[str, Any], block_bytes: int
+) -> None:
+    put(tmp_path, day_csv=data)
+    with pytest.raises(ExtractError, match="row 2: a quote is opened and never closed"):
+        read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("last", [b'"x"', b"x", b'"x\n"', b'"x""y"', b'""', b'x"', b'"x"y"'])
+@pytest.mark.parametrize("block_bytes", range(14, 22))
+def test_file_that_is_sound_may_end_in_any_way(tmp_path: Path, last: bytes, end: bytes, block_bytes: int) -> None:
+    put(tmp_path, day_csv=b"a,b\n1,2\n3," + last + end)
+    assert read_csv(tmp_path, "day.csv", block_bytes=block_bytes).column("a").to_pylist() == ["1", "3"]
+
+
 @pytest.mark.parametrize(
     ("data", "options"),
     [

@@ -169,9 +169,9 @@ def test_message_of_a_schema_that_does_not_resolve_is_named(writer: Any, datum: 
 
 def test_date_beyond_the_calendar_is_named() -> None:
     schema = {"type": "record", "name": "D", "fields": [{"name": "on", "type": {"type": "int", "logicalType": "date"}}]}
-    plain = {"type": "record", "name": "D", "fields": [{"name": "on", "type": "int"}]}
+    plain = {"type": "record", "name": "D", "fields": [{"name": "on", "type": "long"}]}
     with pytest.raises(DecodeError, match="no Avro datum"):
-        AvroDecoder(schema, None).decode([avro(plain, {"on": -(2**31)})])
+        AvroDecoder(schema, None).decode([avro(plain, {"on": 2**62})])
 
 
 def test_registry_folder_resolves_older_and_newer_messages(tmp_path: Path) -> None:
