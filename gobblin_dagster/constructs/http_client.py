@@ -62,6 +62,20 @@ class HttpOptions(BaseModel):
         return url.rstrip("/")
 
 
+class WrittenFloat(float):
+    """A number with a fraction that keeps how the server wrote it, which decimals need."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        """Read the text, and keep it."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a server said."""
@@ -134,7 +148,7 @@ class HttpClient:
         if not response.ok:
             raise self._refused(target, f"answers {status}.")
         try:
-            body = response.json()
+            body = response.json(parse_float=WrittenFloat)
         except ValueError:
             raise self._refused(target, "answers no JSON.") from None
         link = response.links.get("next", {}).get("url")

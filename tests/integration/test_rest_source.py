@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import format_datetime
 from pathlib import Path
 from random import Random
@@ -333,6 +334,47 @@ def test_answer_without_the_list_is_no_empty_list(
         (failure,) = result.failures
         assert "expected a list at 'data.items', got nothing. The answer holds " in failure.message
         assert result.actual_high == result.low
+
+
+@pytest.mark.parametrize(
+    ("body", "may_lack", "is_read"),
+    [
+        ({"meta": {"next": None}}, False, True),
+        ({"meta": {"next": ""}}, False, True),
+        ({"meta": {}}, True, True),
+        ({}, True, True),
+        ({"meta": {}}, False, False),
+        ({"meta": None}, False, False),
+        ({"next_cursor": "a"}, False, False),
+    ],
+    ids=["null", "empty", "left out, and may be", "all left out, and may be", "left out", "null above it", "elsewhere"],
+)
+def test_answer_without_the_next_cursor_is_no_last_page(
+    new_job: Callable[..., RestJob], body: Any, may_lack: bool, is_read: bool
+) -> None:
+    paging = {"type": "cursor", "next": "meta.next", "next_may_lack": may_lack}
+    job = new_job(records="items", paging=paging)
+    job.api.reply = lambda _: Reply({"items": [{"id": 1}]} | body)
+    result = job.run()
+    assert result.outcome is (DatasetOutcome.COMMITTED if is_read else DatasetOutcome.FAILED)
+    if not is_read:
+        (failure,) = result.failures
+        assert (
+            "expected the next cursor at 'meta.next', or null there, got nothing. The answer holds items"
+            in failure.message
+        )
+        assert result.actual_high == result.low
+
+
+def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
+    job = new_job(columns={"id": "int64", "amount": "decimal(30,4)", "share": "float64"})
+    amounts = ["12345678901234567.8901", "0.1", "-1e3", '"2.50"', "7"]
+    rows = ", ".join(f'{{"id": 1, "amount": {amount}, "share": 0.25}}' for amount in amounts)
+    job.api.reply = lambda _: Reply(f"[{rows}]".encode())
+    job.run()
+    expected = [Decimal(one) for one in ("12345678901234567.8901", "0.1", "-1000", "2.5", "7")]
+    assert job.table()["amount"].to_pylist() == expected
+    assert job.table()["share"].to_pylist() == [0.25] * 5
 
 
 @pytest.mark.parametrize(

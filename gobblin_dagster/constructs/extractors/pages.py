@@ -52,6 +52,9 @@ class CursorPaging(BaseModel):
     """Query parameter of the cursor."""
     next: str = "next_cursor"
     """Place of the cursor in the answer, with dots: `meta.next`."""
+    next_may_lack: bool = False
+    """Whether the last answer leaves the place out, instead of a null or nothing in it. Default: that fails the work unit, as
+    a place that is mistyped would read one page only."""
 
 
 class LinkPaging(BaseModel):
@@ -80,7 +83,8 @@ def read_pages(
     """Yield the records of each page with the answer's size in bytes; raises as `HttpClient.get`.
 
     A server that hands out the same page or cursor again would be asked for ever: it fails with ExtractError. So does an
-    answer without anything at `records_path`, unless it `may_lack` it: a place that is mistyped would read as no records.
+    answer without anything at `records_path`, unless it `may_lack` it: a place that is mistyped would read as no records;
+    and one without the place of the next cursor, unless that `next_may_lack`.
     """
     target, asked, seen, taken = path, dict(params), set[str](), 0
     if isinstance(paging, PageNumberPaging):
@@ -105,7 +109,7 @@ def read_pages(
                 number = int(asked.get(paging.param, 0)) + 1
                 asked[paging.param] = str(number if isinstance(paging, PageNumberPaging) else taken)
             case CursorPaging() | LinkPaging():
-                following = _following(answer, paging)
+                following = _following(answer, dataset_urn, path, paging)
                 if following is None:
                     return
                 if following in seen:
@@ -125,11 +129,27 @@ def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may
         got = "nothing" if records is None else type(records).__name__
         problem = f"expected a list at {records_path or 'the top'!r}, got {got}."
         if records is None:
-            there = ", ".join(map(str, answer.body)) if isinstance(answer.body, dict) else type(answer.body).__name__
-            problem += f" The answer holds {there[:200]}. Mend `records`; a server that leaves empty lists out needs "
+            problem += (
+                f" The answer holds {_contents(answer)}. Mend `records`; a server that leaves empty lists out needs "
+            )
             problem += "`records_may_lack: true`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return records
+
+
+def _require_next(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging) -> None:
+    if paging.next_may_lack or dig(answer.body, paging.next) is not None or _is_null(answer.body, paging.next):
+        return
+    problem = (
+        f"expected the next cursor at {paging.next!r}, or null there, got nothing. The answer holds {_contents(answer)}. "
+        "Mend `paging.next`; a server that leaves it out on the last page needs `next_may_lack: true`."
+    )
+    raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
+
+
+def _contents(answer: Answer) -> str:
+    names = ", ".join(map(str, answer.body)) if isinstance(answer.body, dict) else type(answer.body).__name__
+    return names[:200]
 
 
 def _is_null(body: Any, path: str) -> bool:
@@ -139,9 +159,10 @@ def _is_null(body: Any, path: str) -> bool:
     return not path or (isinstance(parent, dict) and name in parent)
 
 
-def _following(answer: Answer, paging: CursorPaging | LinkPaging) -> str | None:
+def _following(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging | LinkPaging) -> str | None:
     if isinstance(paging, LinkPaging):
         return answer.next_link
+    _require_next(answer, dataset_urn, path, paging)
     cursor = dig(answer.body, paging.next)
     return None if cursor in (None, "", False) else str(cursor)
 

@@ -16,7 +16,7 @@ from gobblin_dagster.constructs.arrow_types import TypeName
 from gobblin_dagster.constructs.extractors.decoders import DecodeError, JsonDecoder, decode_batch
 from gobblin_dagster.constructs.extractors.in_order import InOrder
 from gobblin_dagster.constructs.extractors.pages import NoPaging, Paging, read_pages
-from gobblin_dagster.constructs.http_client import HttpClient, HttpOptions
+from gobblin_dagster.constructs.http_client import HttpClient, HttpOptions, WrittenFloat
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.core.watermark import Watermark
@@ -85,6 +85,7 @@ class RestExtractor:
         self._reading = reading
         self._decoder = JsonDecoder(reading.columns)
         self._texts = [name for name, kind in reading.columns.items() if kind == "string"]
+        self._decimals = [name for name, kind in reading.columns.items() if kind.startswith("decimal")]
         self._seen: set[tuple[Any, ...]] = set()
         self.schema = pa.schema(list(self._decoder.type))
         self._in_order: InOrder | None = None
@@ -140,7 +141,8 @@ class RestExtractor:
             nested = {
                 name: json.dumps(record[name]) for name in self._texts if isinstance(record.get(name), dict | list)
             }
-            record = record | nested if nested else record
+            exact = {name: value.text for name in self._decimals if isinstance(value := record.get(name), WrittenFloat)}
+            record = record | nested | exact if nested or exact else record
         return json.dumps(record).encode()
 
     def _wanted(self, batch: pa.RecordBatch, rows: pa.Array) -> pa.BooleanArray:
