@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 _NAME = "source 'python'"
 _BATCH_ROWS = 5_000
+_BATCH_S = 1.0
+"""Seconds after which rows before a `ReadUpTo` wait no longer for more: limits are looked at behind batches."""
 _END = object()
 Target = Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
 
@@ -182,6 +185,7 @@ class PythonExtractor:
         """Gather rows to batches, each ending at the last `ReadUpTo` where there was one since the batch before."""
         schema, waiting, before = self._declared, list[dict[str, Any]](), 0
         settled, mark = 0, self._low
+        due = time.monotonic() + _BATCH_S
         while True:
             item, fault = self._next()
             if isinstance(item, ReadUpTo):
@@ -190,7 +194,9 @@ class PythonExtractor:
                     self._reached = mark
                     if schema is not None:
                         yield pa.RecordBatch.from_pylist([], schema=schema)  # so that the position is asked for
-                continue
+                # Without a schema the first rows wait for others, which may have more fields.
+                if not waiting or schema is None or time.monotonic() < due:
+                    continue
             if isinstance(item, dict):
                 waiting.append(item)
             is_done = not isinstance(item, dict)
@@ -202,6 +208,7 @@ class PythonExtractor:
                     schema, before, waiting = batch.schema, before + count, waiting[count:]
                     self._reached, settled = (mark if count == settled else None), 0
                     yield batch
+                    due = time.monotonic() + _BATCH_S
             if fault is not None:
                 raise fault
             if item is _END:
@@ -211,7 +218,7 @@ class PythonExtractor:
                 schema, before = batch.schema, before + batch.num_rows
                 self._reached = None
                 yield batch
-            elif is_done:
+            elif is_done and not isinstance(item, ReadUpTo):
                 raise self._error(f"yielded {type(item).__name__}, expected a dict or a RecordBatch.", before + 1)
 
     def _next(self) -> tuple[Any, GobblinDagsterError | None]:

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.constructs.sources import python
+from gobblin_dagster.constructs.sources.python import ReadUpTo
 from gobblin_dagster.core.errors import InvalidSpecError, SourceError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import ExecutionSpec, JobSpec, LimitSpec
 from tests.unit.engine.jobs import by_urn, published, run
 
 
@@ -67,6 +69,23 @@ def test_each_run_reads_from_where_the_last_one_ended(tmp_path: Path, put: Put) 
     run(tmp_path, spec())
     assert published(tmp_path, spec(), "a", "main") == [0, 1, 2, 3, 4, 5, 6]
     assert published(tmp_path, spec(), "b", "main") == [0, 1]
+
+
+def test_limit_of_time_ends_a_slow_function_at_the_position_it_told(
+    tmp_path: Path, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(unit: Any) -> Iterator[Any]:
+        for row in numbers(unit):
+            yield row
+            if row["id"] % 2:
+                yield ReadUpTo(row["id"] + 1)
+
+    monkeypatch.setattr(python, "_BATCH_S", 0.0)
+    put(slow, {"a": 9})
+    limited = ExecutionSpec(limit=LimitSpec(seconds=1e-9))
+    job = spec(columns={"id": "int64", "name": "string"}).model_copy(update={"execution": limited})
+    assert [one(tmp_path, job).rows_read for _ in range(6)] == [2, 2, 2, 2, 1, 0]
+    assert published(tmp_path, job, "a", "main") == list(range(9))
 
 
 def test_positions_are_cut_into_work_units_and_a_failed_one_is_read_again_alone(tmp_path: Path, put: Put) -> None:
