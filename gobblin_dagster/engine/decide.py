@@ -180,7 +180,8 @@ def _unread(
 ) -> DatasetCommit:
     """Return nothing, or the commit of a startpoint behind which there is nothing yet: it is honoured, so it is consumed."""
     if plan.begin is None or plan.has_work:
-        return DatasetCommit(DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low))
+        idle = DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low, notes=plan.notes)
+        return DatasetCommit(idle)
     begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
     after = dataclasses.replace(begun, version=plan.version_read + 1, run_id=context.run_id, updated_at=now)
     sequence = CommitSequence.to(after, commit_id=plan.commit_id, output_root=context.output_root)

@@ -14,8 +14,11 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.example import SetClock
 from tests.unit.constructs.sources.test_files import paths, put, source
+from tests.unit.engine.jobs import run
 
 NOON = datetime(2013, 1, 10, 12, tzinfo=UTC)
 
@@ -112,6 +115,21 @@ def test_changed_file_fails_its_dataset_where_that_is_asked_for(tmp_path: Path) 
     offer = folder.plan()
     assert offer.problem.startswith("1 file(s) changed after they were read, and `read_changed` is `fail`: in/a/x.csv")
     assert offer.work_units == ()
+
+
+def test_run_that_reads_nothing_reports_what_changed_in_its_result(tmp_path: Path) -> None:
+    spec = {
+        "job": "changes",
+        "source": {"type": "files", "path": "in/{dataset}/*.csv", "format": "csv"},
+        "extract": {"namespace": "n", "table": "t"},
+        "output": {"path": "lake"},
+    }
+    put(tmp_path, "in/a/x.csv", text="id\n1\n")
+    run(tmp_path, JobSpec.model_validate(spec))
+    put(tmp_path, "in/a/x.csv", text="id\n1\n2\n")
+    (dataset,) = run(tmp_path, JobSpec.model_validate(spec)).datasets
+    assert dataset.outcome is DatasetOutcome.IDLE
+    assert "in/a/x.csv (grew from 5 to 7 bytes)" in dataset.notes[0]
 
 
 def test_vanished_file_is_named_and_read_once_only_where_it_comes_back(tmp_path: Path) -> None:
