@@ -6,11 +6,13 @@ texts, so that it depends on the data as little as can be. Later rows must fit i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +21,7 @@ from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
 from gobblin_dagster.core.constructs import ConstructContext
 
+_BEYOND_LONG = float(1 << 63)
 _MAX_BLOCKS_A_LINE = 16
 """Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
 
@@ -89,8 +92,19 @@ class JsonLinesReader:
     def _settled_schema(self) -> pa.Schema:
         if not self._first:
             raise FormatError("holds no line to take the columns from; declare `columns`, or remove the file.")
-        found = self._parse(self._first, None, 0).schema
-        return pa.schema([(field.name, _settled(field.type)) for field in found])
+        found = self._parse(self._first, None, 0)
+        for field in found.schema:
+            if pa.types.is_floating(field.type) and found.num_rows == len(self._first):
+                self._require_exact(field.name, found.column(field.name))
+        return pa.schema([(field.name, _settled(field.type)) for field in found.schema])
+
+    def _require_exact(self, name: str, values: pa.ChunkedArray) -> None:
+        """Refuse whole numbers that only a float came near: other ids of the column would be rounded too."""
+        for number in pc.indices_nonzero(pc.greater_equal(pc.abs(values), _BEYOND_LONG)).to_pylist():
+            value = json.loads(self._first[number]).get(name)
+            if isinstance(value, int):
+                problem = f"{name} is {value}, which no column of numbers holds as it stands. Declare `columns`."
+                raise FormatError(problem, number + 1)
 
     def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
         try:

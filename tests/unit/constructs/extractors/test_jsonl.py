@@ -92,3 +92,17 @@ def test_count_rows_counts_lines_of_packed_files(tmp_path: Path) -> None:
     reader = extractor(tmp_path, "day.jsonl.gz", type="jsonl")
     assert sum(chunk.batch.num_rows for chunk in reader.chunks()) == 2
     assert reader.bytes_read == (tmp_path / "day.jsonl.gz").stat().st_size
+
+
+def test_whole_number_beyond_64_bits_is_refused_where_its_column_would_become_a_float(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 12345678901234567890}\n{"id": 9007199254740993}\n')
+    with pytest.raises(
+        ExtractError, match="row 2: id is 12345678901234567890, which no column of numbers holds as it stands"
+    ) as caught:
+        read(tmp_path, "day.jsonl", type="jsonl")
+    assert "Declare `columns`" in str(caught.value)
+    columns = {"id": "decimal(20,0)"}
+    table = read(tmp_path, "day.jsonl", type="jsonl", columns=columns)
+    assert [int(value) for value in table["id"].to_pylist()] == [1, 12345678901234567890, 9007199254740993]
+    put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 1e30}\n')
+    assert read(tmp_path, "day.jsonl", type="jsonl")["id"].to_pylist() == [1, 1e30]
