@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, UsageError
+from gobblin_dagster.core.file_set import FileSetWatermark
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.ranges import CommittedRanges
@@ -139,6 +140,11 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
     Raises:
         UsageError: the text is none of that type.
     """
+    if kind is FileSetWatermark:
+        raise UsageError(
+            problem="A set of files is no watermark to write by hand.",
+            hint="`gobblin state reset` lets the next run read every file again.",
+        )
     try:
         if kind is CompositeWatermark:
             return CompositeWatermark(json.loads(text))
@@ -160,6 +166,7 @@ _EXAMPLES = {
     "timestamp": "2013-01-31T05:00:00Z (without a zone: UTC)",
     "hour": "2013-01-31T05:00Z (a whole hour; without a zone: UTC)",
     "composite": '{"0": 5, "1": 9}, a position for each part',
+    "table_snapshot": "3@8723, a snapshot's number and id",
 }
 """How people write a watermark, by its type."""
 

@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     UsageError,
     WatermarkMovedError,
 )
+from gobblin_dagster.core.file_set import FileSetWatermark
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
@@ -411,3 +412,8 @@ def test_set_before_the_beginning_or_with_other_components_is_refused(store: Sta
         plan_set(state_of(store), LongWatermark(4), **SNOW)
     with pytest.raises(UsageError, match="has the components "):
         plan_set(state_of(store), CompositeWatermark({"0": 7}), **SNOW)
+
+
+def test_set_of_files_is_not_written_by_hand_and_the_message_says_what_is_done_instead() -> None:
+    with pytest.raises(UsageError, match=r"no watermark to write by hand.*`gobblin state reset`"):
+        parse_watermark(FileSetWatermark, '{"a.csv": 1}')
