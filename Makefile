@@ -80,7 +80,7 @@ contracts: install ## who may import whom
 test: install ## all tests; installs Java, PostgreSQL, Chromium and Maven where permitted
 	@scripts/ensure-java.sh
 	@scripts/ensure-system.sh postgresql chromium maven default-jdk-headless openssh-server || true # said in one sentence; tests that need them are skipped by name
-	$(BIN)/pytest -n 2 --dist loadfile # a file's tests share services: they stay in one process
+	scripts/in-memory.sh $(BIN)/pytest -n 2 --dist loadfile # a file's tests share services: they stay in one process
 
 test-spark: install ## tests that start Spark
 	@scripts/ensure-java.sh
