@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 
 from gobblin_dagster.constructs.converters.each_row import shown
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
+from gobblin_dagster.constructs.losses import first_loss
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.records import load_object, records
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
@@ -18,6 +19,8 @@ from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'function'"
+_MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+"""What Arrow raises of values that do not fit their column."""
 
 
 class FunctionConverter:
@@ -59,9 +62,12 @@ class FunctionConverter:
     def _by_record(self, chunk: Chunk, schema: pa.Schema) -> Chunk:
         lists = [self._records(record, schema, chunk, at) for at, record in enumerate(records(chunk.batch))]
         parents = [at for at, made in enumerate(lists) for _ in made]
+        rows = list(itertools.chain.from_iterable(lists))
         try:
-            batch = pa.RecordBatch.from_pylist(list(itertools.chain.from_iterable(lists)), schema=schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            if loss := first_loss(rows, schema):
+                raise self._error(f"it returned {loss[1]}", chunk, parents[loss[0]])
+            batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+        except _MISFITS as error:
             for at, made in enumerate(lists):
                 self._check(made, schema, chunk, at)
             raise self._error(f"it returned values that do not fit {schema}: {error}", chunk, None) from error
@@ -89,7 +95,7 @@ class FunctionConverter:
             for field in schema:
                 try:
                     pa.array([row.get(field.name)], field.type)
-                except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                except _MISFITS as error:
                     got = shown(row.get(field.name))
                     raise self._error(f"column {field.name!r}: expected {field.type}, got {got}", chunk, at) from error
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+
+from gobblin_dagster.constructs.losses import first_loss
 
 
 class MisfitError(Exception):
@@ -36,35 +37,13 @@ def as_batch(rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | No
         for index, row in enumerate(rows):
             if not row.keys() <= known:
                 _refuse_fields(sorted(row.keys() - known), index)
-        for field in schema:
-            _refuse_losses([row.get(field.name) for row in rows], field)
+        if loss := first_loss(rows, schema):
+            raise MisfitError(f"yielded {loss[1]}", loss[0])
         return pa.RecordBatch.from_pylist(rows, schema=schema)
-    except (pa.ArrowException, KeyError, OverflowError, TypeError, UnicodeError) as error:
+    except (pa.ArrowException, KeyError, OverflowError, TypeError, ValueError) as error:
         raise MisfitError(f"yielded rows that do not fit their columns: {error}") from error
 
 
 def _refuse_fields(names: list[str], index: int) -> None:
     if names:
         raise MisfitError(f"yielded the field(s) {', '.join(names)}, which its columns lack", index)
-
-
-def _refuse_losses(values: list[Any], field: pa.Field) -> None:
-    if pa.types.is_nested(field.type) or pa.types.is_integer(field.type):
-        for index, value in enumerate(values):
-            if value.__class__ is not int and (problem := _loss(value, field.type, field.name)):
-                raise MisfitError(f"yielded {problem}", index)
-
-
-def _loss(value: Any, kind: pa.DataType, name: str) -> str:
-    """Say what of a value its type would leave out; nothing where it holds all of it, or refuses it by itself."""
-    if pa.types.is_integer(kind):
-        is_cut = isinstance(value, float | Decimal) and value % 1 != 0
-        return f"{value} in the column {name}, which holds whole numbers" if is_cut else ""
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        inner = {field.name: field.type for field in kind}
-        if new := sorted(value.keys() - inner.keys()):
-            return f"the field(s) {', '.join(f'{name}.{one}' for one in new)}, which its columns lack"
-        return next(filter(None, (_loss(one, inner[key], f"{name}.{key}") for key, one in value.items())), "")
-    if pa.types.is_list(kind) and isinstance(value, list | tuple):
-        return next(filter(None, (_loss(one, kind.value_type, name) for one in value)), "")
-    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,30 @@ def divide(record: dict[str, Any]) -> dict[str, Any]:
 
 def wrong_type(record: dict[str, Any]) -> dict[str, Any]:
     return {"n": "x" if record["n"] == 2 else 1}
+
+
+def fraction(record: dict[str, Any]) -> dict[str, Any]:
+    return {"n": 1.5 if record["n"] == 2 else 1.0}
+
+
+def beyond_long(record: dict[str, Any]) -> dict[str, Any]:
+    return {"n": 1 << 70 if record["n"] == 2 else 1}
+
+
+def no_text(record: dict[str, Any]) -> dict[str, Any]:
+    return {"n": "\ud800" if record["n"] == 2 else "x"}
+
+
+def within(record: dict[str, Any]) -> dict[str, Any]:
+    return {"n": {"inner": [2.5 if record["n"] == 2 else 2]}}
+
+
+def new_field(record: dict[str, Any]) -> dict[str, Any]:
+    return {"n": {"inner": [2]} | ({"new": 1} if record["n"] == 2 else {})}
+
+
+def time_of_day(record: dict[str, Any]) -> dict[str, Any]:
+    return {"n": datetime(2013, 1, 1, hour=5 * (record["n"] == 2))}
 
 
 def unknown_column(record: dict[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,21 @@ def test_what_a_function_may_not_return_is_told(name: str, problem: str) -> None
     assert problem in _refused(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "problem"),
+    [
+        ("fraction", "int64", "it returned 1.5 in the column n, which holds whole numbers"),
+        ("beyond_long", "int64", "column 'n': expected int64, got 1180591620717411303424"),
+        ("no_text", "string", r"column 'n': expected string, got '\ud800'"),
+        ("within", {"inner": ["int64"]}, "it returned 2.5 in the column n.inner, which holds whole numbers"),
+        ("new_field", {"inner": ["int64"]}, "it returned the field(s) n.new, which its columns lack"),
+        ("time_of_day", "date", "it returned 2013-01-01 05:00:00 in the column n, which holds days"),
+    ],
+)
+def test_what_columns_would_not_hold_is_told_with_its_row(name: str, shape: Any, problem: str) -> None:
+    assert f"row 7: {HERE}:{name}: {problem}" in _refused(name, columns={"n": shape})
+
+
 def test_batch_function_keeps_places_where_it_keeps_rows() -> None:
     given = chunk({"n": [2, 0, 1]}, first_row=6)
     result = converted(_converter("negated", by="batch"), given)
