@@ -76,7 +76,7 @@ def test_first_interrupt_commits_what_is_whole_and_the_next_run_reads_the_rest(t
     run = _start(root)
     _wait_for(run, "read ")
     os.killpg(run.pid, signal.SIGINT)
-    said = run.communicate(timeout=120)[0]
+    said = run.communicate(timeout=240)[0]
     assert run.returncode == 130, said
     published = _rows(root)
     assert 1 <= len(published) < len(DATASETS), said
@@ -94,7 +94,7 @@ def test_second_interrupt_stops_at_once_and_loses_nothing(tmp_path: Path) -> Non
     os.killpg(run.pid, signal.SIGINT)
     _wait_for(run, "")
     os.killpg(run.pid, signal.SIGINT)
-    said = run.communicate(timeout=60)[0]
+    said = run.communicate(timeout=240)[0]
     assert run.returncode == 130, said
     assert _rows(root) == {}
     root.joinpath("jobs/orders.yaml").write_text(JOB)

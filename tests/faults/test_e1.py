@@ -112,7 +112,6 @@ def test_fault_during_recovery_harms_nobody(scratch: Path, kind: StoreKind, fami
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("family", [killed_pairs, frozen_pairs])
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_faults_in_two_runs_harm_nobody(

@@ -75,7 +75,6 @@ def _schedules(example: Example, actions: dict[str, Callable[[], Action]]) -> It
             yield recovered(example, f"killed {what} {number} {name}")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", ["before", "after", pytest.param("within", marks=pytest.mark.slow)])
 def test_server_killed_around_any_transaction_harms_nobody(scratch: Path, server: PostgresServer, moment: str) -> None:
     rng = random.Random(SEED)
@@ -119,7 +118,6 @@ def _states(url: str, job: str) -> dict[str, DatasetState]:
 @pytest.mark.e2e
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("away_s", [0.0, 3.0])
 def test_server_killed_under_a_real_run_every_row_is_published_once(
     tmp_path: Path, server: PostgresServer, away_s: float
@@ -147,7 +145,6 @@ def test_server_killed_under_a_real_run_every_row_is_published_once(
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(120)
 def test_server_that_stays_away_is_named_and_nothing_hangs(tmp_path: Path, server: PostgresServer) -> None:
     root = make_project(tmp_path / "p", ORDERS)
     (root / "gobblin.yaml").write_text(f"project: shop\nstate: {server.url(server.new_database())}\n")

@@ -12,7 +12,6 @@ SEED = 100
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_two_thousand_storms_harm_nobody() -> None:
     rows = run_parts(storm_parts(STORMS, SEED), processes=2)
     table = "\n".join(map(str, rows))

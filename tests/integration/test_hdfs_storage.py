@@ -34,7 +34,7 @@ def _fsyncs_of(server: HdfsServer, storage: HdfsStorage, path: str, blocks: floa
     """Count what writing a file syncs; counters are published once a second."""
     before = server.fsyncs()
     _write(storage, path, blocks)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while server.fsyncs() - before < expected and time.monotonic() < deadline:
         time.sleep(0.2)
     time.sleep(1.2)

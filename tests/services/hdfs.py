@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.services.ending import wait_or_kill
 from tests.services.maven import jars
 
 HERE = Path(__file__).parent / "hadoop"
 BLOCK_BYTES = 1 << 20
 DATANODES = 2
-_END_S = 30
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,4 @@ def running_hdfs(libraries: Path) -> Iterator[HdfsServer]:
             yield HdfsServer(ready[1], int(ready[2]))
         finally:
             process.stdin.close()
-            try:
-                process.wait(timeout=_END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            wait_or_kill(process)

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.services import maven
+from tests.services.ending import wait_or_kill
 
 ARTIFACTS = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
 _START_S = 90
@@ -69,7 +70,7 @@ class KafkaBroker:
         """End it and wait for its end."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(timeout=_START_S)
+            wait_or_kill(self._process)
             self._process = None
 
     def new_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:

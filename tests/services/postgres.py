@@ -19,6 +19,8 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, make_url, text
 
+from tests.services.ending import wait_or_kill
+
 _START_S = 60
 
 
@@ -105,7 +107,7 @@ class PostgresServer:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(timeout=_START_S)
+            wait_or_kill(self._process)
             self._process = None
 
 

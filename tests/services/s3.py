@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_END_S = 10
+from tests.services.ending import wait_or_kill
 
 
 @dataclass
@@ -64,8 +64,4 @@ def running_s3() -> Iterator[S3Server]:
         yield S3Server(f"http://127.0.0.1:{ready[1]}")
     finally:
         process.stdin.close()
-        try:
-            process.wait(timeout=_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process)

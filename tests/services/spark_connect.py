@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 
 from tests.services import maven
+from tests.services.ending import wait_or_kill
 
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.2.0",)
@@ -88,7 +89,7 @@ def running_connect(home: Path, jars: list[Path]) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        wait_or_kill(process)
 
 
 def _free_port() -> int:

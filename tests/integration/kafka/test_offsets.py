@@ -312,7 +312,7 @@ def delete_before(broker: KafkaBroker, topic: str, offset: int) -> None:
         future.result()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the broker did not come to it in time"
