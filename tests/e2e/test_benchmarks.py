@@ -21,7 +21,7 @@ def test_benchmark_prints_a_ratio_per_scenario_and_the_idle_run(tmp_path: Path) 
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=560,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("same rows") == 2
@@ -38,7 +38,7 @@ def test_commit_benchmark_prints_its_ratios(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=560,
     )
     assert done.returncode == 0, done.stderr
     assert "publish 300 staged files" in done.stdout
