@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 import pyarrow as pa
@@ -48,6 +49,18 @@ def is_binary(kind: pa.DataType) -> bool:
         or pa.types.is_binary_view(kind)
         or pa.types.is_fixed_size_binary(kind)
     )
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values are lists, of whatever length."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type, or a type inside of it, is of a kind."""
+    if pa.types.is_dictionary(kind):
+        return has_part(kind.value_type, is_wanted)
+    return is_wanted(kind) or any(has_part(kind.field(at).type, is_wanted) for at in range(kind.num_fields))
 
 
 def _known(name: str) -> str:

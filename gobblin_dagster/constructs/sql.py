@@ -16,7 +16,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import duckdb
 import pyarrow as pa
@@ -53,6 +53,7 @@ class _Prepared:
     """One statement over batches of one schema."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, select_list: str, schema: pa.Schema) -> None:
+        _refuse_same_names(schema)
         self._connection = connection
         self._name = name
         self._cell = _Cell(schema)
@@ -71,6 +72,8 @@ class _Prepared:
 
     def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the result, always of `self.schema`."""
+        if any(pa.types.is_interval(kind) for kind in self.schema.types):
+            _refuse_nanoseconds(batch)
         self._cell.batches = [batch]
         try:
             table = self._fetch().cast(self.schema)
@@ -158,6 +161,37 @@ def _session() -> _Session:
     return session
 
 
+def _forget_session() -> None:
+    """Have the thread begin a new session: DuckDB answers nothing more after an error of its own, whoever asks."""
+    session: _Session | None = getattr(_local, "session", None)
+    _local.session = None
+    if session is not None:
+        with suppress(duckdb.Error):
+            session.close()
+
+
+def _refuse_same_names(schema: pa.Schema) -> None:
+    """Refuse columns that SQL cannot tell apart: `a` would be read from `A`, and `*` would name it anew."""
+    known: dict[bytes, str] = {}
+    for name in schema.names:
+        other = known.setdefault(name.encode().lower(), name)  # of bytes: DuckDB, too, knows ASCII's letters only
+        if other != name:
+            raise pa.ArrowInvalid(
+                f"columns {other!r} and {name!r} differ in case only, which SQL does not see; `rename` one"
+            )
+
+
+def _refuse_nanoseconds(batch: pa.RecordBatch) -> None:
+    """Refuse durations that DuckDB would cut to microseconds."""
+    for field, values in zip(batch.schema, batch.columns, strict=True):
+        if field.type == pa.duration("ns"):
+            values.cast(pa.duration("us"))
+        elif pa.types.is_interval(field.type) and any(one.nanoseconds % 1000 for one in values.drop_null().to_pylist()):
+            raise pa.ArrowInvalid(
+                f"column {field.name!r}: an interval in SQL has microseconds, the rows have nanoseconds"
+            )
+
+
 def _stable_schema(got: pa.Schema, given: pa.Schema) -> pa.Schema:
     """Give result columns that bear an input's name the input's zone and width, which DuckDB does not carry."""
     fields = []
@@ -208,6 +242,8 @@ class SqlSelect:
         try:
             yield
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+                _forget_session()
             raise self.error(f"{_short(expression)!r}: {_reason(error)}; columns: {columns_text(schema)}") from error
 
     def error(self, problem: str) -> ConvertError:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from gobblin_dagster.constructs.arrow_types import is_list
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns, require_text
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -40,7 +41,7 @@ class ExplodeConverter:
         column, position = self._options.column, self._options.position
         require_columns([column], schema, self._name, self._context)
         kind = schema.field(column).type
-        if not _is_list(kind):
+        if not is_list(kind):
             raise convert_error(f"column {column!r}: expected a list, got {kind}", self._name, self._context)
         exploded = schema.set(schema.get_field_index(column), pa.field(column, kind.value_type))
         if position is not None:
@@ -104,10 +105,6 @@ class SplitConverter:
                 chunk.file,
                 chunk.rows.take(parents),
             )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _begins(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

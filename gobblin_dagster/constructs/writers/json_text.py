@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.arrow_types import is_binary
+from gobblin_dagster.constructs.arrow_types import is_binary, is_list
+from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.sql import SqlSelect, sql_text
 from gobblin_dagster.core.constructs import ConstructContext
+
+_FIRST, _LAST = "0001-01-01", "9999-12-31"
+"""Days that ISO 8601 writes with four digits of the year."""
 
 
 class JsonRows:
     """Turns batches into JSON objects, one text per row, keys in the order of the columns.
 
     Numbers and booleans are JSON's own. Decimals are text, so that no digit is lost; timestamps are ISO 8601 text (`Z`
-    where they have a zone, which is then UTC); binary is base64; NaN and infinities are text. Nested values follow the
-    same rules.
+    where they have a zone, which is then UTC); binary is base64; NaN and infinities are text; maps are objects. Nested
+    values follow the same rules.
     """
 
     def __init__(self, construct: str, context: ConstructContext) -> None:
@@ -24,48 +28,78 @@ class JsonRows:
         self._select: SqlSelect | None = None
 
     def texts(self, batch: pa.RecordBatch) -> pa.StringArray:
-        """Return one JSON object per row; raises ConvertError for a type that has no JSON form."""
+        """Return one JSON object per row; raises ConvertError for a type or a value that has no JSON form."""
         if self._select is None or self._schema is None or not self._schema.equals(batch.schema):
             self._schema = batch.schema
-            self._select = SqlSelect(f"{_object(batch.schema)}::VARCHAR AS record", self._construct, self._context)
+            self._select = SqlSelect(f"{self._object(batch.schema)}::VARCHAR AS record", self._construct, self._context)
+        self._require_text(batch)
         # Columns go by position: names may differ in case only, which SQL does not see.
         positional = pa.RecordBatch.from_arrays(batch.columns, names=[f"c{at}" for at in range(batch.num_columns)])
         return self._select.run(positional).column(0)
 
+    def _require_text(self, batch: pa.RecordBatch) -> None:
+        """Refuse text that is not UTF-8: DuckDB makes an empty text of a whole object that holds it."""
+        for field, values in zip(batch.schema, batch.columns, strict=True):
+            try:
+                values.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise convert_error(f"column {field.name!r}: {error}", self._construct, self._context) from error
 
-def _object(schema: pa.Schema) -> str:
-    pairs = [f"{sql_text(field.name)}, {_value(f'c{at}', field.type, 0)}" for at, field in enumerate(schema)]
-    return f"json_object({', '.join(pairs)})"
+    def _object(self, schema: pa.Schema) -> str:
+        try:
+            pairs = [f"{sql_text(field.name)}, {_value(f'c{at}', field.type, 0)}" for at, field in enumerate(schema)]
+        except ValueError as error:
+            raise convert_error(str(error), self._construct, self._context) from error
+        return f"json_object({', '.join(pairs)})"
 
 
 def _value(sql: str, kind: pa.DataType, depth: int) -> str:
-    """Return the SQL that makes a JSON-ready value of an expression of an Arrow type."""
-    if pa.types.is_dictionary(kind):
+    """Return the SQL that makes a JSON-ready value of an expression of an Arrow type; raises ValueError."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _value(sql, kind.value_type, depth)
     if pa.types.is_struct(kind):
         return _struct(sql, kind, depth)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        item = f"x{depth}"
-        return f"to_json(list_transform({sql}, lambda {item}: to_json({_value(item, kind.value_type, depth + 1)})))"
+    if is_list(kind):
+        return _list(sql, kind.value_type, depth)
+    if pa.types.is_map(kind):
+        keys = f"list_transform(map_keys({sql}), lambda k{depth}: {_scalar(f'k{depth}', kind.key_type)}::VARCHAR)"
+        values = f"list_transform(map_values({sql}), lambda x{depth}: to_json({_value(f'x{depth}', kind.item_type, depth + 1)}))"
+        return f"to_json(map({keys}, {values}))"
+    if pa.types.is_nested(kind):
+        raise ValueError(f"values of type {kind} have no JSON form")
+    if kind == pa.duration("ns") or pa.types.is_interval(kind):
+        raise ValueError(f"values of type {kind} have no JSON form: nanoseconds would be lost")
     return _scalar(sql, kind)
 
 
+def _list(sql: str, kind: pa.DataType, depth: int) -> str:
+    item = f"x{depth}"
+    return f"to_json(list_transform({sql}, lambda {item}: to_json({_value(item, kind, depth + 1)})))"
+
+
 def _struct(sql: str, kind: pa.DataType, depth: int) -> str:
-    pairs = []
-    for field in (kind.field(at) for at in range(kind.num_fields)):
-        name = sql_text(field.name)
-        pairs.append(f"{name}, {_value(f'struct_extract({sql}, {name})', field.type, depth)}")
+    # Fields go by position, as columns do.
+    pairs = [
+        f"{sql_text(field.name)}, {_value(f'struct_extract_at({sql}, {at})', field.type, depth)}"
+        for at, field in enumerate((kind.field(at) for at in range(kind.num_fields)), start=1)
+    ]
     return f"CASE WHEN {sql} IS NOT NULL THEN json_object({', '.join(pairs)}) END"
 
 
 def _scalar(sql: str, kind: pa.DataType) -> str:
     if pa.types.is_floating(kind):
         return f"CASE WHEN isfinite({sql}) THEN to_json({sql}) ELSE to_json({sql}::VARCHAR) END"
-    if pa.types.is_timestamp(kind):
-        text = f"replace({sql}::VARCHAR, ' ', 'T')"
-        return f"replace({text}, '+00', 'Z')" if kind.tz else text
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _time(sql, kind)
     if is_binary(kind):
         return f"base64({sql})"
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind) or pa.types.is_map(kind):
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return sql
     return f"{sql}::VARCHAR"
+
+
+def _time(sql: str, kind: pa.DataType) -> str:
+    text = f"replace({sql}::VARCHAR, ' ', 'T')"
+    text = f"replace({text}, '+00', 'Z')" if pa.types.is_timestamp(kind) and kind.tz else text
+    is_iso = f"{sql} IS NULL OR {sql}::DATE BETWEEN DATE '{_FIRST}' AND DATE '{_LAST}'"
+    return f"CASE WHEN {is_iso} THEN {text} ELSE error('a time before {_FIRST} or after {_LAST} has no JSON form') END"

@@ -6,6 +6,7 @@ The engine opens one per work unit, for all stages and branches; its files are c
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 
@@ -29,7 +31,8 @@ QUARANTINE_SCHEMA = pa.schema(
     ]
 )
 """One row per rejected row: which policy, why, whence (row from 1; null where no single row is to blame), the stage
-(`pre_fork` or a branch's name) and the row itself as JSON, for people. The same for every dataset, whatever its schema.
+(`pre_fork` or a branch's name) and the row itself as JSON, for people (`{"no_json": why}` where JSON cannot hold it). The same
+for every dataset, whatever its schema.
 
 Rows with the same policy, reason, stage and schema follow each other; the first of them holds all of them once more in
 `arrow`, as an Arrow IPC stream with their exact types, so that they can be sent through the pipeline again."""
@@ -108,10 +111,17 @@ class QuarantineWriter:
             pa.concat_arrays(files),
             pa.concat_arrays([part.source_rows for part in parts]),
             stage,
-            self._json.texts(rows),
+            self._texts(rows),
             pa.array([_stream(rows), *[None] * (count - 1)], pa.binary()),
         ]
         self._writer.write(pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA))
+
+    def _texts(self, rows: pa.RecordBatch) -> pa.StringArray:
+        """Return the rows for people; where JSON cannot hold them, why, for `arrow` holds them in any case."""
+        try:
+            return self._json.texts(rows)
+        except ConvertError as error:
+            return pa.array([json.dumps({"no_json": error.problem})] * rows.num_rows, pa.string())
 
     def abort(self) -> None:
         """Delete what was staged; never raises."""

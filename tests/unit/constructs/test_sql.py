@@ -209,3 +209,30 @@ def test_sql_session_of_one_thread_survives_a_fork_by_another() -> None:
     thread.start()
     thread.join()
     assert codes == [0]
+
+
+def test_error_of_the_engine_itself_ends_the_session_not_what_comes_after_it() -> None:
+    huge = batch({"t": pa.array([10**13 * 3], pa.timestamp("s"))})
+    with pytest.raises(ConvertError):
+        _select("t::VARCHAR AS t").run(huge)
+    assert _select("a + 1 AS b").run(batch({"a": [1]})).to_pydict() == {"b": [2]}
+
+
+@pytest.mark.parametrize("expression", ["*", "a", "b"])
+def test_columns_that_differ_in_case_only_are_refused(expression: str) -> None:
+    rows = batch({"A": [1], "a": [2], "b": [3]})
+    with pytest.raises(
+        ConvertError, match="columns 'A' and 'a' differ in case only, which SQL does not see; `rename` one"
+    ):
+        _select(expression).run(rows)
+    assert _select("*").run(batch({"É": [1], "é": [2]})).to_pydict() == {"É": [1], "é": [2]}
+
+
+def test_nanoseconds_of_a_duration_are_not_cut() -> None:
+    whole = batch({"d": pa.array([5000], pa.duration("ns"))})
+    assert _select("d").run(whole).column(0)[0].as_py().nanoseconds == 5000
+    with pytest.raises(ConvertError, match="would lose data"):
+        _select("d").run(batch({"d": pa.array([1], pa.duration("ns"))}))
+    with pytest.raises(ConvertError, match="column 'i': an interval in SQL has microseconds"):
+        _select("i").run(batch({"i": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}))
+    assert _select("1 AS one").run(batch({"d": pa.array([1], pa.duration("ns"))})).num_rows == 1

@@ -13,6 +13,7 @@ import pytest
 
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_SCHEMA, QuarantineWriter
+from gobblin_dagster.core.errors import ConvertError
 from tests.unit.constructs.samples import CONTEXT, batch
 from tests.unit.constructs.writers.staging import where
 
@@ -47,6 +48,18 @@ INSTANT = dt.datetime(2013, 1, 1, 10, 5, 6, 7, tzinfo=UTC)
         (pa.array([{"x": Decimal("1.50"), "y": [INSTANT]}]), {"x": "1.50", "y": ["2013-01-01T10:05:06.000007Z"]}),
         (pa.array([{"x": None}], pa.struct([("x", pa.int8())])), {"x": None}),
         (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())), {"k": 1}),
+        (pa.array([[("k", math.nan), ("l", None)]], pa.map_(pa.string(), pa.float64())), {"k": "nan", "l": None}),
+        (pa.array([[("k", b"\x00\xff")]], pa.map_(pa.string(), pa.binary())), {"k": "AP8="}),
+        (pa.array([[(7, Decimal("1.50"))]], pa.map_(pa.int8(), pa.decimal128(3, 2))), {"7": "1.50"}),
+        (
+            pa.array([[(INSTANT, [INSTANT])]], pa.map_(pa.timestamp("us", "UTC"), pa.list_(pa.timestamp("us", "UTC")))),
+            {"2013-01-01T10:05:06.000007Z": ["2013-01-01T10:05:06.000007Z"]},
+        ),
+        (pa.array([None], pa.map_(pa.string(), pa.int8())), None),
+        (pa.array([{"A": 3, "a": 4}], pa.struct([("A", pa.int8()), ("a", pa.int8())])), {"A": 3, "a": 4}),
+        (pa.array([{"": 1, "it's": 2}]), {"": 1, "it's": 2}),
+        (pa.array([dt.date(1, 1, 1)]), "0001-01-01"),
+        (pa.array([dt.datetime.max], pa.timestamp("us", "UTC")), "9999-12-31T23:59:59.999999Z"),
         (pa.array([None], pa.struct([("x", pa.int8())])), None),
         (pa.array([None], pa.list_(pa.int8())), None),
         (pa.array([None], pa.timestamp("us", "UTC")), None),
@@ -58,6 +71,36 @@ INSTANT = dt.datetime(2013, 1, 1, 10, 5, 6, 7, tzinfo=UTC)
 def test_every_type_has_a_json_form(value: pa.Array, expected: Any) -> None:
     (text,) = JsonRows("writer", CONTEXT).texts(batch({"v": value})).to_pylist()
     assert json.loads(text) == {"v": expected}
+
+
+BAD_TEXT = pa.array([b"a\xff"]).view(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (BAD_TEXT, "column 'v': Invalid UTF8 sequence"),
+        (pa.StructArray.from_arrays([BAD_TEXT], names=["x"]), "column 'v': .*Invalid UTF8 sequence"),
+        (pa.array([2932897], pa.date32()), "a time before 0001-01-01 or after 9999-12-31 has no JSON form"),
+        (pa.array([-(2**63) + 1], pa.timestamp("us", "UTC")), "a time before 0001-01-01 or after 9999-12-31"),
+        (pa.array([10**15], pa.timestamp("ms")), "a time before 0001-01-01 or after 9999-12-31"),
+        (pa.array([1], pa.duration("ns")), r"duration\[ns\] have no JSON form: nanoseconds would be lost"),
+        (pa.array([[1]], pa.list_view(pa.int8())), "list_view.* have no JSON form"),
+    ],
+    ids=["text", "text in a struct", "date", "instant", "time", "nanoseconds", "view"],
+)
+def test_value_without_a_json_form_is_refused_and_quarantined_all_the_same(value: pa.Array, problem: str) -> None:
+    rows = batch({"v": value})
+    with pytest.raises(ConvertError, match=problem):
+        JsonRows("writer", CONTEXT).texts(rows)
+    context = where(pa.schema([]))
+    writer = QuarantineWriter(context)
+    place = pa.array([1], pa.int64())
+    writer.write(rows, policy="p", reason="r", source_file="f", source_rows=place, stage="main")
+    (file,) = writer.finish()
+    (kept,) = pq.ParquetFile(io.BytesIO(context.storage.read(file.path))).read().to_pylist()
+    assert pa.ipc.open_stream(kept["arrow"]).read_next_batch().equals(rows)
+    assert list(json.loads(kept["record"])) == ["no_json"]
 
 
 def test_json_keeps_order_and_odd_names() -> None:
