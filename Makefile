@@ -77,9 +77,9 @@ types: install ## mypy, strict
 contracts: install ## who may import whom
 	$(BIN)/lint-imports
 
-test: install ## all tests; installs Java, PostgreSQL, Chromium and Maven where permitted
+test: install ## all tests; installs Java, PostgreSQL, MariaDB, Chromium and Maven where permitted
 	@scripts/ensure-java.sh
-	@scripts/ensure-system.sh postgresql chromium maven default-jdk-headless openssh-server || true # said in one sentence; tests that need them are skipped by name
+	@scripts/ensure-system.sh postgresql mariadb-server chromium maven default-jdk-headless openssh-server || true # said in one sentence; tests that need them are skipped by name
 	scripts/in-memory.sh $(BIN)/pytest -n 2 --dist loadfile # a file's tests share services: they stay in one process
 
 test-spark: install ## tests that start Spark

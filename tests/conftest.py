@@ -8,6 +8,7 @@ import pytest
 
 from tests.services.gcs import GcsServer, gcs_binary, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
+from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
 from tests.services.postgres import PostgresServer, binaries, running_postgres
 from tests.services.s3 import S3Server, running_s3
 from tests.services.sftp import SftpServer, running_sftp, sshd_binary
@@ -19,6 +20,15 @@ def postgres_server() -> Iterator[PostgresServer]:
     if folder is None:
         pytest.skip("no PostgreSQL server is installed here (looked for /usr/lib/postgresql/*/bin/initdb and on PATH)")
     with running_postgres(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariadbServer]:
+    binary = mariadb_binary()
+    if binary is None:
+        pytest.skip("no MariaDB server is installed here (looked for mariadbd on PATH and in /usr/sbin)")
+    with running_mariadb(binary) as server:
         yield server
 
 

@@ -12,12 +12,15 @@ from sqlalchemy.pool import NullPool
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
 
+MYSQL = ("mysql", "mariadb")
+"""Backends that speak MySQL's protocol."""
+
 
 def parse_url(text: str, base_dir: str) -> sa.URL:
     """Return a URL with its driver and, for SQLite, the path of its file.
 
     Args:
-        text: As SQLAlchemy writes it; PostgreSQL without a driver means psycopg2.
+        text: As SQLAlchemy writes it; without a driver PostgreSQL means psycopg2, MySQL and MariaDB PyMySQL.
         base_dir: Folder that a relative SQLite file starts from.
 
     Raises:
@@ -30,6 +33,8 @@ def parse_url(text: str, base_dir: str) -> sa.URL:
         raise ValueError(f"the database's URL cannot be read; write it as {form}") from None
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg2")
+    if url.drivername in MYSQL:
+        return url.set(drivername=f"{url.drivername}+pymysql")
     if url.get_backend_name() == "sqlite":
         return url.set(database=str(Path(base_dir, url.database or "")))
     return url
@@ -51,5 +56,6 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     except (ModuleNotFoundError, ArgumentError) as error:
         raise EnvironmentFaultError(
             problem=f"The database {shown} has no driver here: {error}.",
-            hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]'.",
+            hint="Install one; for PostgreSQL: pip install 'gobblin-dagster[postgres]', for MySQL and MariaDB: "
+            "pip install 'gobblin-dagster[mysql]'.",
         ) from None

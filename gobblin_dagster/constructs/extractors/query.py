@@ -68,7 +68,7 @@ class QueryExtractor:
             columns=columns_of(unit),
             cursor_column=options.watermark.column,
             cursor=options.cursor,
-            is_sqlite=database.backend == "sqlite",
+            backend=database.backend,
         )
         low, high = (options.cursor.step(next(iter(m.components().values()))) for m in (unit.low, unit.expected_high))
         first: Any = unit.read.get("from", low)

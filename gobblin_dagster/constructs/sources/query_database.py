@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SAWarning
 
-from gobblin_dagster.constructs.database import make_engine, parse_url
+from gobblin_dagster.constructs.database import MYSQL, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query_types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
 
@@ -28,6 +28,9 @@ CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
 """What a PostgreSQL server says when it turns a connection away for now."""
+
+_PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
+"""What MySQL and MariaDB say for now: too many connections, shutdown, cut off, deadlock, not reached. All else lasts."""
 
 _PARTITIONS = sa.text("""
     SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
@@ -89,7 +92,11 @@ class Database:
             connect_args = {"connect_timeout": CONNECT_WAIT_S, "application_name": APPLICATION}
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
-            sa.event.listen(engine, "connect", _use_utc)
+            sa.event.listen(engine, "connect", _at_first(IN_UTC))
+        if self.backend in MYSQL:
+            sa.event.listen(
+                engine, "connect", _at_first("SET time_zone = '+00:00'", "SET SESSION TRANSACTION READ ONLY")
+            )
         if self.backend == "sqlite":
             sa.event.listen(engine, "connect", _use_explicit_transactions)
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
@@ -101,7 +108,7 @@ class Database:
         options: dict[str, Any] = {}
         if self.is_postgresql:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        elif self.backend in ("mysql", "mariadb", "mssql", "oracle"):
+        elif self.backend in (*MYSQL, "mssql", "oracle"):
             options = {"isolation_level": "SERIALIZABLE" if self.backend == "oracle" else "REPEATABLE READ"}
         with self.errors(), self._engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
@@ -169,7 +176,7 @@ class Database:
             yield
         except DBAPIError as error:
             problem = without_credentials(str(error.orig or error), self.url)
-            if _is_transient(error):
+            if _is_transient(error, self.backend):
                 raise TransientError(problem=f"Database {self.shown} cannot be used now: {problem}.") from None
             raise SourceError(job=self.job, problem=f"{where}database {self.shown} says: {problem}.") from None
 
@@ -177,7 +184,7 @@ class Database:
 def without_credentials(text: str, url: sa.URL) -> str:
     """Return the first sentence of a driver's message, without our user and password should they be in there."""
     line = " ".join(text.split("\n", maxsplit=1)[0].split()).rstrip(".")
-    for secret in (url.password, url.username and f'"{url.username}"'):
+    for secret in (url.password, url.username and f'"{url.username}"', url.username and f"'{url.username}'"):
         line = line.replace(str(secret), "***") if secret else line
     return line
 
@@ -188,22 +195,30 @@ def _shown(url: sa.URL) -> str:
     return f"{url.get_backend_name()}://{url.host or ''}{port}/{str(url.database or '').lstrip('/')}"
 
 
-def _is_transient(error: DBAPIError) -> bool:
+def _is_transient(error: DBAPIError, backend: str) -> bool:
     if isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
     if error.connection_invalidated:
         return True
     if not isinstance(error, OperationalError | InterfaceError):
         return False
+    if backend in MYSQL:
+        return next(iter(getattr(error.orig, "args", ())), None) in _PASSING_CODES
     text = str(error.orig)
     # psycopg2 gives no code when a connection cannot be made: FATAL is the server's own answer, such as a bad password.
     return "FATAL:" not in text or any(words in text for words in _PASSING)
 
 
-def _use_utc(connection: Any, _record: Any) -> None:
-    with closing(connection.cursor()) as cursor:
-        cursor.execute(IN_UTC)
-    connection.commit()  # else a rollback would take it back
+def _at_first(*statements: str) -> Callable[[Any, Any], None]:
+    """Return what sets up a new connection."""
+
+    def execute(connection: Any, _record: Any) -> None:
+        with closing(connection.cursor()) as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        connection.commit()  # else a rollback would take it back
+
+    return execute
 
 
 def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> None:

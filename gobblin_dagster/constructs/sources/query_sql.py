@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.database import MYSQL
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.query_types import Column, arrow_type_of, sql_type_of
 
@@ -25,7 +26,13 @@ class Relation:
     columns: tuple[Column, ...]
     cursor_column: str
     cursor: Cursor
-    is_sqlite: bool
+    backend: str
+    """Of the database, as SQLAlchemy calls it."""
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether times are texts."""
+        return self.backend == "sqlite"
 
     def _from(self) -> Any:
         columns = [sa.column(column.name, sql_type_of(column)) for column in self.columns]
@@ -114,12 +121,18 @@ class Relation:
         condition = self.inside(source, low, high)
         if with_nulls:
             condition = sa.or_(condition, source.c[self.cursor_column].is_(None))
-        selected = [
-            sa.cast(source.c[column.name], sa.Text()).label(column.name) if column.as_text else source.c[column.name]
-            for column in self.columns
-        ]
-        statement = sa.select(*selected).where(condition)
+        statement = sa.select(*(self._selected(source.c[column.name], column) for column in self.columns)).where(
+            condition
+        )
         return statement.order_by(self._comparable(source)) if is_ordered else statement
+
+    def _selected(self, value: Any, column: Column) -> Any:
+        if column.as_text:
+            return sa.cast(value, sa.Text()).label(column.name)
+        if self.backend in MYSQL and column.type == "double":
+            # A FLOAT is sent with six digits, whatever it holds; as part of a sum it is a DOUBLE, with all of them.
+            return (value + sa.literal_column("0e0")).label(column.name)
+        return value
 
     @property
     def arrow_schema(self) -> pa.Schema:

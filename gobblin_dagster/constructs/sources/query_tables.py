@@ -60,7 +60,7 @@ class Tables:
             columns=table.columns,
             cursor_column=self.options.watermark.column,
             cursor=self.options.cursor,
-            is_sqlite=self.database.backend == "sqlite",
+            backend=self.database.backend,
         )
 
     def _find(self) -> tuple[dict[str, Table], dict[str, Table]]:

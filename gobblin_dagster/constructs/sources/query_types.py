@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects.postgresql import DOMAIN
 
 _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
@@ -105,11 +106,13 @@ def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of ty
             return pa.float64()
         case sa.Numeric(precision=int(precision), scale=int(scale)) if 1 <= precision <= 38 and 0 <= scale <= precision:
             return pa.decimal128(precision, scale)
+        case mysql.TIMESTAMP():
+            return _UTC_TIMESTAMP  # an instant; a DATETIME is not
         case sa.DateTime():
             return _UTC_TIMESTAMP if kind.timezone else pa.timestamp("us")
         case sa.Date():
             return pa.date32()
-        case sa.LargeBinary():
+        case sa.LargeBinary() | sa.BINARY() | sa.VARBINARY() | mysql.BIT():
             return pa.binary()
         case sa.Enum():
             return None

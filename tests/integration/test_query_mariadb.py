@@ -1,0 +1,161 @@
+"""The source `query` on a real MariaDB, whose clock is far from UTC: nothing garbled, rounded, missed or twice."""
+
+from __future__ import annotations
+
+import gc
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.query import QuerySource
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.constructs import ConstructContext, SourceContext
+from gobblin_dagster.core.errors import SourceError, TransientError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.spec.job import ConstructSpec, JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.lane import InlineLane
+from tests.services.mariadb import MariadbServer
+
+pytestmark = pytest.mark.mariadb
+CONTEXT = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+BY_ID = {"column": "id", "type": "long"}
+
+
+@pytest.fixture
+def database(mariadb_server: MariadbServer) -> str:
+    return mariadb_server.new_database()
+
+
+def run(root: Path, url: str, **source: Any) -> dict[str, DatasetResult]:
+    body = {
+        "job": "shop",
+        "source": {"type": "query", "url": url, "watermark": BY_ID} | source,
+        "extract": {"namespace": "shop", "table": "all"},
+        "output": {"path": "lake"},
+    }
+    job = JobSpec.model_validate(body)
+    result = run_job(Project(root, ProjectSpec(project="shop"), (job,)), job, lane=InlineLane())
+    return {dataset.dataset_urn: dataset for dataset in result.datasets}
+
+
+def published(root: Path) -> pa.Table:
+    """Return what all runs published, in order of the ids."""
+    return pa.concat_tables(pq.read_table(file) for file in (root / "lake").rglob("*.parquet")).sort_by("id")
+
+
+def test_every_common_type_arrives_as_it_is(mariadb_server: MariadbServer, database: str, tmp_path: Path) -> None:
+    columns = {
+        "id": ("bigint", "1", 1),
+        "flag": ("tinyint(1)", "1", 1),
+        "single": ("float", "16777215", 16777215.0),  # sent as 16777200 where nobody sees to it
+        "twice": ("double", "0.1", 0.1),
+        "price": ("decimal(12,3)", "1.5", Decimal("1.500")),
+        "name": ("varchar(20)", "'100% é😀'", "100% é😀"),
+        "kind": ("enum('a','b')", "'b'", "b"),
+        "body": ("json", "'{\"k\": 1}'", '{"k": 1}'),
+        "packed": ("binary(4)", "x'ff00fe01'", b"\xff\x00\xfe\x01"),
+        "some": ("varbinary(9)", "x'fffe'", b"\xff\xfe"),
+        "raw": ("blob", "x'80'", b"\x80"),
+        "bits": ("bit(8)", "b'11111110'", b"\xfe"),
+        "day": ("date", "'2020-02-29'", date(2020, 2, 29)),
+        "at_wall": ("datetime(6)", "'2020-01-01 05:00:00.123456'", datetime(2020, 1, 1, 5, 0, 0, 123456)),
+        "instant": ("timestamp(6)", "'2020-01-01 05:00:00.5'", datetime(2020, 1, 1, 10, 0, 0, 500000, UTC)),
+        "clock": ("time", "'838:59:59'", "838:59:59"),
+        "missing": ("bigint", "NULL", None),
+    }
+    declared = ", ".join(f"`{name}` {kind} NULL" for name, (kind, _, _) in columns.items())
+    values = ", ".join(value for _, value, _ in columns.values())
+    mariadb_server.execute(
+        f"CREATE TABLE kinds ({declared})", f"INSERT INTO kinds VALUES ({values})", database=database
+    )
+    run(tmp_path, mariadb_server.url(database), tables=["kinds"])
+    assert published(tmp_path).to_pylist() == [{name: value for name, (_, _, value) in columns.items()}]
+
+
+@pytest.mark.parametrize(("column", "high_hour"), [("at", 7), ("wall", 2)])
+def test_what_comes_between_runs_is_read_once(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path, column: str, high_hour: int
+) -> None:
+    columns = "id bigint AUTO_INCREMENT PRIMARY KEY, at timestamp(6) NOT NULL, wall datetime(6) NOT NULL"
+    mariadb_server.execute(f"CREATE TABLE events ({columns})", database=database)
+    url, source = mariadb_server.url(database), {"tables": ["events"], "watermark": {"column": column}}
+    for hour in range(3):
+        times = ", ".join(f"('2020-01-01 0{hour}:00:00.{part}', '2020-01-01 0{hour}:00:00.{part}')" for part in (5, 9))
+        mariadb_server.execute(f"INSERT INTO events (at, wall) VALUES {times}", database=database)
+        assert run(tmp_path, url, **source)[f"{database}.events"].rows_read == 2
+    (idle,) = run(tmp_path, url, **source).values()
+    assert str(idle.actual_high) == f"2020-01-01T0{high_hour}:00:00.900001Z"
+    assert published(tmp_path).column("id").to_pylist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_query_with_percent_and_colon_is_read(mariadb_server: MariadbServer, database: str, tmp_path: Path) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE t (id bigint, v varchar(9), f float)",
+        "INSERT INTO t VALUES (1, 'a:x', 123456.789), (2, 'b', 1)",
+        database=database,
+    )
+    run(tmp_path, mariadb_server.url(database), query="select id, v, f from t where v like 'a%' and v = 'a:x'")
+    assert published(tmp_path).to_pylist() == [{"id": 1, "v": "a:x", "f": 123456.7890625}]
+
+
+def test_table_that_we_may_not_read_is_its_problem_alone(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path
+) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE open (id bigint)",
+        "INSERT INTO open VALUES (1)",
+        "CREATE TABLE closed (id bigint)",
+        "CREATE USER guest@'127.0.0.1' IDENTIFIED BY 'secret-word'",
+        f"GRANT SELECT ON {database}.open TO guest@'127.0.0.1'",
+        f"GRANT INSERT ON {database}.closed TO guest@'127.0.0.1'",
+        database=database,
+    )
+    results = run(tmp_path, mariadb_server.url(database, "guest"), tables=["open", "closed"])
+    assert results[f"{database}.open"].rows_read == 1
+    (failure,) = results[f"{database}.closed"].failures
+    assert "SELECT command denied to user ***@" in failure.message
+
+
+def test_wrong_password_is_told_at_once_without_user_or_password(mariadb_server: MariadbServer, database: str) -> None:
+    with pytest.raises(SourceError, match="Access denied") as caught:
+        list(source(mariadb_server.url(database, password="wrong-word")).plan(CONTEXT))
+    assert "wrong-word" not in str(caught.value)
+    assert "reader" not in str(caught.value)
+
+
+# PyMySQL reads on when a result of a lost connection is collected, and cannot.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_session_that_is_ended_while_it_reads_may_be_tried_again(mariadb_server: MariadbServer, database: str) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE long_rows (id bigint, body text)",
+        "INSERT INTO long_rows SELECT seq, repeat('x', 2000) FROM seq_1_to_20000",
+        database=database,
+    )
+    made = source(mariadb_server.url(database), tables=["long_rows"], fetch_rows=10)
+    ((unit,),) = (offer.work_units for offer in made.plan(CONTEXT))
+    chunks = made.extractor(unit).chunks()
+    assert next(chunks).batch.num_rows == 10
+    mariadb_server.execute("KILL USER reader@'127.0.0.1'")
+    with pytest.raises(TransientError, match="mysql://127"):
+        list(chunks)
+    del chunks
+    gc.collect()  # here, where its warnings are expected
+
+
+def source(url: str, **options: Any) -> QuerySource:
+    body = {"type": "query", "url": url, "watermark": BY_ID, "tables": ["events"]} | options
+    made = registry.create(
+        ConstructKind.SOURCE, ConstructSpec.model_validate(body), ConstructContext(job="shop", base_dir="/")
+    )
+    assert isinstance(made, QuerySource)
+    return made
