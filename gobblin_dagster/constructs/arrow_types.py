@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import AfterValidator
 
 _TYPES: dict[str, pa.DataType] = {
@@ -61,6 +62,21 @@ def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> boo
     if pa.types.is_dictionary(kind):
         return has_part(kind.value_type, is_wanted)
     return is_wanted(kind) or any(has_part(kind.field(at).type, is_wanted) for at in range(kind.num_fields))
+
+
+def leaves(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the plain values that a column holds, at whatever depth."""
+    if pa.types.is_dictionary(values.type):
+        yield from leaves(values.dictionary)
+    elif pa.types.is_struct(values.type):
+        for inner in values.flatten():
+            yield from leaves(inner)
+    elif is_list(values.type):
+        yield from leaves(pc.list_flatten(values))
+    elif pa.types.is_map(values.type):
+        yield from (*leaves(values.keys), *leaves(values.items))
+    else:
+        yield values
 
 
 def _known(name: str) -> str:

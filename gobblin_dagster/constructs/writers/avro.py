@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.writers.avro_schema import AvroColumns
-from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
+from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.errors import EnvironmentFaultError
 
@@ -42,6 +42,7 @@ class AvroWriter(FileWriter):
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "avro")
+        refuse_negative_scale(self._partitioner.schema, self._construct, context)
         self._avro_options = options
         self._package = _package(options.compression)
         try:

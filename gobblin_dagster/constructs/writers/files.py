@@ -18,6 +18,7 @@ from typing import Annotated, Protocol
 import pyarrow as pa
 from pydantic import AfterValidator, Field, StringConstraints
 
+from gobblin_dagster.constructs.arrow_types import has_part
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
@@ -97,6 +98,14 @@ class _OpenFile:
         self.rows += self.gathered_rows
         self.gathered, self.gathered_rows, self.gathered_bytes = [], 0, 0
         return table
+
+
+def refuse_negative_scale(schema: pa.Schema, construct: str, context: ConstructContext) -> None:
+    """Raise ConvertError for decimals in tens or hundreds, which binary formats do not have (ORC's library ends the process)."""
+    for field in schema:
+        if has_part(field.type, lambda kind: pa.types.is_decimal(kind) and kind.scale < 0):
+            problem = f"column {field.name!r}: the format cannot hold {field.type}; cast it to a scale of 0 or more"
+            raise convert_error(problem, construct, context)
 
 
 class FileWriter(ABC):
@@ -223,7 +232,7 @@ class FileWriter(ABC):
                 if file.encoder is None:
                     file.encoder = self.encoder(file.output.stream, self._partitioner.schema)
                 file.encoder.write(table)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:  # ArrowInvalid is a ValueError
             problem = f"the format cannot hold the rows: {error}"
             raise convert_error(problem, self._construct, self._context) from error
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
+from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.constructs.writers.parquet_encoding import choose_encodings, dictionary_columns
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 
@@ -41,6 +41,7 @@ class ParquetWriter(FileWriter):
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "parquet")
+        refuse_negative_scale(self._partitioner.schema, self._construct, context)
         self._compression = options.compression
         self._is_choosing = options.encoding == "auto"
         level = options.compression_level

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from gobblin_dagster.constructs.writers.avro import AvroWriter
 from gobblin_dagster.constructs.writers.console import ConsoleWriter
 from gobblin_dagster.constructs.writers.orc import OrcWriter
+from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.constructs.writers.text import TextWriter
 from gobblin_dagster.core.errors import ConvertError, EnvironmentFaultError, StorageError
 from gobblin_dagster.storage.memory import MemoryStorage
@@ -129,6 +130,51 @@ def test_orc_refuses_types_that_it_does_not_have() -> None:
     rows = pa.table({"t": [dt.time(1, 2)]})
     with pytest.raises(ConvertError, match=r"writer 'orc': the format cannot hold the rows: .*time64"):
         write_all(make(OrcWriter, where(rows.schema)), rows)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([-1, 0], pa.timestamp("us")),
+        pa.array([-1_500], pa.timestamp("ms", "UTC")),
+        pa.array([{"t": [-1]}], pa.struct([("t", pa.list_(pa.timestamp("ns")))])),
+        pa.array([[("k", -1)]], pa.map_(pa.string(), pa.timestamp("us"))),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_orc_refuses_fractions_before_1970_which_spark_and_hive_cannot_read(values: pa.Array) -> None:
+    rows = pa.table({"t": values})
+    with pytest.raises(ConvertError, match="column 't' has times before 1970 with fractions of a second"):
+        write_all(make(OrcWriter, where(rows.schema)), rows)
+
+
+def test_orc_keeps_whole_seconds_before_1970_and_days_as_days() -> None:
+    rows = pa.table(
+        {
+            "t": pa.array([-2_000_000, None, 1_500_000], pa.timestamp("us")),
+            "d": pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date64()),
+        }
+    )
+    read = orc.ORCFile(io.BytesIO(_bytes(OrcWriter, rows))).read()
+    assert read["t"].cast(pa.timestamp("us")).equals(rows["t"])
+    assert read["d"].equals(rows["d"].cast(pa.date32()))
+
+
+@pytest.mark.parametrize("cls", [ParquetWriter, OrcWriter, AvroWriter])
+@pytest.mark.parametrize("nested", [False, True])
+def test_decimals_in_hundreds_are_refused_and_the_process_lives(cls: type[Any], nested: bool) -> None:
+    kind = pa.decimal128(10, -2)
+    rows = pa.table({"d": pa.nulls(1, pa.list_(kind) if nested else kind)})
+    with pytest.raises(ConvertError, match=r"column 'd': the format cannot hold .*decimal128\(10, -2\)"):
+        make(cls, where(rows.schema))
+
+
+@pytest.mark.parametrize("cls", [ParquetWriter, OrcWriter, AvroWriter])
+def test_null_in_a_column_that_has_none_is_refused(cls: type[Any]) -> None:
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    rows = pa.Table.from_arrays([pa.array([1, None])], schema=schema)
+    with pytest.raises(ConvertError, match=r"the format cannot hold the rows: .*null"):
+        write_all(make(cls, where(schema)), rows)
 
 
 @pytest.mark.parametrize("bytes_per_file", [0, 2, 3000, 100_000, 990_000])

@@ -278,6 +278,70 @@ def test_csv_keeps_null_and_empty_text_apart() -> None:
     assert context.storage.read(file.path) == b'"a","b"\n"",\n,1\n'
 
 
+@pytest.mark.parametrize("delimiter", [".", "-", ":", " ", "1", "e", '"', "\n", "é"])
+def test_csv_delimiter_that_stands_inside_of_values_is_refused(delimiter: str) -> None:
+    with pytest.raises(ValidationError, match="expected a character that is in no number, time or quote"):
+        CsvWriter.Options.model_validate({"delimiter": delimiter})
+
+
+def test_csv_null_in_the_only_column_is_refused_for_readers_pass_over_empty_lines() -> None:
+    rows = pa.table({"k": ["x", "x"], "a": [1, None]})
+    with pytest.raises(ConvertError, match="column 'a', the only one, has nulls; readers pass over an empty line"):
+        write_all(make(CsvWriter, where(rows.schema), partition_by=["k"]), rows)
+
+
+NEW_YORK = "America/New_York"
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (pa.array([2932897], pa.date32()), "before the year 1 or after 9999"),
+        (pa.array([-719163], pa.date32()), "before the year 1 or after 9999"),
+        (pa.array([10**15], pa.timestamp("ms")), "before the year 1 or after 9999"),
+        (pa.array([-(2**63) + 1], pa.timestamp("us", "UTC")), "before the year 1 or after 9999"),
+        (pa.array([253_402_300_799], pa.timestamp("s", "+05:30")), "before the year 1 or after 9999"),
+        (pa.array([2**63 - 1], pa.timestamp("ns", NEW_YORK)), "before the year 1 or after 9999"),
+        (
+            pa.array([-5_000_000_000], pa.timestamp("s", NEW_YORK)),
+            f"offset in {NEW_YORK} has seconds; cast them to UTC",
+        ),
+        (pa.array([10**15, None], pa.timestamp("ms")).dictionary_encode(), "before the year 1 or after 9999"),
+    ],
+    ids=["late date", "early date", "ms", "us", "local year 10000", "ns", "local mean time", "dictionary"],
+)
+def test_csv_refuses_times_that_it_would_write_as_others(values: pa.Array, problem: str) -> None:
+    rows = pa.table({"id": range(len(values)), "t": values})
+    with pytest.raises(
+        ConvertError, match=f"writer 'csv': the format cannot hold the rows: column 't' has times .*{problem}"
+    ):
+        write_all(make(CsvWriter, where(rows.schema)), rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([-719162, 2932896, None], pa.date32()), ["0001-01-01", "9999-12-31", ""]),
+        (
+            pa.array([-62_135_596_800, 253_402_300_799, None], pa.timestamp("s", "UTC")),
+            ["0001-01-01 00:00:00Z", "9999-12-31 23:59:59Z", ""],
+        ),
+        (
+            pa.array([1_699_160_400, 1_699_164_000], pa.timestamp("s", NEW_YORK)),
+            ["2023-11-05 01:00:00-0400", "2023-11-05 01:00:00-0500"],
+        ),
+        (pa.nulls(1, pa.timestamp("s", NEW_YORK)), [""]),
+    ],
+    ids=["dates", "instants", "when clocks go back", "nulls"],
+)
+def test_csv_writes_the_first_and_the_last_times(values: pa.Array, expected: list[str]) -> None:
+    rows = pa.table({"id": range(len(values)), "t": values})
+    context = where(rows.schema)
+    (file,) = write_all(make(CsvWriter, context, header=False), rows)
+    lines = context.storage.read(file.path).decode().splitlines()
+    assert [line.partition(",")[2] for line in lines] == expected
+
+
 def test_csv_options() -> None:
     rows = pa.table({"a": [1], "b": [2]})
     context = where(rows.schema)
