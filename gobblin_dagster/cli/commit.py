@@ -30,9 +30,11 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.abandon import Abandonment, abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
-from gobblin_dagster.engine.job import JobRun, SessionLane
+from gobblin_dagster.engine.lane.protocol import SessionLane
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.engine.recovery import recover_job
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.storage import open_storage
@@ -203,5 +205,5 @@ def _shortened(text: str, sequence: CommitSequence) -> str:
 
 def _recover(project: Project, job: JobSpec, spark: SessionLane) -> tuple[RecoveredDataset, ...]:
     # Spark starts where a committed dataset of source `spark` is to be counted anew, and nowhere else.
-    with closing(project.open_store()) as store, JobRun(project, job, store, lane=None, spark=spark) as run:
-        return run.recover()
+    with closing(project.open_store()) as store:
+        return recover_job(OpenJob.of(project, job, store, lane=spark))

@@ -21,9 +21,10 @@ from pathlib import Path
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
-from gobblin_dagster.engine.job import JobRun, SessionLane
 from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.protocol import SessionLane
 from gobblin_dagster.engine.launch import LazySparkLane
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import SparkSpec
@@ -62,7 +63,7 @@ def look(project: Project, job: JobSpec, spark: SessionLane | None = None) -> Si
     Raises as `make_plan`.
     """
     with closing(project.open_store()) as store:
-        plan = JobRun(project, _uncounted(job), store, lane=None, spark=spark).plan()
+        plan = OpenJob.of(project, _uncounted(job), store, lane=spark).plan()
         states = store.load_dataset_states(job.job) if job.extract.reads_everything else {}
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [

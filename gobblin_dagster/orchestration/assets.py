@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.engine.job import Lane
+from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import check_specs

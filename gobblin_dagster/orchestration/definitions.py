@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.engine.job import Lane
+from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.project import Project, open_project
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor

@@ -13,8 +13,10 @@ import dagster as dg
 
 from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.engine.job import JobRun, Lane
+from gobblin_dagster.engine.job import JobRun
+from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import JobPlan, RecoveredDataset, RunResult
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
@@ -92,18 +94,16 @@ def _extract(context: dg.OpExecutionContext, binding: JobBinding, lane: Lane, ur
         urns = [to_urn(key) for key in keys]
     with ExitStack() as resources:
         store = resources.enter_context(closing(binding.project.open_store()))
-        run = resources.enter_context(
-            JobRun(
-                binding.project,
-                binding.job,
-                store,
-                lane,
-                Selection(urns=frozenset(urns) if urns is not None else None),
-                observer=_LogObserver(context.log),
-                # A step that is tried again must not meet the staging of its first try.
-                run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
-            )
+        opened = OpenJob.of(
+            binding.project,
+            binding.job,
+            store,
+            Selection(urns=frozenset(urns) if urns is not None else None),
+            lane=lane,
+            # A step that is tried again must not meet the staging of its first try.
+            run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
+        run = resources.enter_context(JobRun(opened, lane, _LogObserver(context.log)))
         recovered = run.recover()
         reconciled = reconcile(binding, store, context.instance, _logger(context))
         plan = run.plan()

@@ -20,8 +20,10 @@ from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.steps import RenameFileStep
-from gobblin_dagster.engine.job import JobRun, run_job
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.recovery import recover_job
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
@@ -112,8 +114,7 @@ class Lake:
         project = self.project(points)
         store = project.open_store()
         try:
-            with JobRun(project, job(NEW), store, lane=None) as run:
-                return run.recover()
+            return recover_job(OpenJob.of(project, job(NEW), store))
         finally:
             store.close()
 

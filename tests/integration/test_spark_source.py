@@ -21,7 +21,8 @@ from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.job import JobRun, plan_job, run_job
+from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.spark import SparkLane
 from gobblin_dagster.spec.job import JobSpec
@@ -81,7 +82,7 @@ def test_each_run_reads_what_is_new(tmp_path: Path, lane: SparkLane) -> None:
     assert published(tmp_path, job, "test.d") == [*range(1000), 1500, 2000]
     store = project(tmp_path, job).open_store()
     try:
-        source = JobRun(project(tmp_path, job), job, store, lane)._source
+        source = OpenJob.of(project(tmp_path, job), job, store, lane=lane).source
         audit = audit_dataset(job, source, store, "test.d")
     finally:
         store.close()
@@ -307,14 +308,14 @@ def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, lane: SparkLane
     opened = project(tmp_path, job)
     store = opened.open_store()
     try:
-        source = JobRun(opened, job, store, lane)._source
+        source = OpenJob.of(opened, job, store, lane=lane).source
         context = SourceContext(job.to_extract(), {}, lambda urn: True, opened.clock)
         assert isinstance(source, StartpointResolver)
         instant = Timestamp((EPOCH + dt.timedelta(hours=2)).replace(tzinfo=dt.UTC))
         assert str(source.resolve_startpoint("test.d", instant, context)) == "2026-03-29T02:30:00Z"
         assert str(source.resolve_startpoint("test.d", Upcoming(), context)) == "2026-03-29T04:30:00.000001Z"
         assert source.resolve_startpoint("test.d", Oldest(), context) is None
-        numbers = JobRun(opened, _job(_parquet()), store, lane)._source
+        numbers = OpenJob.of(opened, _job(_parquet()), store, lane=lane).source
         assert isinstance(numbers, StartpointResolver)
         with pytest.raises(StartpointError, match="column `id` tells no time"):
             numbers.resolve_startpoint("test.d", instant, context)

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.job import JobRun, plan_job, run_job
+from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.spark import SparkLane
 from gobblin_dagster.spec.job import JobSpec
@@ -123,7 +124,8 @@ def test_snapshots_are_read_once_and_exactly(tmp_path: Path, lane: SparkLane, ta
     assert published(tmp_path, job, "test.d") == [i for i in range(20) if i != 3]
     store = project(tmp_path, job).open_store()
     try:
-        audit = audit_dataset(job, JobRun(project(tmp_path, job), job, store, lane)._source, store, "test.d")
+        opened = OpenJob.of(project(tmp_path, job), job, store, lane=lane)
+        audit = audit_dataset(job, opened.source, store, "test.d")
         schema = store.load_dataset_states(job.job)["test.d"].schemas["all"]
     finally:
         store.close()

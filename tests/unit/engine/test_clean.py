@@ -18,6 +18,7 @@ from gobblin_dagster.engine.commit import crash_at, read_manifest
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep
 from gobblin_dagster.engine.job import JobRun, run_job
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots import list_snapshots, load_published, rollback
 from gobblin_dagster.spec.job import JobSpec
@@ -191,10 +192,10 @@ def test_staging_that_a_stored_sequence_names_stays_and_is_published_by_the_next
 def test_run_that_wakes_up_after_its_staging_was_deleted_cannot_prepare(world: World, store: StateStore) -> None:
     job = world.job(10)
     project = world.project(job)
-    with JobRun(project, job, store, InlineLane()) as sleeper:
+    with JobRun(OpenJob.of(project, job, store), InlineLane()) as sleeper:
         # The sleeper does not renew its lease here, because the clock jumps; its process lives.
         decided = sleeper.extract(sleeper.plan())
-        folder = world.root / "lake/_gobblin/staging" / sleeper.run_id
+        folder = world.root / "lake/_gobblin/staging" / decided.run_id
         assert folder.exists()
         world.clock.instant += LATER + LATER
         assert [one.kept_because for one in world.clean().staging] == [""]

@@ -22,7 +22,9 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.abandon import abandon_sequence
 from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.listener import SilentListener
-from gobblin_dagster.engine.job import JobRun, run_job
+from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.recovery import recover_job
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.sql_store import SqlStateStore
@@ -66,8 +68,7 @@ def die(root: Path, job: JobSpec, listener: DieAfter) -> None:
 def recover(root: Path, job: JobSpec, selection: Selection | None = None) -> tuple[RecoveredDataset, ...]:
     opened = project(root, job)
     store = opened.open_store()
-    with JobRun(opened, job, store, lane=None, selection=selection) as run_:
-        recovered = run_.recover()
+    recovered = recover_job(OpenJob.of(opened, job, store, selection))
     store.close()
     return recovered
 

@@ -22,6 +22,7 @@ from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import manifest, read_manifest
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.job import JobRun, run_job
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import check_publishers
 from gobblin_dagster.engine.snapshots import list_snapshots, load_published, read_published, rollback
@@ -180,7 +181,7 @@ def test_stale_run_never_removes_by_an_older_snapshot(tmp_path: Path) -> None:
     opened = project(tmp_path, _job(8, publisher))
     store = opened.open_store()
     try:
-        with JobRun(opened, _job(8, publisher), store, InlineLane()) as slow:
+        with JobRun(OpenJob.of(opened, _job(8, publisher), store), InlineLane()) as slow:
             (decided,) = slow.extract(slow.plan()).datasets
         assert decided.sequence is not None
         assert len(decided.sequence.removed) == 1

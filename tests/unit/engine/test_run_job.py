@@ -17,6 +17,7 @@ from gobblin_dagster.core.task_state import TaskState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.job import JobRun, plan_job, run_job
 from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane
 from gobblin_dagster.testing.rows_source import RowsSource
@@ -209,7 +210,7 @@ def test_run_that_lost_its_lease_while_it_froze_publishes_nothing(tmp_path: Path
     """Whoever had the lease meanwhile may have deleted what it staged, and have left without moving anything."""
     job = job_spec({"a": {"rows": 10}, "b": {"rows": 10}}, commit={"scope": scope})
     store = project(tmp_path, job).open_store()
-    with JobRun(project(tmp_path, job), job, store, InlineLane()) as frozen:
+    with JobRun(OpenJob.of(project(tmp_path, job), job, store), InlineLane()) as frozen:
         staged = frozen.extract(frozen.plan())
         store.release_leases("numbers", [store.load_leases("numbers")["a"]])
         other = LeaseOwner.current("other")

@@ -23,6 +23,7 @@ from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.job import JobRun, plan_job
+from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import DatasetPlan
 from gobblin_dagster.engine.state_admin import history
 from gobblin_dagster.spec.job import JobSpec
@@ -73,6 +74,12 @@ def store_of(root: Path, job: JobSpec) -> Iterator[StateStore]:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def run_of(root: Path, job: JobSpec) -> Iterator[JobRun]:
+    with store_of(root, job) as store, JobRun(OpenJob.of(project(root, job), job, store), InlineLane()) as run_:
+        yield run_
 
 
 def wish(root: Path, job: JobSpec, position: Position, urn: str = "a", **parts: Any) -> Startpoint:
@@ -177,7 +184,7 @@ def test_plan_shows_the_startpoint_and_changes_nothing(tmp_path: Path) -> None:
 def test_upcoming_is_pinned_by_the_first_run_so_that_a_crash_skips_nothing(tmp_path: Path) -> None:
     job = job_spec(TEN)
     saved = wish(tmp_path, job, Upcoming(), expires_at=datetime.now(UTC) + timedelta(hours=1))
-    with store_of(tmp_path, job) as store, JobRun(project(tmp_path, job), job, store, InlineLane()) as dies:
+    with run_of(tmp_path, job) as dies:
         dies.extract(dies.plan())
     assert waiting(tmp_path, job) == {"a": replace(saved, pinned=up_to(10))}
     more = job_spec({"a": {"rows": 15}})
@@ -190,7 +197,7 @@ def test_startpoint_set_while_a_run_works_is_left_for_the_next_run(tmp_path: Pat
     job = job_spec(TEN)
     run(tmp_path, job)
     wish(tmp_path, job, Specific("8"))
-    with store_of(tmp_path, job) as store, JobRun(project(tmp_path, job), job, store, InlineLane()) as running:
+    with run_of(tmp_path, job) as running:
         decided = running.extract(running.plan())
         newer = wish(tmp_path, job, Specific("9"))
         running.publish(decided)
@@ -220,7 +227,7 @@ def test_two_runs_with_one_startpoint_honour_it_once(tmp_path: Path) -> None:
     job = job_spec(TEN)
     run(tmp_path, job)
     wish(tmp_path, job, Specific("8"))
-    with store_of(tmp_path, job) as store, JobRun(project(tmp_path, job), job, store, InlineLane()) as late:
+    with run_of(tmp_path, job) as late:
         planned_before = late.plan()
         run(tmp_path, job)
         result = late.publish(late.extract(planned_before))
@@ -319,7 +326,7 @@ def test_startpoint_in_the_place_of_an_expired_one_is_left_for_the_next_run(tmp_
     job = job_spec(TEN)
     run(tmp_path, job)
     wish(tmp_path, job, Specific("4"), expires_at=LONG_AGO)
-    with store_of(tmp_path, job) as store, JobRun(project(tmp_path, job), job, store, InlineLane()) as running:
+    with run_of(tmp_path, job) as running:
         plan = running.plan()
         newer = wish(tmp_path, job, Specific("9"))
         running.publish(running.extract(plan))

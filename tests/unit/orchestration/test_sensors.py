@@ -179,6 +179,7 @@ def leave_prepared(world: World) -> str:
     from gobblin_dagster.core.selection import Selection
     from gobblin_dagster.engine.commit.listener import SilentListener
     from gobblin_dagster.engine.job import JobRun
+    from gobblin_dagster.engine.open_job import OpenJob
     from gobblin_dagster.testing.lane import InlineLane
 
     class Crash(SilentListener):
@@ -186,9 +187,8 @@ def leave_prepared(world: World) -> str:
             raise KeyboardInterrupt
 
     store = world.binding.project.open_store()
-    run = JobRun(
-        world.binding.project, world.job, store, InlineLane(), Selection(urns=frozenset({"a"})), listener=Crash()
-    )
+    opened = OpenJob.of(world.binding.project, world.job, store, Selection(urns=frozenset({"a"})))
+    run = JobRun(opened, InlineLane(), listener=Crash())
     with run, pytest.raises(KeyboardInterrupt):
         run.publish(run.extract(run.plan()))
     (stored,) = store.load_sequences("numbers", {SequenceState.PREPARED})

@@ -1,0 +1,45 @@
+"""Before anything is read: the leases of the datasets that will move, and a plan that is still true under them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.lane.protocol import Lane
+from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.results import JobPlan
+
+
+def claim(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> tuple[JobPlan, dict[str, Lease]]:
+    """Return the plan to run, and the leases of others on datasets that it leaves out.
+
+    Stores where startpoints were resolved to, where a later run would find another position, and deletes those that are
+    not applied any more.
+    """
+    busy: dict[str, Lease] = {}
+    if plan.is_moving:
+        plan, busy = _leased(opened, leases, plan, lane)
+        for dataset in plan.datasets:
+            if dataset.startpoint is not None and dataset.startpoint.pinned is not None:
+                opened.store.pin_startpoint(dataset.startpoint)
+    for dataset in plan.datasets:
+        if dataset.expired is not None:
+            opened.store.delete_startpoint(dataset.expired)  # by id, so that a newer one stays
+    return plan, busy
+
+
+def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> tuple[JobPlan, dict[str, Lease]]:
+    """Take the leases of datasets with work; plan again where another run moved one before we had its lease."""
+    grant = leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving])
+    states = opened.store.load_dataset_states(plan.job, list(grant.granted))
+    versions = {urn: state.version for urn, state in states.items()}
+    if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
+        plan = opened.plan(lane)
+    datasets = tuple(
+        dataset
+        if dataset.dataset_urn in grant.granted
+        else dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None)
+        for dataset in plan.datasets
+    )
+    return dataclasses.replace(plan, datasets=datasets), dict(grant.busy)

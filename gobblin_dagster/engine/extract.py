@@ -1,0 +1,91 @@
+"""Runs the work units of a plan and decides what of them is to be committed; publishes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from gobblin_dagster.core.errors import GroupHeldBackError
+from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.engine.decide import blocked_by, decide_dataset, hold_back, without_commit
+from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.pack import unrun
+from gobblin_dagster.engine.lane.protocol import Lane
+from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.results import DatasetCommit, DatasetPlan, DatasetResult, JobPlan
+
+
+def extract(
+    opened: OpenJob, plan: JobPlan, busy: Mapping[str, Lease], lane: Lane, observer: Observer, stop: threading.Event
+) -> list[DatasetCommit]:
+    """Return what is to be committed of each dataset, `busy` ones being in the hands of others."""
+    job, store = opened.job, opened.store
+    left_out = {d.dataset_urn: _busy(d, busy[d.dataset_urn]) for d in plan.datasets if d.dataset_urn in busy}
+    faulty = [without_commit(d, DatasetOutcome.FAILED, "source", d.problem) for d in plan.datasets if d.problem]
+    # Where all datasets are one unit, and one of them can already not be published, reading would be in vain.
+    blocked = blocked_by(job, [*faulty, *left_out.values()])
+    states = [] if blocked else _run_units(plan, lane, opened.context, observer, stop)
+    observer.extracted()
+    by_dataset: dict[str, list[TaskState]] = {}
+    for state in states:
+        by_dataset.setdefault(state.dataset_urn, []).append(state)
+    moving = [dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving]
+    before = store.load_dataset_states(job.job, moving) if moving else {}
+    decided = []
+    for dataset in plan.datasets:
+        urn = dataset.dataset_urn
+        if urn in left_out:
+            decided.append(DatasetCommit(left_out[urn]))
+        elif blocked and dataset.has_work:
+            held = GroupHeldBackError(dataset_urn=urn, because=blocked)
+            decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, held.code, str(held))))
+        else:
+            decided.append(
+                decide_dataset(
+                    job,
+                    dataset,
+                    by_dataset.get(urn, []),
+                    before.get(urn),
+                    context=opened.context,
+                    now=opened.project.clock.now(),
+                    load_snapshot=store.load_snapshot,
+                )
+            )
+    return hold_back(job, decided)
+
+
+def _busy(dataset: DatasetPlan, lease: Lease) -> DatasetResult:
+    error = busy_error(lease)
+    return without_commit(dataset, DatasetOutcome.BUSY, error.code, str(error))
+
+
+def _run_units(
+    plan: JobPlan, lane: Lane, context: LaneContext, observer: Observer, stop: threading.Event
+) -> list[TaskState]:
+    tasks = {
+        unit.id: LaneTask(unit, dataset.commit_id, dataset.previous_schemas)
+        for dataset in plan.datasets
+        for unit in dataset.work_units
+    }
+    # What holds no position is committed without a task: nobody has to look that nothing is there.
+    empty = [unrun(task, WorkingState.SUCCESSFUL, None) for task in tasks.values() if task.unit.is_empty]
+    for state in empty:
+        del tasks[state.work_unit_id]
+    packs = [[tasks[unit_id] for unit_id in pack if unit_id in tasks] for pack in plan.packs]
+    packs = [pack for pack in packs if pack]
+    if not packs:
+        return empty
+    observer.spark_starting()
+    lane.start_early()
+    done = 0
+
+    def on_result(state: TaskState) -> None:
+        nonlocal done
+        done += 1
+        observer.task_done(state, done, len(tasks))
+
+    return [*empty, *lane.run(context, packs, on_result, stop)]
