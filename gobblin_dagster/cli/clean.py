@@ -28,7 +28,7 @@ def clean(
     Expired are snapshots that nobody can read any more (`commit.keep_snapshots`) and startpoints. What a stored commit
     sequence names, a run may still work on, or a kept snapshot holds is never deleted.
     """
-    project = open_here(ctx)
+    project = open_here(ctx, jobs)
     results, code = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
     if output is Output.JSON:
         print_json(dry_run=dry_run, jobs=[_view(result) for result in results])

@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
+from gobblin_dagster.cli.context import (
+    JobsArgument,
+    Output,
+    OutputOption,
+    examples,
+    jobs_of,
+    open_here,
+    open_store_here,
+)
 from gobblin_dagster.cli.display import print_recovered, recovery_summary
 from gobblin_dagster.cli.jobs import for_each_job
 from gobblin_dagster.cli.lazy import WholeHelpGroup
@@ -57,7 +65,7 @@ def list_sequences(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List commit sequences that are unfinished or wait for a person."""
-    with closing(open_here(ctx).open_store()) as store:
+    with closing(open_store_here(ctx)) as store:
         stored = store.load_sequences(states=set(SequenceState) if everything else WAITING, limit=limit)
     if output is Output.JSON:
         print_json(sequences=[sequence_view(sequence) for sequence in stored])
@@ -127,7 +135,7 @@ def recover(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading anything new."""
-    project = open_here(ctx)
+    project = open_here(ctx, jobs)
     chosen = jobs_of(project, jobs)
     out = console(sys.stdout)
     if dry_run:

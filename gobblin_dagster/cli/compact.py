@@ -37,7 +37,7 @@ def compact(
     Rows and their order stay; they are compared before anything is published. Older snapshots keep the small files until
     `gobblin clean` finds them expired. Needs no Spark.
     """
-    project = open_here(ctx)
+    project = open_here(ctx, [job])
     out = console(sys.stdout)
 
     def show(one: Compaction) -> None:

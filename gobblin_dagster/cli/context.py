@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -62,11 +63,11 @@ def project_root(ctx: typer.Context) -> Path:
     return find_project(start)
 
 
-def open_here(ctx: typer.Context) -> Project:
-    """Open the project; its folder may hold constructs of the user's own."""
+def open_here(ctx: typer.Context, jobs: Collection[str] | None = None) -> Project:
+    """Open the project, where jobs are named for the sake of these; its folder may hold constructs of the user's own."""
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415 - `init` and `--help` need no engine
 
-    return open_project(_importable(project_root(ctx)))
+    return open_project(_importable(project_root(ctx)), jobs or ())
 
 
 def open_store_here(ctx: typer.Context) -> StateStore:

@@ -61,5 +61,7 @@ def _report_usage(error: BaseException) -> int:
     typer.secho("error[usage]: ", err=True, fg=typer.colors.RED, nl=False)
     hint = f" See `{context.command_path} --help`." if context is not None else ""
     stop = "" if message.endswith((".", "?", "!")) else "."
+    if getattr(error, "option_name", "")[1:].isdecimal():
+        stop += " Write `--` before a negative number, behind all options."
     typer.echo(f"{message}{stop}{hint}", err=True)
     return USAGE

@@ -48,7 +48,7 @@ def plan(
     ] = False,
 ) -> None:
     """Show what a run would do; changes nothing."""
-    project = open_here(ctx)
+    project = open_here(ctx, jobs)
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     with plan_only_spark(project) as spark:
         plans, code = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from gobblin_dagster.cli.confirm import who
-from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import console, count, dataset_name, print_json, print_table, rows_of
-from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, known_jobs, one_state
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.quarantine import QuarantineCount, QuarantinedRow, count_quarantined, read_quarantined
 from gobblin_dagster.engine.replay import replay_quarantine
@@ -31,10 +31,8 @@ _COLUMNS = {"job": "left", "dataset": "left", "policy": "left", "rows": "right"}
 @app.command("list", epilog=examples("gobblin quarantine list", "gobblin quarantine list flights --output json"))
 def list_counts(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
     """Count quarantined rows by job, dataset and policy, in the newest snapshots."""
-    project = open_here(ctx)
-    with closing(project.open_store()) as store:
-        names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
-        counts = [one for name in names for one in count_quarantined(store, name)]
+    with closing(open_store_here(ctx)) as store:
+        counts = [one for name in known_jobs(store, jobs) for one in count_quarantined(store, name)]
     if output is Output.JSON:
         print_json(rows=sum(one.rows for one in counts), counts=[_count_view(one) for one in counts])
         return

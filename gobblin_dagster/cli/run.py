@@ -70,7 +70,7 @@ def run(
     whole; a second Ctrl-C stops at once.
     """
     listener = _crash_listener(crash)
-    project = open_here(ctx)
+    project = open_here(ctx, jobs)
     chosen = jobs_of(project, jobs)
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     out = console(sys.stdout) if output is Output.TEXT else console(sys.stderr, quiet=progress is ProgressMode.JSON)

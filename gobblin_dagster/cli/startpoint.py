@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from gobblin_dagster.cli.confirm import confirm, who
-from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import MAX_ROWS, console, count, dataset_name, instant, print_json, print_table, rows_of
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.state_change import DryRunOption, ReasonOption, YesOption
-from gobblin_dagster.cli.state_lookup import JobOption
+from gobblin_dagster.cli.state_lookup import JobOption, known_jobs
 from gobblin_dagster.cli.views import mark
+from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Position, Startpoint, parse_position
@@ -65,7 +66,7 @@ def set_startpoint(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Let the next run of a dataset begin elsewhere: what lies before counts as read, what lies after is read (again)."""
-    project = open_here(ctx)
+    project = open_here(ctx, [job] if job else None)
     spec, now = _job_of(project, dataset, job), project.clock.now()
     wish = _Wish(parse_position(position), now, now + timedelta(days=expires), reason)
     with closing(project.open_store()) as store, plan_only_spark(project) as spark:
@@ -97,11 +98,9 @@ def set_startpoint(
 @app.command("list", epilog=examples("gobblin startpoint list", "gobblin startpoint list flights --output json"))
 def list_startpoints(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
     """List the startpoints that no run has honoured yet."""
-    project = open_here(ctx)
-    now = project.clock.now()
-    with closing(project.open_store()) as store:
-        names = jobs or sorted({*(job.job for job in project.jobs), *store.list_jobs()})
-        found = [one for name in names for _, one in sorted(store.load_startpoints(name).items())]
+    now = SystemClock().now()
+    with closing(open_store_here(ctx)) as store:
+        found = [one for name in known_jobs(store, jobs) for _, one in sorted(store.load_startpoints(name).items())]
     if output is Output.JSON:
         print_json(startpoints=[_view(one, now) for one in found])
         return
@@ -124,10 +123,9 @@ def remove(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Remove a startpoint: the next run begins at the dataset's watermark. A run that works already honours it."""
-    project = open_here(ctx)
-    now = project.clock.now()
-    with closing(project.open_store()) as store:
-        names = [job] if job else sorted({*(one.job for one in project.jobs), *store.list_jobs()})
+    now = SystemClock().now()
+    with closing(open_store_here(ctx)) as store:
+        names = [job] if job else store.list_jobs()
         found = [s for n in names for urn, s in sorted(store.load_startpoints(n).items()) if dataset in (urn, ALL)]
         _require_one_job(dataset, found)
         if output is Output.TEXT:

@@ -18,18 +18,18 @@ from gobblin_dagster.cli.context import (
     Output,
     OutputOption,
     SelectOption,
-    open_here,
     open_store_here,
 )
 from gobblin_dagster.cli.output import console, count, dataset_name, instant, print_facts, print_json, print_table
-from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state, one_state
+from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state, known_jobs, require_match
 from gobblin_dagster.cli.views import mark, state_view
+from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine import state_admin, state_transfer
-from gobblin_dagster.engine.project import Project
+from gobblin_dagster.state.store import StateStore
 
 
 def _some_reason(given: str) -> str:
@@ -59,11 +59,11 @@ def set_watermark(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Move a dataset's watermark: what lies before it counts as read, what lies after it is read (again)."""
-    project = open_here(ctx)
-    state = one_state(project, dataset, job)
-    moved = state_admin.parse_watermark(state.committed.watermark_type, watermark)
-    change = state_admin.plan_set(state, moved, who=who(), why=reason, now=project.clock.now())
-    _change(project, change, yes=yes, dry_run=dry_run, output=output)
+    with closing(open_store_here(ctx)) as store:
+        state = find_state(store, dataset, job)
+        moved = state_admin.parse_watermark(state.committed.watermark_type, watermark)
+        change = state_admin.plan_set(state, moved, who=who(), why=reason, now=SystemClock().now())
+        _change(store, change, yes=yes, dry_run=dry_run, output=output)
 
 
 class _Plan(Protocol):
@@ -83,9 +83,9 @@ def _command(plan: _Plan, doc: str) -> Callable[..., None]:
         dry_run: DryRunOption = False,
         output: OutputOption = Output.TEXT,
     ) -> None:
-        project = open_here(ctx)
-        change = plan(one_state(project, dataset, job), who=who(), why=reason, now=project.clock.now())
-        _change(project, change, yes=yes, dry_run=dry_run, output=output)
+        with closing(open_store_here(ctx)) as store:
+            change = plan(find_state(store, dataset, job), who=who(), why=reason, now=SystemClock().now())
+            _change(store, change, yes=yes, dry_run=dry_run, output=output)
 
     command.__doc__ = doc
     return command
@@ -101,9 +101,8 @@ retry = _command(
 )
 
 
-def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
+def _change(store: StateStore, change: state_admin.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
     before, after = change.before, change.after
-    root = project.output_root(project.job(before.job))
     facts = {
         "dataset": dataset_name(before.dataset_urn),
         "job": before.job,
@@ -112,14 +111,13 @@ def _change(project: Project, change: state_admin.Change, *, yes: bool, dry_run:
         "consequence": change.consequence,
         "by": f"{change.who}: {change.why}",
     }
-    with closing(project.open_store()) as store:
-        state_admin.require_free(store, before.job, before.dataset_urn, project.clock.now())
-        if output is Output.TEXT:
-            print_facts(console(sys.stdout), facts)
-        sequence = ""
-        if not dry_run:
-            confirm(f"{change.action.capitalize()} the watermark of {dataset_name(before.dataset_urn)}?", yes)
-            sequence = state_admin.apply_change(store, change, root)
+    state_admin.require_free(store, before.job, before.dataset_urn, after.updated_at)
+    if output is Output.TEXT:
+        print_facts(console(sys.stdout), facts)
+    sequence = ""
+    if not dry_run:
+        confirm(f"{change.action.capitalize()} the watermark of {dataset_name(before.dataset_urn)}?", yes)
+        sequence = state_admin.apply_change(store, change)
     if output is Output.JSON:
         print_json(
             dry_run=dry_run,
@@ -196,13 +194,10 @@ def export_states(
     """Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind."""
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     with closing(open_store_here(ctx)) as store:
-        known = store.list_jobs()
-        if unknown := sorted({*(jobs or ())} - {*known}):
-            raise UsageError(
-                problem=f"The state store has no job {unknown[0]!r}; it has {', '.join(known) or 'none'}.",
-                hint="Name jobs that have run, or none for all.",
-            )
-        for line in state_transfer.export_state(store, jobs or known, selection.matches):
+        chosen = known_jobs(store, jobs)
+        urns = [urn for job in chosen for urn in (*store.load_dataset_states(job), *store.load_startpoints(job))]
+        require_match(selection, urns)
+        for line in state_transfer.export_state(store, chosen, selection.matches):
             sys.stdout.write(line + "\n")
 
 
@@ -223,15 +218,27 @@ def import_states(
             parts += [count(len(plan.startpoints), "startpoint")] if plan.startpoints else []
             out.print(
                 f"{count(len(plan.datasets), 'dataset')} to import ({', '.join(parts)}), {len(plan.unchanged)} unchanged, "
-                f"{len(plan.conflicts)} with another history."
+                f"{len(plan.ahead)} further on here, {len(plan.conflicts)} with another history."
             )
+            if plan.ahead:
+                out.print(
+                    "Further on: the file is an older export of them. To read again what came after it, use "
+                    "`gobblin rollback` or `gobblin startpoint set`."
+                )
             for job, urn in plan.conflicts:
-                out.print(f"  left alone: {dataset_name(urn)} ({job})")
+                out.print(f"  left alone: {dataset_name(urn)} ({job}), which has other commits here than in the file")
+            if plan.conflicts:
+                out.print("Import into an empty store, or move their watermarks with `gobblin state set`.")
         if not dry_run and plan.has_changes:
             confirm(f"Import into {store.url}?", yes)
             state_transfer.run_import(store, plan)
     if output is Output.JSON:
-        keys = {"imported": plan.datasets, "unchanged": plan.unchanged, "conflicts": plan.conflicts}
+        keys = {
+            "imported": plan.datasets,
+            "unchanged": plan.unchanged,
+            "ahead": plan.ahead,
+            "conflicts": plan.conflicts,
+        }
         listed = {name: [{"job": job, "dataset": urn} for job, urn in found] for name, found in keys.items()}
         print_json(
             dry_run=dry_run,

@@ -15,6 +15,7 @@ from gobblin_dagster.cli.context import (
     open_store_here,
 )
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_json, print_table, rows_of
+from gobblin_dagster.cli.state_lookup import known_jobs, require_match
 from gobblin_dagster.cli.views import state_view
 from gobblin_dagster.core.collector import collector_paused
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -32,7 +33,10 @@ def list_states(
 ) -> None:
     """List the datasets that were published, with their watermarks."""
     with collector_paused():
-        _list(_states(ctx, jobs), Selection(tuple(select or ()), tuple(exclude or ())), output)
+        found = _states(ctx, jobs)
+        selection = Selection(tuple(select or ()), tuple(exclude or ()))
+        require_match(selection, [urn for of_job in found.values() for urn in of_job])
+        _list(found, selection, output)
 
 
 def _list(found: dict[str, dict[str, DatasetState]], selection: Selection, output: Output) -> None:
@@ -55,7 +59,7 @@ def _list(found: dict[str, dict[str, DatasetState]], selection: Selection, outpu
 def _states(ctx: typer.Context, jobs: list[str] | None) -> dict[str, dict[str, DatasetState]]:
     store = open_store_here(ctx)
     try:
-        return {job: store.load_dataset_states(job) for job in jobs or store.list_jobs()}
+        return {job: store.load_dataset_states(job) for job in known_jobs(store, jobs)}
     finally:
         store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -16,6 +18,27 @@ if TYPE_CHECKING:
 
 DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn.")]
 JobOption = Annotated[str | None, typer.Option(help="Name of the job; needed where several jobs have the dataset.")]
+
+
+def known_jobs(store: StateStore, names: Collection[str] | None) -> list[str]:
+    """Return the named jobs, or all that the store knows; raises UsageError where it does not know one."""
+    known = store.list_jobs()
+    if unknown := sorted({*(names or ())} - {*known}):
+        raise UsageError(
+            problem=f"The state store has no job {unknown[0]!r}; it has {', '.join(known) or 'none'}.",
+            hint="Name jobs that have run, or none for all.",
+        )
+    return list(dict.fromkeys(names)) if names else known
+
+
+def require_match(selection: Selection, urns: Collection[str]) -> None:
+    """Refuse globs that select none of these datasets: a slip of the pen must not look like an empty store (UsageError)."""
+    if (selection.select or selection.exclude) and not any(map(selection.matches, urns)):
+        raise UsageError(
+            problem=f"None of {len(urns):,} published datasets is selected by "
+            f"--select {' '.join(selection.select) or '*'} --exclude {' '.join(selection.exclude) or '-'}.",
+            hint="`gobblin state list` shows them.",
+        )
 
 
 def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:

@@ -11,6 +11,7 @@ import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.output import console, dataset_name, instant, print_json, print_table
+from gobblin_dagster.cli.state_lookup import known_jobs
 from gobblin_dagster.core.run_record import DatasetRunRecord, RunRecord
 
 JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="Name of the job; default: all.")]
@@ -31,6 +32,7 @@ def runs(
 ) -> None:
     """List the last runs of a job and how they ended; idle runs leave no record."""
     with closing(open_store_here(ctx)) as store:
+        known_jobs(store, job and [job])
         found = store.load_runs(job, limit if dataset is None else _ALL)
     if dataset is not None:
         found = [run for run in found if dataset in run.datasets][:limit]

@@ -60,6 +60,11 @@ def step_to_json(step: CommitStep) -> dict[str, Any]:
     return {"type": step.type_name, "version": step.version, **step.to_json()}
 
 
+def is_known_step(raw: Any) -> bool:
+    """Tell whether the type of a stored step is registered; of what is no step, `step_from_json` says so."""
+    return not isinstance(raw, Mapping) or _known(raw.get("type", ""), raw.get("version", 0)) is not None
+
+
 def step_from_json(raw: Any) -> CommitStep:
     """Read what `step_to_json` wrote.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,12 @@ class Project:
         raise UsageError(problem=f"No job {name!r} in {self.root / self.spec.jobs}.", hint=f"Jobs there: {known}.")
 
 
-def open_project(root: Path) -> Project:
+def open_project(root: Path, names: Collection[str] = ()) -> Project:
     """Load a project folder, checking every job file.
+
+    Args:
+        root: the folder.
+        names: the jobs that are meant; where all of them can be read, faults of other jobs do not matter.
 
     Raises:
         InvalidSpecError: of the first faulty file; `gobblin check` shows those of all files.
@@ -67,10 +71,11 @@ def open_project(root: Path) -> Project:
     """
     spec = load_project(root)
     loaded, errors = load_jobs(root, spec, check_construct)
-    if errors:
+    if errors and not (names and {*names} <= {job.spec.job for job in loaded}):
         raise errors[0]
     for job in loaded:
-        check_parts(job.spec, root)
+        if not names or job.spec.job in names:
+            check_parts(job.spec, root)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
 
 

@@ -178,7 +178,7 @@ def list_snapshots(store: StateStore, job: str, dataset_urn: str) -> list[Snapsh
     found: dict[int, SnapshotInfo] = {}
     for stored in reversed(store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn])):
         try:
-            sequence = decode_sequence(stored)
+            sequence = decode_sequence(stored, skip_unknown_steps=True)
         except CorruptRecordError:
             continue
         # Others of the same number moved the watermark and published nothing.

@@ -193,20 +193,24 @@ def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -
         raise UnfinishedSequenceError(dataset_urn=dataset_urn, sequence_id=blocking[0].id)
 
 
-def apply_change(store: StateStore, change: Change, output_root: str) -> str:
+def apply_change(store: StateStore, change: Change) -> str:
     """Make a change true, in one transaction, and return the id of its commit sequence.
+
+    Nothing in the job's output is touched, and no job file is needed.
 
     Args:
         store: the state store.
         change: made from the dataset's newest state.
-        output_root: absolute root of the job's output; nothing in it is touched.
 
     Raises:
         DatasetBusyError, UnfinishedSequenceError: as `require_free`.
         WatermarkMovedError: the dataset moved since the change was planned.
+        CorruptRecordError: its newest commit sequence is damaged.
     """
     before, after = change.before, change.after
     urn = before.dataset_urn
+    newest = store.load_sequences(before.job, {SequenceState.COMMITTED}, [urn], limit=1)[0]
+    output_root = decode_sequence(newest, skip_unknown_steps=True).output_root
     grant = store.acquire_leases(before.job, [urn], LeaseOwner.current(after.run_id), LEASE_TTL)
     if urn in grant.busy:
         raise busy_error(grant.busy[urn])
@@ -260,7 +264,7 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
     found.sort(key=lambda one: (one.version_read, one.state is SequenceState.COMMITTED, one.created_at))
     for stored in found:
         try:
-            sequence = decode_sequence(stored)
+            sequence = decode_sequence(stored, skip_unknown_steps=True)
         except CorruptRecordError as error:
             sequence, problem = None, error.problem
         else:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from gobblin_dagster.core.commit import WAITING, SequenceState, StoredSequence, canonical_json
+from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence, canonical_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError
 from gobblin_dagster.core.ids import new_commit_id
@@ -28,7 +29,7 @@ from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serial import from_document, to_document
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.state_admin import LEASE_TTL
 from gobblin_dagster.state.store import StateStore
 
@@ -54,7 +55,7 @@ class Exported:
 
     def standing(self) -> Standing:
         """Return the newest state, and the startpoint, of each dataset."""
-        states = {key: decode_sequence(sequences[-1]).after for key, sequences in self.sequences.items()}
+        states = {key: _decoded(sequences[-1]).after for key, sequences in self.sequences.items()}
         return Standing(states, {(one.job, one.dataset_urn): one for one in self.startpoints})
 
 
@@ -164,6 +165,11 @@ def _by_dataset(sequences: Iterable[StoredSequence]) -> dict[Key, tuple[StoredSe
     return {key: tuple(parts) for key, parts in found.items()}
 
 
+def _decoded(stored: StoredSequence) -> CommitSequence:
+    """Read a sequence whose steps are done: they go along as text, and whoever copies a store need not know them."""
+    return decode_sequence(stored, skip_unknown_steps=True)
+
+
 def _sequence_to_json(stored: StoredSequence) -> dict[str, Any]:
     values = {each.name: getattr(stored, each.name) for each in dataclasses.fields(stored)}
     return values | {"state": stored.state.value, "created_at": stored.created_at.isoformat()}
@@ -175,7 +181,7 @@ def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
         stored = StoredSequence(**{**raw, "created_at": created_at, "state": state})
     except (TypeError, ValueError, KeyError) as error:
         raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error}") from error
-    decode_sequence(stored)  # checks the digest
+    _decoded(stored)  # checks the digest
     return stored
 
 
@@ -189,10 +195,12 @@ class ImportPlan:
     unchanged: tuple[Key, ...]
     """Datasets that the store holds as they are."""
     conflicts: tuple[Key, ...]
-    """Datasets that have another history in the store; they are left alone."""
+    """Datasets that went another way in the store than in the export; they are left alone."""
     runs: tuple[RunRecord, ...]
     startpoints: tuple[Startpoint, ...] = ()
     """Those of datasets that have none, and whose commits here and there have not consumed them."""
+    ahead: tuple[Key, ...] = ()
+    """Datasets of which the store holds all of the export and more; they are left alone, a later export has the rest."""
 
     @property
     def has_changes(self) -> bool:
@@ -214,22 +222,26 @@ def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
         ours = sorted(store.load_sequences(job, {SequenceState.COMMITTED}), key=lambda stored: stored.version_read)
         here |= _by_dataset(ours)
     missing: set[str] = set()
-    unchanged, conflicts = [], []
+    unchanged, ahead, conflicts = [], [], []
     for key, theirs in there.items():
         known_ids = [sequence.id for sequence in here.get(key, ())]
-        if known_ids != [sequence.id for sequence in theirs[: len(known_ids)]]:
-            conflicts.append(key)
-        elif len(known_ids) == len(theirs):
+        their_ids = [sequence.id for sequence in theirs]
+        if known_ids == their_ids:
             unchanged.append(key)
+        elif known_ids == their_ids[: len(known_ids)]:
+            missing |= {*their_ids[len(known_ids) :]}
+        elif known_ids[: len(their_ids)] == their_ids:
+            ahead.append(key)
         else:
-            missing |= {sequence.id for sequence in theirs[len(known_ids) :]}
+            conflicts.append(key)
     known = {(run.job, run.run_id) for job in jobs for run in store.load_runs(job, MAX_RUNS)}
     return ImportPlan(
         missing=tuple(_by_time([sequence for sequence in exported.all_sequences if sequence.id in missing])),
         unchanged=tuple(unchanged),
         conflicts=tuple(conflicts),
         runs=tuple(run for run in exported.runs if (run.job, run.run_id) not in known),
-        startpoints=_missing_startpoints(store, exported, here, conflicts),
+        startpoints=_missing_startpoints(store, exported, here, [*ahead, *conflicts]),
+        ahead=tuple(ahead),
     )
 
 
@@ -237,15 +249,15 @@ def _missing_startpoints(
     store: StateStore,
     exported: Exported,
     here: Mapping[Key, Sequence[StoredSequence]],
-    conflicts: Collection[Key],
+    left_alone: Collection[Key],
 ) -> tuple[Startpoint, ...]:
     missing = []
     taken = {job: store.load_startpoints(job) for job in {one.job for one in exported.startpoints}}
     for one in exported.startpoints:
         key = (one.job, one.dataset_urn)
         commits = (*here.get(key, ()), *exported.sequences.get(key, ()))
-        is_consumed = any(decode_sequence(stored).startpoint == one.id for stored in commits)
-        if key not in conflicts and one.dataset_urn not in taken[one.job] and not is_consumed:
+        is_consumed = any(_decoded(stored).startpoint == one.id for stored in commits)
+        if key not in left_alone and one.dataset_urn not in taken[one.job] and not is_consumed:
             missing.append(one)
     return tuple(missing)
 
@@ -270,22 +282,17 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
     by_job: dict[str, list[str]] = {}
     for job, urn in plan.datasets:
         by_job.setdefault(job, []).append(urn)
-    grants = {job: store.acquire_leases(job, urns, owner, LEASE_TTL) for job, urns in by_job.items()}
-    try:
-        for grant in grants.values():
-            for lease in grant.busy.values():
+    with ExitStack() as stack:
+        keepers = {job: stack.enter_context(LeaseKeeper(store, job, owner, LEASE_TTL)) for job in by_job}
+        for job, urns in by_job.items():
+            for lease in keepers[job].acquire(urns).busy.values():
                 raise busy_error(lease)
         for stored in plan.missing:
-            sequence = decode_sequence(stored)
-            epoch = grants[stored.job].granted[stored.dataset_urn].epoch
-            store.record(stored, epoch, sequence.effect)
+            store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored).effect)
         for startpoint in plan.startpoints:
             store.save_startpoint(startpoint)
         for run in plan.runs:
             store.save_run(run)
-    finally:
-        for job, grant in grants.items():
-            store.release_leases(job, list(grant.granted.values()))
 
 
 # -- diff --------------------------------------------------------------------------------------------------------------

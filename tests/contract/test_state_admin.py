@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import pytest
 
-from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
@@ -26,6 +26,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Position, Specific, Startpoint, Upcoming
+from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.watermark import (
     CompositeWatermark,
     LongWatermark,
@@ -33,7 +34,10 @@ from gobblin_dagster.core.watermark import (
     TimestampWatermark,
     Watermark,
 )
+from gobblin_dagster.engine import state_transfer
 from gobblin_dagster.engine.commit.codec import encode_sequence
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.snapshots import list_snapshots
 from gobblin_dagster.engine.state_admin import (
     apply_change,
     history,
@@ -70,6 +74,7 @@ def commit(
     finish: bool = True,
     removed: Sequence[str] = (),
     startpoint: str = "",
+    steps: tuple[CommitStep, ...] = (),
 ) -> CommitSequence:
     """Commit a range of a dataset as a run would, with one published file."""
     before = store.load_dataset_states(JOB, [urn]).get(urn)
@@ -94,7 +99,7 @@ def commit(
         urn,
         after.run_id,
         version,
-        steps=(),
+        steps=steps,
         files=(file,),
         after=after,
         output_root="/lake",
@@ -130,7 +135,7 @@ def test_set_moves_the_watermark_and_closes_gaps_before_it(
     commit(store, "a", 0, 10), commit(store, "a", 15, 20)
     change = plan_set(state_of(store), LongWatermark(to), **SNOW)
     assert change.is_backward is is_backward
-    apply_change(store, change, "/lake")
+    apply_change(store, change)
     state = state_of(store)
     assert (str(state.committed), state.watermark) == (committed, LongWatermark(to))
     assert (state.version, state.snapshot, state.totals.rows_read) == (3, 2, 15)
@@ -144,7 +149,7 @@ def test_reset_forgets_what_was_read_and_the_next_commit_begins_anew(store: Stat
     commit(store, "a", 0, 10)
     change = plan_reset(state_of(store), **SNOW)
     assert "read and published again" in change.consequence
-    apply_change(store, change, "/lake")
+    apply_change(store, change)
     assert (state_of(store).watermark, str(state_of(store).committed)) == (None, "")
     commit(store, "a", 0, 12)
     assert state_of(store).watermark == LongWatermark(12)
@@ -152,7 +157,7 @@ def test_reset_forgets_what_was_read_and_the_next_commit_begins_anew(store: Stat
 
 def test_history_explains_every_change_by_run_or_person(store: StateStore) -> None:
     commit(store, "a", 0, 10), commit(store, "b", 0, 99)
-    apply_change(store, plan_set(state_of(store), LongWatermark(5), **SNOW), "/lake")
+    apply_change(store, plan_set(state_of(store), LongWatermark(5), **SNOW))
     commit(store, "a", 5, 11)
     entries = history(store, JOB, "a")
     assert [(str(entry.watermark_before), str(entry.watermark_after), entry.by, entry.who) for entry in entries] == [
@@ -182,7 +187,7 @@ def test_change_is_refused_while_a_run_holds_the_lease(store: StateStore) -> Non
     with pytest.raises(DatasetBusyError, match="run run-1"):
         require_free(store, JOB, "a", START)
     with pytest.raises(DatasetBusyError, match="run run-1"):
-        apply_change(store, change, "/lake")
+        apply_change(store, change)
     assert state_of(store).version == 1
 
 
@@ -192,7 +197,7 @@ def test_change_is_refused_while_a_sequence_is_unfinished(store: StateStore) -> 
     with pytest.raises(UnfinishedSequenceError):
         require_free(store, JOB, "a", START)
     with pytest.raises(UnfinishedSequenceError):
-        apply_change(store, plan_reset(state_of(store), **SNOW), "/lake")
+        apply_change(store, plan_reset(state_of(store), **SNOW))
     assert store.load_leases(JOB) == {}
 
 
@@ -201,7 +206,7 @@ def test_change_planned_from_an_older_state_is_refused(store: StateStore) -> Non
     change = plan_reset(state_of(store), **SNOW)
     commit(store, "a", 10, 20)
     with pytest.raises(WatermarkMovedError):
-        apply_change(store, change, "/lake")
+        apply_change(store, change)
     assert state_of(store).watermark == LongWatermark(20)
 
 
@@ -211,7 +216,7 @@ def filled(tmp_path: Path, empty_sqlite: Path) -> Iterator[StateStore]:
     """A store with two datasets, changes by a person, a run and a sequence that was aborted."""
     store = open_store("sqlite:///filled.db", tmp_path)
     commit(store, "a", 0, 10), commit(store, "b/ü", 5, 6), commit(store, "a", 15, 20)
-    apply_change(store, plan_set(state_of(store), LongWatermark(12), **SNOW), "/lake")
+    apply_change(store, plan_set(state_of(store), LongWatermark(12), **SNOW))
     commit(store, "a", 12, 40)
     store.save_run(RunRecord("run-1", JOB, START, RunStatus.SUCCEEDED, START))
     store.save_startpoint(wish("a", Specific("7")))
@@ -235,6 +240,60 @@ def test_round_trip_through_any_store_loses_nothing(filled: StateStore, store: S
         for snapshot in (None, 1):
             assert back.load_snapshot(JOB, urn, snapshot) == filled.load_snapshot(JOB, urn, snapshot)
     back.close()
+
+
+class ForeignStep:
+    """A step of a job's own, which nobody has registered who only reads the store."""
+
+    type_name: ClassVar[str] = "foreign"
+    version: ClassVar[int] = 1
+
+    def verify(self, storage: Storage) -> bool:
+        return True
+
+    def execute(self, storage: Storage) -> None:
+        raise AssertionError("who reads the store does no step")
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+    def describe(self) -> str:
+        return "foreign"
+
+
+def test_steps_of_a_jobs_own_stand_in_nobodys_way(store: StateStore, tmp_path: Path) -> None:
+    commit(store, "a", 0, 10, steps=(ForeignStep(),))
+    assert [(str(one.watermark_after), one.why) for one in history(store, JOB, "a")] == [("10", "")]
+    assert [one.snapshot for one in list_snapshots(store, JOB, "a")] == [1]
+    apply_change(store, plan_set(state_of(store), LongWatermark(5), **SNOW))
+    there = open_store("sqlite:///there.db", tmp_path)
+    run_import(there, plan_import(there, read_export(lines(store))))
+    assert lines(there) == lines(store)
+    there.close()
+
+
+def test_leases_of_an_import_are_renewed(
+    filled: StateStore, store: StateStore, maker: StoreMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keepers: list[LeaseKeeper] = []
+
+    class Keeper(LeaseKeeper):
+        def __enter__(self) -> Self:
+            keepers.append(self)
+            return super().__enter__()
+
+    monkeypatch.setattr(state_transfer, "LeaseKeeper", Keeper)
+    record = store.record
+
+    def slow_record(stored: StoredSequence, *more: Any) -> None:
+        maker.clock.advance(timedelta(seconds=40))
+        keepers[0].renew()  # as its thread does every 20 seconds
+        assert store.acquire_leases(JOB, ["a"], OWNER, TTL).granted == {}
+        record(stored, *more)
+
+    monkeypatch.setattr(store, "record", slow_record)
+    run_import(store, plan_import(store, read_export(lines(filled))))
+    assert lines(store) == lines(filled)
 
 
 def test_second_import_changes_nothing_and_one_that_broke_off_is_completed(

@@ -21,7 +21,7 @@ from gobblin_dagster.core.commit import (
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError, WatermarkTypeError
 from gobblin_dagster.core.serial import from_document, to_document
-from gobblin_dagster.engine.commit.steps import renames_of, step_from_json, step_to_json
+from gobblin_dagster.engine.commit.steps import is_known_step, renames_of, step_from_json, step_to_json
 
 FORMAT = "CommitSequence/2"
 _READABLE = (FORMAT, "CommitSequence/1")
@@ -64,8 +64,13 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
     )
 
 
-def decode_sequence(stored: StoredSequence) -> CommitSequence:
+def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False) -> CommitSequence:
     """Read a stored sequence whole, or not at all.
+
+    Args:
+        stored: the sequence.
+        skip_unknown_steps: leave out steps of types that are not registered, as those of a job's own are where no job is
+            loaded; for readers that do none of its steps.
 
     Raises:
         CorruptRecordError: the body does not match its digest or its columns, or is of an unknown format.
@@ -74,17 +79,17 @@ def decode_sequence(stored: StoredSequence) -> CommitSequence:
     if body_digest(stored.body) != stored.digest:
         raise CorruptRecordError(what=what, problem="its body does not match its digest")
     try:
-        return _decode(stored, json.loads(stored.body))
+        return _decode(stored, json.loads(stored.body), skip_unknown_steps=skip_unknown_steps)
     except CorruptRecordError as error:
         raise CorruptRecordError(what=what, problem=error.problem) from error
     except (KeyError, TypeError, ValueError, WatermarkTypeError) as error:
         raise CorruptRecordError(what=what, problem=repr(error)) from error
 
 
-def _decode(stored: StoredSequence, body: dict[str, Any]) -> CommitSequence:
+def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps: bool) -> CommitSequence:
     if body.get("format") not in _READABLE:
         raise CorruptRecordError(what="", problem=f"expected format {FORMAT!r}, got {body.get('format')!r}")
-    steps = tuple(step_from_json(raw) for raw in body["steps"])
+    steps = tuple(step_from_json(raw) for raw in body["steps"] if not skip_unknown_steps or is_known_step(raw))
     after = from_document(DatasetState, body["after"])
     sequence = CommitSequence(
         **body["identity"],

@@ -135,7 +135,9 @@ def test_export_and_import_carry_a_project_to_another_store(cli: Cli, ran: Path,
     assert [d["dataset"] for d in cli("state", "diff", file, "-o", "json").json()["differences"]] == ["a", "b/c"]
     assert "2 datasets differ." in cli("state", "diff", file).out
     dry = cli("state", "import", file, "--dry-run")
-    assert dry.out == "2 datasets to import (3 commits, 1 run), 0 unchanged, 0 with another history.\n"
+    assert (
+        dry.out == "2 datasets to import (3 commits, 1 run), 0 unchanged, 0 further on here, 0 with another history.\n"
+    )
     assert cli("state", "import", file).code == 2
     assert cli("state", "import", file, "--yes").code == 0
     assert cli("state", "diff", file).out == "No difference.\n"
@@ -152,6 +154,17 @@ def test_import_leaves_a_dataset_with_another_history_alone_and_says_so(cli: Cli
     assert (called.code, "left alone: a (numbers)" in called.out) == (1, True)
 
 
+def test_import_of_an_older_export_changes_nothing_and_says_what_to_do(cli: Cli, ran: Path, tmp_path: Path) -> None:
+    file = tmp_path / "state.jsonl"
+    file.write_text(cli("state", "export").out)
+    cli("state", "set", "a", "20", *WHY, "--yes")
+    called = cli("state", "import", file, "--yes")
+    assert called.code == 0
+    assert "1 unchanged, 1 further on here, 0 with another history.\nFurther on: the file is an older" in called.out
+    assert cli("state", "import", file, "-o", "json").json()["ahead"] == [{"job": "numbers", "dataset": "a"}]
+    assert watermark(cli) == "20"
+
+
 def test_export_that_broke_off_is_refused(cli: Cli, ran: Path, tmp_path: Path) -> None:
     file = tmp_path / "state.jsonl"
     file.write_text("".join(cli("state", "export").out.splitlines(keepends=True)[:-2]))
@@ -163,6 +176,55 @@ def test_export_of_a_job_that_is_not_there_is_refused(cli: Cli, ran: Path) -> No
     called = cli("state", "export", "numbers", "nubmers")
     assert (called.code, called.out) == (2, "")
     assert "The state store has no job 'nubmers'; it has numbers." in called.err
+
+
+@pytest.mark.parametrize("command", ["export", "list"])
+def test_globs_that_select_nothing_are_refused(cli: Cli, ran: Path, command: str) -> None:
+    called = cli("state", command, "--select", "z*")
+    assert (called.code, called.out) == (2, "")
+    assert "None of 2 published datasets is selected by --select z* --exclude -." in called.err
+
+
+@pytest.mark.parametrize(
+    "command", [("state", "list"), ("state", "runs"), ("startpoint", "list"), ("quarantine", "list")]
+)
+def test_list_of_a_job_that_is_not_there_is_refused(cli: Cli, ran: Path, command: tuple[str, ...]) -> None:
+    called = cli(*command, "nubmers")
+    assert (called.code, called.out) == (2, "")
+    assert "The state store has no job 'nubmers'; it has numbers." in called.err
+
+
+def test_changes_need_no_readable_job_file(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "7", *WHY, "--yes")
+    output = cli("commit", "show", cli("state", "history", "a", "-o", "json").json()["history"][0]["sequence"])
+    (ran / "jobs/numbers.yaml").write_text("job: [")
+    assert cli("startpoint", "remove", "a", "--yes").code == 0
+    assert cli("state", "reset", "b/c", *WHY, "--yes").code == 0
+    done = cli("state", "set", "a", "20", *WHY, "--yes", "-o", "json").json()["sequence"]
+    assert watermark(cli) == "20"
+    write_job(ran, {"a": {"rows": 25}, "b/c": {"rows": 3}})
+    assert str(ran / "lake") in output.out
+    assert str(ran / "lake") in cli("commit", "show", done).out
+
+
+def test_named_job_runs_whatever_is_the_matter_with_others(cli: Cli, ran: Path) -> None:
+    (ran / "jobs/other.yaml").write_text("job: [")
+    assert cli("run", "numbers").code == 0
+    for command in (
+        ("plan", "numbers"),
+        ("clean", "numbers"),
+        ("compact", "numbers"),
+        ("commit", "recover", "numbers"),
+    ):
+        assert cli(*command).code == 0
+    assert [cli("run").code, cli("plan", "nubmers").code, cli("plan", "numbers", "other").code] == [2, 2, 2]
+
+
+def test_negative_watermark_is_explained_and_taken_behind_two_dashes(cli: Cli, ran: Path) -> None:
+    called = cli("state", "set", "a", "-12", *WHY, "--yes")
+    assert called.code == 2
+    assert "No such option: -1. Write `--` before a negative number, behind all options." in called.err
+    assert "-12 lies before 0" in cli("state", "set", *WHY, "--yes", "--", "a", "-12").err
 
 
 def test_file_that_is_no_export_is_refused(cli: Cli, ran: Path, tmp_path: Path) -> None:

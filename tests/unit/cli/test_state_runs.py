@@ -33,7 +33,6 @@ def test_runs_are_listed_newest_first_and_idle_ones_left_out(cli: Cli, ran: Path
         ["numbers", "partial", "2", "committed", "25"],
     ]
     assert len(cli("state", "runs", "numbers", "--limit", "1", "-o", "json").json()["runs"]) == 1
-    assert cli("state", "runs", "other").out == "No run is remembered.\n"
 
 
 def test_runs_of_a_dataset_tell_ranges_and_failures(cli: Cli, ran: Path) -> None:

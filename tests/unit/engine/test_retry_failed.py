@@ -95,7 +95,7 @@ def test_person_can_have_a_range_read_after_all(tmp_path: Path) -> None:
     assert change.consequence == "[10, 20) is read by the next run, and nothing else again"
     opened = project(tmp_path, spec)
     store = opened.open_store()
-    state_admin.apply_change(store, change, opened.output_root(spec))
+    state_admin.apply_change(store, change)
     entries = state_admin.history(store, spec.job, "a")
     store.close()
     left_out = "without [10, 20), which failed; gave up [10, 20): it is not read again"

@@ -125,7 +125,7 @@ def test_rollback_goes_to_the_watermark_that_made_the_snapshot_not_to_a_persons_
 ) -> None:
     opened = project(tmp_path, job)
     change = plan_reset(load_state(tmp_path, job), who="me", why="test", now=opened.clock.now())
-    apply_change(store, change, opened.output_root(job))
+    apply_change(store, change)
     run(tmp_path, job)
     assert len(published(tmp_path, job, "a")) == 80
     rollback(opened, job, "a", 3)

@@ -8,6 +8,7 @@ transaction itself does is in `engine/commit/progress.py`.
 from gobblin_dagster.constructs.publishers import STEP_MODULES
 from gobblin_dagster.core.step_registry import (
     declare_commit_steps,
+    is_known_step,
     register_commit_step,
     step_from_json,
     step_to_json,
@@ -38,6 +39,7 @@ __all__ = [
     "SetPermissionsStep",
     "check_own_step",
     "check_permissions",
+    "is_known_step",
     "is_of_files_alone",
     "is_rename",
     "load_own_steps",
