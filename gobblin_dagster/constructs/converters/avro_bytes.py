@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.arrow_types import is_binary
@@ -69,11 +68,10 @@ class AvroBytesConverter(EachRowConverter):
         return result
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        values = batch.column(self._options.column)
-        if self._options.header_bytes:
-            values = pc.binary_slice(values.cast(pa.binary()), self._options.header_bytes)
+        header = self._options.header_bytes
+        values = [value and value[header:] for value in batch.column(self._options.column).to_pylist()]
         try:
-            records = self._decoder.decode(values.to_pylist())
+            records = self._decoder.decode(values)
         except DecodeError as error:
             raise convert_error(f"column {self._options.column!r} {error}", _NAME, self._context) from error
         return splice(batch, self._options.column, self._fields, records.flatten())

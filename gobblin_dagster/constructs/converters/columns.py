@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.converters.blame import first_failing_row
 from gobblin_dagster.constructs.converters.cast import Cast, ColumnType
+from gobblin_dagster.constructs.converters.each_row import python_value
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
@@ -91,7 +92,7 @@ class ColumnsConverter:
                 raise convert_error(str(error), _NAME, self._context) from error
 
         position = first_failing_row(run, chunk.batch.select([name]))
-        value = repr(chunk.batch.column(name)[position].as_py())
+        value = repr(python_value(chunk.batch.column(name)[position]))
         if len(value) > MAX_VALUE_TEXT:
             value = value[: MAX_VALUE_TEXT - 1] + "…"
         row = chunk.rows[position].as_py()

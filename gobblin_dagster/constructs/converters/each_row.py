@@ -47,6 +47,15 @@ def splice(
     return pa.RecordBatch.from_arrays(columns, schema=spliced(batch.schema, column, fields))
 
 
+def python_value(value: pa.Scalar) -> object:
+    """Return the value for a message; what it is where Python cannot hold it, e.g. a time in the year 10000."""
+    try:
+        found: object = value.as_py()
+    except (OverflowError, ValueError):
+        return f"a {value.type} beyond Python's"
+    return found
+
+
 def shown(value: object) -> str:
     """Return a value as in messages: its repr, cut short."""
     text = repr(value)

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field
 
+from gobblin_dagster.constructs.arrow_types import leaves
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_text
@@ -39,6 +40,7 @@ class JsonTextConverter(EachRowConverter):
         self._options = options
         self._context = context
         self._schema = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
+        self._record = pa.struct(list(self._schema))
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         column = self._options.column
@@ -53,24 +55,39 @@ class JsonTextConverter(EachRowConverter):
         return splice(batch, self._options.column, list(self._schema), columns)
 
     def _read(self, texts: pa.Array) -> list[pa.Array]:
-        # One object a line: line ends inside an object are space between its parts, for JSON texts hold none.
-        lines = pc.replace_substring_regex(pc.fill_null(texts, "{}"), r"[\r\n]", " ")
+        # Each text inside an object of its own, so that none ends early, is empty or holds two.
+        lines = pc.binary_join_element_wise('{"r":', pc.fill_null(texts, "null"), "}", "")
         block = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
         unknown = "ignore" if self._options.unknown else "error"
         try:
             table = arrow_json.read_json(
                 pa.BufferReader(block),
                 read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size + 1),
-                parse_options=arrow_json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior=unknown),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=pa.schema([("r", self._record)]),
+                    unexpected_field_behavior=unknown,
+                    newlines_in_values=True,
+                ),
             )
         except pa.ArrowInvalid as error:
-            raise self._error(texts, str(error).removeprefix("JSON parse error: ").partition(" in row ")[0]) from error
+            raise self._error(texts, _reason(error)) from error
         if table.num_rows != len(texts):
             raise self._error(texts, f"found {table.num_rows} objects in {len(texts)} texts")
-        return [column.combine_chunks() for column in table.columns]
+        if any(
+            pc.any(pc.is_inf(part)).as_py()
+            for part in leaves(table.column("r").combine_chunks())
+            if part.type == pa.float32()
+        ):
+            raise self._error(texts, "a number is too large for float32")
+        columns: list[pa.Array] = table.column("r").combine_chunks().flatten()
+        return columns
 
     def _error(self, texts: pa.Array, problem: str) -> Exception:
         names = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         got = shown(texts[0].as_py())
         message = f"column {self._options.column!r}: expected a JSON object with {names}; got {got}: {problem}"
         return convert_error(message, _NAME, self._context)
+
+
+def _reason(error: pa.ArrowInvalid) -> str:
+    return str(error).removeprefix("JSON parse error: ").partition(" in row ")[0].replace("(/r/", "(/", 1)

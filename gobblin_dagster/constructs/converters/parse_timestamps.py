@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.arrow_types import is_text
-from gobblin_dagster.constructs.converters.cast import ISO, ISO_FORM, in_zone, read_iso
+from gobblin_dagster.constructs.converters.cast import HAS_DIGIT, ISO, ISO_FORM, in_zone, read_iso
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.constructs.sql import SqlSelect, sql_text
@@ -58,7 +58,9 @@ class ParseTimestampsConverter(EachRowConverter):
         self._forms = options.columns
         self._context = context
         self._parsers = {
-            text: SqlSelect(f"try_strptime(text, {sql_text(text)}) AS time", _NAME, context)
+            text: SqlSelect(
+                f"CASE WHEN {HAS_DIGIT} THEN try_strptime(text, {sql_text(text)}) END AS time", _NAME, context
+            )
             for form in options.columns.values()
             for text in form.formats
             if text != ISO
@@ -85,7 +87,10 @@ class ParseTimestampsConverter(EachRowConverter):
         if pa.types.is_integer(values.type):
             return self._counted(name, form, values)
         if not is_text(values.type):
-            return in_zone(values, form.timezone)
+            try:
+                return in_zone(values, form.timezone)
+            except pa.ArrowInvalid as error:
+                raise convert_error(f"column {name!r}: {error}", _NAME, self._context) from error
         texts = values.cast(pa.string())
         texts = pc.if_else(
             pc.is_in(texts, value_set=pa.array(form.nulls, pa.string())), pa.scalar(None, pa.string()), texts

@@ -7,7 +7,9 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
+from gobblin_dagster.constructs.arrow_types import is_list
+from gobblin_dagster.constructs.converters.cast import strict_cast
+from gobblin_dagster.constructs.converters.each_row import EachRowConverter, python_value, shown
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
 from gobblin_dagster.constructs.names import columns_text, convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
@@ -29,9 +31,9 @@ class SchemaConverter(EachRowConverter):
         columns: dict[str, Shape] = Field(min_length=1)
         """Shape by column name: a type's name, `[shape]` for a list, `{name: shape}` for a struct."""
         missing: Literal["fail", "null"] = "fail"
-        """What becomes of a declared column that is not there."""
+        """What becomes of a declared column, or field of a struct, that is not there."""
         others: Literal["fail", "drop"] = "fail"
-        """What becomes of a column that is not declared."""
+        """What becomes of a column, or field of a struct, that is not declared."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -47,11 +49,27 @@ class SchemaConverter(EachRowConverter):
             raise convert_error(problem, _NAME, self._context)
         for field in self._schema:
             if field.name in schema.names:
+                self._require_fields(field.name, schema.field(field.name).type, field.type)
                 self._cast(field, pa.array([], schema.field(field.name).type))
         return self._schema
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([self._column(field, batch) for field in self._schema], schema=self._schema)
+
+    def _require_fields(self, path: str, given: pa.DataType, declared: pa.DataType) -> None:
+        """Apply `missing` and `others` to the fields of structs, too: Arrow's cast fills and drops them in silence."""
+        if is_list(given) and is_list(declared):
+            self._require_fields(path, given.value_type, declared.value_type)
+        if not (pa.types.is_struct(given) and pa.types.is_struct(declared)):
+            return
+        names, wanted = {field.name for field in given}, {field.name for field in declared}
+        missing = sorted(wanted - names) if self._options.missing == "fail" else []
+        others = sorted(names - wanted) if self._options.others == "fail" else []
+        if missing or others:
+            found = "".join(f"; no field {name!r}" for name in missing) + "".join(f"; also {name!r}" for name in others)
+            raise convert_error(f"column {path!r}: expected {declared}, got {given}{found}", _NAME, self._context)
+        for name in sorted(wanted & names):
+            self._require_fields(f"{path}.{name}", given.field(name).type, declared.field(name).type)
 
     def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
         at = batch.schema.get_field_index(field.name)
@@ -59,9 +77,9 @@ class SchemaConverter(EachRowConverter):
 
     def _cast(self, field: pa.Field, values: pa.Array) -> pa.Array:
         try:
-            return values.cast(field.type)
+            return strict_cast(values, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            got = shown(values[0].as_py()) if len(values) == 1 else values.type
+            got = shown(python_value(values[0])) if len(values) == 1 else values.type
             raise convert_error(
                 f"column {field.name!r}: expected {field.type}, got {got}", _NAME, self._context
             ) from error

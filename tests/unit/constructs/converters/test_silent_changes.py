@@ -1,0 +1,128 @@
+"""Values that Arrow or DuckDB would round, cut or take for others in silence: they are refused, or kept."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.converters.avro_bytes import AvroBytesConverter
+from gobblin_dagster.constructs.converters.columns import ColumnsConverter
+from gobblin_dagster.constructs.converters.json_text import JsonTextConverter
+from gobblin_dagster.constructs.converters.parse_timestamps import ParseTimestampsConverter
+from gobblin_dagster.constructs.converters.schema import SchemaConverter
+from gobblin_dagster.core.errors import ConvertError
+from tests.unit.constructs.samples import CONTEXT, chunk, converted
+
+
+def _convert(cls: type[Any], options: dict[str, Any], values: Any) -> list[Any]:
+    converter = cls(cls.Options.model_validate(options), CONTEXT)
+    column: list[Any] = converted(converter, chunk({"v": values})).batch.column(0).to_pylist()
+    return column
+
+
+@pytest.mark.parametrize("cls", [ColumnsConverter, SchemaConverter])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("float64", ["1e400"]),
+        ("float32", ["1e300"]),
+        ("float32", [1e300]),
+        ("float32", pa.array([Decimal(10) ** 40], pa.decimal256(50, 0))),
+        ("decimal(5,2)", [1.239]),
+        ("decimal(5,2)", [float("nan")]),
+        ("bool", [2]),
+        ("bool", [0.5]),
+        ("bool", [float("nan")]),
+        ("string", pa.array([10**15], pa.timestamp("ms"))),
+        ("string", pa.array([-5 * 10**9], pa.timestamp("s", "America/New_York"))),
+        ("string", pa.array([2932897], pa.date32())),
+    ],
+    ids=str,
+)
+def test_cast_that_would_change_a_value_is_refused(cls: type[Any], kind: str, values: Any) -> None:
+    with pytest.raises(ConvertError, match="column 'v': expected"):
+        _convert(cls, {"columns": {"v": kind}}, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        ("float64", ["inf", "-Infinity", None, "1e308"], [float("inf"), float("-inf"), None, 1e308]),
+        ("float32", [float("inf"), 0.5, None], [float("inf"), 0.5, None]),
+        ("decimal(5,2)", [0.1, 1e2, None], [Decimal("0.10"), Decimal("100.00"), None]),
+        ("decimal(23,2)", [1e20], [Decimal(10) ** 20]),
+        ("bool", [0, 1, None], [False, True, None]),
+        ("bool", [0.0, 1.0, None], [False, True, None]),
+    ],
+    ids=str,
+)
+def test_cast_that_fits_is_done(kind: str, values: list[Any], expected: list[Any]) -> None:
+    assert _convert(ColumnsConverter, {"columns": {"v": kind}}, values) == expected
+
+
+@pytest.mark.parametrize("word", ["infinity", "-infinity", "epoch"])
+def test_words_that_duckdb_takes_for_a_time_are_none(word: str) -> None:
+    form = "%d.%m.%Y"
+    with pytest.raises(ConvertError, match=rf"got '{word}'"):
+        _convert(ColumnsConverter, {"columns": {"v": {"type": "date", "format": form}}}, ["01.02.2020", word])
+    with pytest.raises(ConvertError, match=f"got '{word}'"):
+        _convert(ParseTimestampsConverter, {"columns": {"v": form}}, ["01.02.2020", word])
+
+
+def test_nanoseconds_that_do_not_fit_are_an_error_of_their_row() -> None:
+    with pytest.raises(ConvertError, match=r"row 2: column 'v': .*would lose data"):
+        _convert(ParseTimestampsConverter, {"columns": {"v": {}}}, pa.array([1000, 1], pa.timestamp("ns")))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ['{"a":1}{"a":2}', ""],
+        ['{"a":1} {"a":2}', " ", '{"a":3}'],
+        ['{"a":"x\ny"}'],
+        ['{"f":1e300}'],
+        ["[1]"],
+        ['{"a":1'],
+    ],
+    ids=["two and none", "two and blank", "line end inside of a text", "too large", "list", "open"],
+)
+def test_json_texts_that_would_become_rows_of_others_are_refused(texts: list[str]) -> None:
+    with pytest.raises(ConvertError, match="column 'v': expected a JSON object"):
+        _convert(JsonTextConverter, {"column": "v", "columns": {"a": "string", "f": "float32"}}, texts)
+
+
+def test_json_null_is_null_wherever_it_stands() -> None:
+    options = {"column": "v", "columns": {"a": "int64"}}
+    assert _convert(JsonTextConverter, options, ["null", '{\n"a":\r\n1}', " null ", None]) == [None, 1, None, None]
+
+
+SHAPE = {"a": "int64", "l": [{"x": "int8"}]}
+GIVEN = {"a": 1, "l": [{"x": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (GIVEN | {"b": 2}, "column 'v': .*; also 'b'"),
+        ({"a": 1}, "column 'v': .*; no field 'l'"),
+        (GIVEN | {"l": [{"x": 1, "y": 2}]}, "column 'v.l': .*; also 'y'"),
+    ],
+    ids=["other", "missing", "nested"],
+)
+def test_schema_of_a_struct_is_as_strict_as_that_of_columns(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConvertError, match=problem):
+        _convert(SchemaConverter, {"columns": {"v": SHAPE}}, [given])
+    lenient = {"columns": {"v": SHAPE}, "missing": "null", "others": "drop"}
+    (found,) = _convert(SchemaConverter, lenient, [given])
+    assert list(found) == ["a", "l"]
+
+
+def test_avro_header_of_null_and_of_short_bytes() -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}
+    options = {"column": "v", "avro_schema": schema, "header_bytes": 1}
+    assert _convert(AvroBytesConverter, options, [b"x\x02", None]) == [1, None]
+    with pytest.raises(ConvertError, match="is no Avro datum of its schema"):
+        _convert(AvroBytesConverter, options, [b""])
