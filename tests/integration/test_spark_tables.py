@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from gobblin_dagster.constructs.sources import spark_snapshots
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.engine.audit import audit_dataset
@@ -211,6 +213,60 @@ def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, lane: SparkLane, 
         f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
     )
     assert "it expired, or the table was rolled back" in _run(tmp_path, job, lane).failures[0].message
+
+
+@pytest.mark.parametrize("extract", ["append_only", "snapshot_only"])
+def test_iceberg_snapshots_may_expire_once_they_were_read(
+    tmp_path: Path, lane: SparkLane, table: str, extract: str
+) -> None:
+    made = Table(lane.session, "iceberg", table)
+    made.create()
+    for at in range(3):
+        made.append(at, at + 1)
+    job = made.job(extract={"namespace": "test", "table": "d", "type": extract})
+    _run(tmp_path, job, lane)
+    lane.session.sql(
+        f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
+    )
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    made.append(3, 5)
+    assert _run(tmp_path, job, lane).rows_read == (2 if extract == "append_only" else 5)
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert published(tmp_path, job, "test.d") == list(range(5))
+
+
+def test_full_extract_reads_an_iceberg_table_that_was_rolled_back(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "iceberg", table)
+    made.create()
+    for at in range(3):
+        made.append(at, at + 1)
+    job = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
+    _run(tmp_path, job, lane)
+    (first,) = lane.session.sql(
+        f"select snapshot_id from {made.name}.snapshots order by committed_at limit 1"
+    ).collect()
+    lane.session.sql(f"call lake.system.rollback_to_snapshot('{made.name}', {first[0]})")
+    assert _run(tmp_path, job, lane).rows_read == 1
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert published(tmp_path, job, "test.d") == [0]
+
+
+@pytest.mark.parametrize("appends", [1, 2])
+def test_delta_table_made_anew_with_as_many_versions_is_refused(
+    tmp_path: Path, lane: SparkLane, table: str, appends: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_snapshots, "_CLOCKS_APART", timedelta(0))
+    made = Table(lane.session, "delta", table)
+    made.create()
+    made.append(0, 5)
+    job = made.job()
+    assert _run(tmp_path, job, lane).rows_read == 5
+    lane.session.sql(f"drop table {made.name}")
+    made.create()
+    for _ in range(appends):
+        made.append(5, 7)
+    assert "the table was made anew; `gobblin state reset`" in _run(tmp_path, job, lane).failures[0].message
+    assert published(tmp_path, job, "test.d") == list(range(5))
 
 
 def test_delta_without_a_change_feed_says_how_to_turn_it_on(tmp_path: Path, lane: SparkLane, table: str) -> None:

@@ -88,7 +88,7 @@ class SparkSource:
                 raise ValueError("it needs Spark and a `watermark`")
             session, dataset, history = self._context.spark(), self._dataset(dataset_urn), self._history()
             if history is not None:
-                return snapshot_start(session, dataset, history, position)
+                return snapshot_start(session, dataset, history, position, context.states.get(dataset_urn))
             return column_start(self._frames.whole(session, dataset), self._options, position)
         except ValueError as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error

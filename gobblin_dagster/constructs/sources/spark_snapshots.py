@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Protocol
 
 from gobblin_dagster.constructs.sources.spark_frames import Frames
@@ -19,6 +20,10 @@ from gobblin_dagster.core.watermark import LongWatermark, Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _RESET = "`gobblin state reset` reads the table anew; `extract.type: snapshot_only` reads it whole whenever it changed"
+
+_MADE_ANEW = "the table was made anew; `gobblin state reset` reads it from its beginning"
+_CLOCKS_APART = timedelta(minutes=5)
+"""How far apart the clocks of those who make tables and of those who run jobs may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,11 @@ class TableHistory(Protocol):
     def watermark_type(self) -> type[Watermark]:
         """Return the class of its places."""
 
-    def newest(self, session: Any, dataset: str) -> tuple[Watermark, int | None] | None:
-        """Return the place behind the newest snapshot and the table's rows then; None where there is no snapshot."""
+    def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
+        """Return the place behind the newest snapshot and the table's rows then; None where there is no snapshot.
+
+        The place is that of the state where nothing came since, else one behind it. Raises ValueError where there is none.
+        """
 
     def steps(self, session: Any, dataset: str, low: Any, high: Any) -> list[Step]:
         """Return what happened from one place to a later one, in order; raises ValueError where it is not known any more."""
@@ -63,14 +71,14 @@ class SnapshotPlanner:
 
     def offer(self, session: Any, dataset: str, urn: str, state: DatasetState | None) -> DatasetOffer:
         """Offer one dataset; raises ValueError where its history cannot be read as added rows."""
-        newest = self.history.newest(session, dataset)
-        known: Any = state.committed.ranges.get("", ()) if state is not None else ()
+        newest = self.history.newest(session, dataset, state)
         if newest is None:
             mark = state.watermark if state is not None else None
             return DatasetOffer(urn, mark, mark)
         high, rows = newest
         beginning = self.history.beginning()
-        low = self._mark(known[-1][1]) if known else beginning
+        last = _last(state)
+        low = self._mark(last) if last is not None else beginning
         if self.is_full:
             units = self._numbered(urn, [(low, high, rows)], read={"whole": True}) if low != high else []
             return DatasetOffer(urn, low, high, units)
@@ -112,6 +120,12 @@ class SnapshotPlanner:
         return self.history.watermark_type.from_components({"": position})
 
 
+def _last(state: DatasetState | None) -> Any:
+    """Return the position up to which a dataset is committed."""
+    known: Any = state.committed.ranges.get("", ()) if state is not None else ()
+    return known[-1][1] if known else None
+
+
 @dataclass(frozen=True, slots=True)
 class IcebergHistory:
     """The ancestors of the newest snapshot of the main branch.
@@ -126,14 +140,19 @@ class IcebergHistory:
     def beginning(self) -> Watermark:
         return TableSnapshotWatermark(0, 0)
 
-    def newest(self, session: Any, dataset: str) -> tuple[Watermark, int | None] | None:
+    def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
         chain = self._chain(session, dataset)
         if not chain:
             return None
+        number = len(chain)
+        if (last := _last(state)) is not None:
+            # Counted on from where the state stands: snapshots expire, and a table that was rolled back has fewer of them.
+            before, ids = last[0], [row["snapshot_id"] for row in chain]
+            number = before + ids.index(last[1]) if last[1] in ids else max(number, before + 1)
         summary = chain[0]["summary"]
         deletes = {summary.get(f"total-{kind}-deletes") for kind in ("position", "equality")}
         rows = int(summary["total-records"]) if "total-records" in summary and deletes == {"0"} else None
-        return TableSnapshotWatermark(len(chain), chain[0]["snapshot_id"]), rows
+        return TableSnapshotWatermark(number, chain[0]["snapshot_id"]), rows
 
     def steps(
         self, session: Any, dataset: str, low: TableSnapshotWatermark, high: TableSnapshotWatermark
@@ -193,16 +212,21 @@ class DeltaHistory:
     def beginning(self) -> Watermark:
         return LongWatermark(0)
 
-    def newest(self, session: Any, dataset: str) -> tuple[Watermark, int | None] | None:
-        (row,) = session.sql(f"describe history {self.frames.sql_name(dataset)} limit 1").collect()
-        return LongWatermark(row["version"] + 1), None
+    def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
+        table = self.frames.sql_name(dataset)
+        (row,) = session.sql(f"describe history {table} limit 1").collect()
+        version = row["version"]
+        if state is not None and (last := _last(state)) is not None:
+            if version + 1 < last:
+                raise ValueError(
+                    f"its newest version is {version}, the dataset is committed up to {last - 1}: {_MADE_ANEW}"
+                )
+            made = session.sql(f"describe detail {table}").selectExpr("unix_micros(createdAt)").collect()[0][0]
+            if made is not None and made > (state.updated_at + _CLOCKS_APART).timestamp() * 1_000_000:
+                raise ValueError(f"it was made after the dataset was committed up to version {last - 1}: {_MADE_ANEW}")
+        return LongWatermark(version + 1), None
 
     def steps(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> list[Step]:
-        if high.value < low.value:
-            raise ValueError(
-                f"its newest version is {high.value - 1}, the dataset is committed up to {low.value - 1}: "
-                f"the table was made anew; {_RESET}"
-            )
         changes = self._feed(session, dataset, low, high).groupBy("_commit_version", "_change_type").count().collect()
         rows = {row["_commit_version"]: row["count"] for row in changes if row["_change_type"] == "insert"}
         other = {row["_commit_version"]: row["_change_type"] for row in changes if row["_change_type"] != "insert"}

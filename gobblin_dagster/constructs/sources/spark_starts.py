@@ -7,6 +7,7 @@ from typing import Any
 from gobblin_dagster.constructs.sources.spark_column import column_of
 from gobblin_dagster.constructs.sources.spark_options import SparkOptions
 from gobblin_dagster.constructs.sources.spark_snapshots import TableHistory
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.startpoint import Timestamp, Upcoming
 from gobblin_dagster.core.watermark import Watermark
 
@@ -25,11 +26,13 @@ def column_start(frame: Any, options: SparkOptions, position: Timestamp | Upcomi
     return cursor.mark(highest + 1)
 
 
-def snapshot_start(session: Any, dataset: str, history: TableHistory, position: Timestamp | Upcoming) -> Watermark:
+def snapshot_start(
+    session: Any, dataset: str, history: TableHistory, position: Timestamp | Upcoming, state: DatasetState | None
+) -> Watermark:
     """Return the place behind the newest snapshot; raises ValueError for instants and where there is none."""
     if isinstance(position, Timestamp):
         raise ValueError("snapshots are not looked up by time; give a watermark, `oldest` or `upcoming`")
-    newest = history.newest(session, dataset)
+    newest = history.newest(session, dataset, state)
     if newest is None:
         raise ValueError("the table has no snapshot yet; `oldest` reads all that come")
     return newest[0]
