@@ -42,4 +42,6 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
         else dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None)
         for dataset in plan.datasets
     )
-    return dataclasses.replace(plan, datasets=datasets), dict(grant.busy)
+    ours = {unit.id for dataset in datasets for unit in dataset.work_units}
+    packs = (tuple(unit_id for unit_id in pack if unit_id in ours) for pack in plan.packs)
+    return dataclasses.replace(plan, datasets=datasets, packs=tuple(filter(None, packs))), dict(grant.busy)

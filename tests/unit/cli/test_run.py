@@ -3,13 +3,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gobblin_dagster.cli.run import exit_code
 from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.testing.lane import InlineLane
 
@@ -52,6 +56,16 @@ def test_run_output_in_a_pipe_has_no_control_codes_nor_blanks_at_line_ends(
     called = cli("run")
     assert "\x1b" not in called.out
     assert all(line == line.rstrip() for line in called.out.splitlines())
+
+
+def test_run_beside_another_leaves_the_datasets_that_are_busy_and_shows_the_packs_of_the_others(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    with closing(open_project(project).open_store()) as store:
+        store.acquire_leases("numbers", ["a"], LeaseOwner("run-9", "elsewhere", "", 1, ""), timedelta(minutes=5))
+    called = cli("run")
+    assert (called.code, "is held by run run-9" in called.out) == (4, True)
+    assert "read b/c: 3 rows" in called.out
 
 
 def test_run_again_says_nothing_to_do_and_starts_nothing(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
