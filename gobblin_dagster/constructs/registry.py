@@ -8,8 +8,9 @@ importable from where Python runs. Names are never replaced silently: two target
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from importlib.metadata import entry_points
 from types import FunctionType, MappingProxyType
@@ -20,17 +21,25 @@ from pydantic import BaseModel, ValidationError
 from gobblin_dagster.constructs import aliases
 from gobblin_dagster.constructs.extractors.format import FileFormat
 from gobblin_dagster.core.constructs import (
+    ChecksExtract,
+    ChoosesFolder,
     ConstructContext,
     Converter,
     DataPublisher,
     DataWriter,
+    ForeseesSchema,
     ForkOperator,
+    JudgesExtract,
+    JudgesWriter,
+    PositionedSource,
     RowLevelPolicy,
     Source,
+    StartpointResolver,
     TaskLevelPolicy,
 )
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.targets import load_target
+from gobblin_dagster.core.traits import FormatTraits, PublisherTraits, SourceTraits, WriterTraits
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
 
@@ -163,6 +172,13 @@ _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.WRITER: DataWriter,
     ConstructKind.PUBLISHER: DataPublisher,
 }
+_OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
+    ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, ForeseesSchema, StartpointResolver),
+    ConstructKind.FORMAT: (FormatTraits,),
+    ConstructKind.WRITER: (WriterTraits,),
+    ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, ChoosesFolder),
+}
+"""What a construct may have besides; without methods of one short word (`frame`, `observe`), which much is near to."""
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {
     ConstructKind.CONVERTER: ConverterSpec,
     ConstructKind.ROW_POLICY: RowPolicySpec,
@@ -183,6 +199,8 @@ class Registry:
     def __init__(self) -> None:
         self._targets = {kind: {n: f"{_HERE}.{t}" for n, t in types.items()} for kind, types in _BUILT_IN.items()}
         self._loaded: dict[tuple[ConstructKind, str], type[Any]] = {}
+        self._made: set[type[Any]] = set()
+        """Classes whose objects were looked at."""
         self._discovered = False
 
     def register(self, kind: ConstructKind, type_name: str, target: str) -> None:
@@ -203,7 +221,8 @@ class Registry:
         """Return the class behind a type.
 
         Raises:
-            UsageError: there is no such type, it cannot be imported, or it is no construct of that kind.
+            UsageError: there is no such type, it cannot be imported, it is no construct of that kind, or an attribute of its
+                is nearly one that would count.
         """
         key = (kind, type_name)
         if key not in self._loaded:
@@ -214,7 +233,7 @@ class Registry:
         """Make a construct from its declaration; `more` is handed on to the class.
 
         Raises:
-            UsageError: as `load`.
+            UsageError: as `load`; also of what the object got in `__init__`.
             InvalidSpecError: the options do not fit; all faults are named.
         """
         cls = self.load(kind, spec.type)
@@ -226,7 +245,11 @@ class Registry:
                 file=f"Job {context.job!r}",
                 faults=tuple(SpecFault(f"{kind}({spec.type}).{dotted(where)}", why) for where, why in faults),
             ) from error
-        return cls(options, context, **more)
+        made = cls(options, context, **more)
+        if cls not in self._made:
+            _refuse_misspelt(kind, cls, dir(made))
+            self._made.add(cls)
+        return made
 
     def check(self, kind: ConstructKind, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
         """Return every fault of a declaration; where its type is unknown, that one alone at `("type",)`."""
@@ -341,7 +364,7 @@ def _imported(kind: ConstructKind, type_name: str, target: str) -> Any:
 def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
     """Refuse a class that would fail later, in a task."""
     protocol = _PROTOCOLS[kind]
-    methods = [n for n, value in vars(protocol).items() if isinstance(value, FunctionType) and not n.startswith("_")]
+    methods = _names(protocol)
     options = getattr(cls, "Options", None)
     problems = [f"method {name}" for name in methods if not callable(getattr(cls, name, None))]
     if not (isinstance(options, type) and issubclass(options, BaseModel)):
@@ -354,7 +377,28 @@ def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
             problem=f"The {kind} type {type_name!r} ({getattr(cls, '__qualname__', cls)!s}) {lacks}.",
             hint=f"See {protocol.__module__}.{protocol.__name__}.",
         )
+    _refuse_misspelt(kind, cls, dir(cls))
     return cls
+
+
+def _names(part: type[Any]) -> list[str]:
+    """Return the methods of a protocol, or the fields of traits."""
+    if is_dataclass(part):
+        return [field.name for field in fields(part)]
+    return [n for n, value in vars(part).items() if isinstance(value, FunctionType) and not n.startswith("_")]
+
+
+def _refuse_misspelt(kind: ConstructKind, cls: type[Any], given: Iterable[str]) -> None:
+    """Refuse an attribute that is nearly an optional one: left as it is, it would count for nothing."""
+    names = {name for name in given if not name.startswith("_")}
+    missing = {name for part in _OPTIONAL.get(kind, ()) for name in _names(part)} - names
+    for name in sorted(names):
+        near = difflib.get_close_matches(name, missing, n=1, cutoff=0.85)
+        if near:
+            raise UsageError(
+                problem=f"The {kind} {cls.__qualname__} has {name!r}, which nothing asks for; did you mean {near[0]!r}?",
+                hint="Rename it; with an underscore before it, if it is something of your own.",
+            )
 
 
 registry = Registry()

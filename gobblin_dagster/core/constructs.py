@@ -142,9 +142,7 @@ class PositionedExtractor(Protocol):
 class Source(Protocol):
     """Finds datasets and cuts what is new of them into work units.
 
-    Optional attribute `full_extract`, for jobs whose every run reads everything (`Extract.is_full`): `"start_over"` where
-    the source offers all that there is for a dataset whose committed ranges are empty, `"own"` where it looks at
-    `SourceContext.extract.is_full` itself. Without it such jobs are refused.
+    May say more of itself: `core.traits.SourceTraits`.
 
     Source: gobblin-api `Source`. Differs: planning is pure (listing and reading metadata only) and needs no Spark.
     """
@@ -316,7 +314,7 @@ class WriterContext:
 
 
 class DataWriter(Protocol):
-    """Writes one branch of one work unit to staging.
+    """Writes one branch of one work unit to staging. May say more of its class: `core.traits.WriterTraits`.
 
     Source: gobblin-api `DataWriter`.
     """
@@ -353,7 +351,7 @@ class PublishView:
     staged: Mapping[str, str] = field(default_factory=dict)
     """Absolute path in staging of each path of `files`: where it lies until it is moved, and stays if it is not published."""
     current: Sequence[PublishedFile] = ()
-    """What the branch holds now; empty unless the publisher's says `reads_current = True`."""
+    """What the branch holds now; empty unless the publisher says `reads_current = True`."""
     schema: str | None = None
     """Arrow schema of the branch as `name: type` lines; None where nothing was ever written."""
     low: str = ""
@@ -382,18 +380,7 @@ class Publication:
 class DataPublisher(Protocol):
     """Decides how a branch is published; one object per dataset, branch and publication, on the driver.
 
-    Made with `cls(options, context)` as every construct. Optional attributes of the object:
-
-    - `reads_current = True`: `PublishView.current` is filled (one query more).
-    - `needs_all_units = True`: where a work unit failed nothing is published, whatever `commit.policy` says.
-    - `allows_compaction = True`: nobody but readers of snapshots names its files, so `gobblin compact` may merge them.
-    - `publishes_files = False`: no file of its branch is ever published, so an audit counts none.
-    - `unfit_extract(extract) -> str`: why it cannot publish what the job extracts; empty where it can.
-    - `unfit_writer(type_name, options) -> str`: why the branch's writer cannot serve it; empty where it can. Asked when the
-      job file is checked.
-    - `published_elsewhere = "an Iceberg table"`: what else holds the branch's rows; their datasets are not rolled back.
-    - `subfolder(view) -> str`: a relative folder between `view.folder` and the files (and their partition folders); called
-      before `publish` with a view whose `files` are empty.
+    Made with `cls(options, context)` as every construct. May say more of itself: `core.traits.PublisherTraits`.
 
     Source: gobblin-core-base `DataPublisher`. Differs: one per branch, not one per job; it plans what others do, so a
     crash in the middle is made good by whoever comes next.
@@ -401,3 +388,30 @@ class DataPublisher(Protocol):
 
     def publish(self, view: PublishView) -> Publication:
         """Return what is to be done. Pure; raises UsageError or SourceError, which fail the dataset alone."""
+
+
+@runtime_checkable
+class JudgesWriter(Protocol):
+    """What a publisher also implements where not every writer serves it; asked when the job file is checked."""
+
+    def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
+        """Return why the branch's writer cannot serve it; empty where it can."""
+
+
+@runtime_checkable
+class JudgesExtract(Protocol):
+    """What a publisher also implements where it cannot publish every extraction; asked when the job file is checked."""
+
+    def unfit_extract(self, extract: Extract) -> str:
+        """Return why it cannot publish what the job extracts; empty where it can."""
+
+
+@runtime_checkable
+class ChoosesFolder(Protocol):
+    """What a publisher also implements where its files lie in a folder of their own."""
+
+    def subfolder(self, view: PublishView) -> str:
+        """Return a relative folder between `view.folder` and the files (and their partition folders); empty for none.
+
+        Called before `publish`, with a view whose `files` are empty.
+        """

@@ -16,7 +16,6 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -30,7 +29,7 @@ from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move
 from gobblin_dagster.engine.merge_files import FileMerger, extension, likeness
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.engine.publishers import load_step_types, publisher_traits
 from gobblin_dagster.engine.rewrite import Rewriting
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -251,8 +250,4 @@ class _Compactor:
 
 def _branches_of_files(job: JobSpec) -> set[str]:
     """Return the branches whose files are read through snapshots alone; a table may name the files of others."""
-    return {
-        branch.name
-        for branch in job.fork.branches
-        if getattr(registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type), "allows_compaction", False)
-    }
+    return {name for name, traits in publisher_traits(job).items() if traits.allows_compaction}

@@ -17,6 +17,7 @@ from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.traits import SourceTraits, traits_of
 from gobblin_dagster.engine.estimate import with_costs
 from gobblin_dagster.engine.outline import branch_names, commit_outline
 from gobblin_dagster.engine.packing import pack_units
@@ -100,13 +101,13 @@ def starts_over(spec: JobSpec, source: Source) -> bool:
     """Tell whether a run plans each dataset from its beginning; raises UsageError where it should and the source cannot."""
     if not spec.extract.reads_everything:
         return False
-    way = getattr(source, "full_extract", "")
+    way = traits_of(source, SourceTraits).full_extract
     if not way:
         raise UsageError(
             problem=f"Job {spec.job!r}: source {spec.source.type!r}, as it is declared, cannot read everything in each run.",
             hint="Leave out its limits, or `extract.is_full` and `extract.type: snapshot_only`.",
         )
-    return bool(way == "start_over")
+    return way == "start_over"
 
 
 def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:

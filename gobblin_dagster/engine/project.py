@@ -93,7 +93,7 @@ def check_parts(job: JobSpec, root: Path) -> None:
     """
     check_publishers(job)
     context = ConstructContext(job=job.job, base_dir=str(root))
-    judges = hasattr(registry.load(ConstructKind.SOURCE, job.source.type), "check_extract")
+    judges = issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ChecksExtract)
     if judges or job.execution.limit.ends_early or job.extract.reads_everything:
         source = registry.create(ConstructKind.SOURCE, job.source, context)
         if job.execution.limit.ends_early:

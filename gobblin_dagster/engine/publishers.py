@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.constructs import ConstructContext, DataPublisher
+from gobblin_dagster.core.constructs import ConstructContext, DataPublisher, JudgesExtract, JudgesWriter
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.engine.commit.publication import needs_all_units, reads_current
+from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.spec.job import JobSpec
@@ -21,6 +21,17 @@ def make_publishers(job: JobSpec, context: LaneContext, dataset_urn: str) -> dic
     }
 
 
+def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
+    """Return what the publisher of each branch says of itself; raises as `Registry.create`."""
+    context = ConstructContext(job=job.job, base_dir="")
+    return {
+        branch.name: traits_of(
+            registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context), PublisherTraits
+        )
+        for branch in job.fork.branches
+    }
+
+
 def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:
     """Return the folder of each branch's files of a dataset, relative to the output's root."""
     return {branch.name: job.dataset_folder(branch.name, dataset_urn) for branch in job.fork.branches}
@@ -31,18 +42,17 @@ def check_publishers(job: JobSpec) -> None:
 
     Raises:
         UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a part of the
-            data in the place of the whole.
+            data in the place of the whole; or what a publisher says of itself is of a wrong type.
     """
-    context = ConstructContext(job=job.job, base_dir="")
     for branch in job.fork.branches:
         spec, writer = job.publisher_of(branch), job.writer_of(branch)
-        publisher = registry.create(ConstructKind.PUBLISHER, spec, context)
+        publisher = registry.create(ConstructKind.PUBLISHER, spec, ConstructContext(job=job.job, base_dir=""))
         where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
-        if hasattr(publisher, "unfit_writer") and (why := publisher.unfit_writer(writer.type, writer.options)):
+        if isinstance(publisher, JudgesWriter) and (why := publisher.unfit_writer(writer.type, writer.options)):
             raise UsageError(problem=f"{where} cannot use its writer: {why}.")
-        if hasattr(publisher, "unfit_extract") and (why := publisher.unfit_extract(job.to_extract())):
+        if isinstance(publisher, JudgesExtract) and (why := publisher.unfit_extract(job.to_extract())):
             raise UsageError(problem=f"{where} cannot publish what the job extracts: {why}.")
-        if job.execution.max_work_units is not None and needs_all_units([publisher]):
+        if traits_of(publisher, PublisherTraits).needs_all_units and job.execution.max_work_units is not None:
             raise UsageError(
                 problem=f"{where} replaces what was published, and execution.max_work_units publishes the work of one plan in "
                 "several runs.",
@@ -63,37 +73,22 @@ def load_step_types(job: JobSpec) -> None:
 
 def branches_without_files(job: JobSpec) -> set[str]:
     """Return the branches of which no file is ever published: their writer only shows rows, or their publisher drops them."""
-    specs = {
-        branch.name: (
-            registry.load(ConstructKind.WRITER, job.writer_of(branch).type),
-            registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type),
-        )
-        for branch in job.fork.branches
+    writers = {
+        branch.name: registry.load(ConstructKind.WRITER, job.writer_of(branch).type) for branch in job.fork.branches
     }
-    return {
-        name
-        for name, (writer, publisher) in specs.items()
-        if not getattr(writer, "stages_files", True) or not getattr(publisher, "publishes_files", True)
-    }
+    unstaged = {name for name, writer in writers.items() if not traits_of(writer, WriterTraits).stages_files}
+    return unstaged | {name for name, traits in publisher_traits(job).items() if not traits.publishes_files}
 
 
 def replaced_branches(job: JobSpec) -> set[str]:
     """Return the branches whose publications may take files of earlier ones out of the snapshot."""
-    context = ConstructContext(job=job.job, base_dir="")
-    return {
-        branch.name
-        for branch in job.fork.branches
-        if reads_current([registry.create(ConstructKind.PUBLISHER, job.publisher_of(branch), context)])
-    }
+    return {name for name, traits in publisher_traits(job).items() if traits.reads_current}
 
 
 def published_elsewhere(job: JobSpec) -> dict[str, str]:
     """Return the branches that a table or topic holds too, with what it is."""
-    found = {
-        branch.name: registry.load(ConstructKind.PUBLISHER, job.publisher_of(branch).type)
-        for branch in job.fork.branches
-    }
-    return {name: cls.published_elsewhere for name, cls in found.items() if getattr(cls, "published_elsewhere", "")}
+    traits = publisher_traits(job)
+    return {name: one.published_elsewhere for name, one in traits.items() if one.published_elsewhere}
 
 
 def require_only_files(job: JobSpec, doing: str) -> None:

@@ -97,7 +97,7 @@ class FileReader(Protocol):
 class FileFormat(Protocol):
     """Makes readers of one format; made with `cls(options, context)`, used in one thread.
 
-    One whose files carry their schema (a footer, a header) says so by `has_schema = True`; plans then show what changes.
+    May say more of itself: `core.traits.FormatTraits`.
     """
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:

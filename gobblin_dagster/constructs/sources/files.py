@@ -38,6 +38,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.traits import FormatTraits, traits_of
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -92,7 +93,7 @@ class FilesSource:
         return True
 
     def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
-        if unit.is_noted or not getattr(self._format, "has_schema", False):
+        if unit.is_noted or not traits_of(self._format, FormatTraits).has_schema:
             return None
         with closing(self.extractor(unit)) as extractor:
             return extractor.schema

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gobblin_dagster.core.commit import CommitStep, PublishedFile
-from gobblin_dagster.core.constructs import DataPublisher, Publication, PublishView
+from gobblin_dagster.core.constructs import ChoosesFolder, DataPublisher, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.task_state import StagedFile
+from gobblin_dagster.core.traits import PublisherTraits, traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,12 @@ class Publishers:
 
 def reads_current(publishers: Iterable[DataPublisher]) -> bool:
     """Tell whether one of them must know what its branch holds."""
-    return any(getattr(publisher, "reads_current", False) for publisher in publishers)
+    return any(traits_of(publisher, PublisherTraits).reads_current for publisher in publishers)
 
 
 def needs_all_units(publishers: Iterable[DataPublisher]) -> bool:
     """Tell whether one of them may publish nothing where a work unit failed."""
-    return any(getattr(publisher, "needs_all_units", False) for publisher in publishers)
+    return any(traits_of(publisher, PublisherTraits).needs_all_units for publisher in publishers)
 
 
 def published_file(move: Move, snapshot: int) -> PublishedFile:
@@ -100,7 +101,7 @@ def published_file(move: Move, snapshot: int) -> PublishedFile:
 
 
 def _subfolder(publisher: DataPublisher, view: PublishView) -> str:
-    subfolder: str = publisher.subfolder(view) if hasattr(publisher, "subfolder") else ""
+    subfolder = publisher.subfolder(view) if isinstance(publisher, ChoosesFolder) else ""
     if subfolder and {"", ".", ".."} & set(subfolder.split("/")):
         problem = f"the subfolder {subfolder!r} is no plain relative path"
         raise StepRefusedError(step=f"publish branch {view.branch!r}", problem=problem)

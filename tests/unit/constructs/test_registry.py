@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs import registry as registry_module
 from gobblin_dagster.constructs.registry import ConstructKind, Registry, registry
-from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import InvalidSpecError, UsageError
 from gobblin_dagster.spec.job import ConstructSpec
 
@@ -97,6 +97,43 @@ def test_check_reports_faults_of_a_nested_construct_with_those_around_it() -> No
 
 def test_check_valid_options_returns_nothing() -> None:
     assert registry.check(ConstructKind.CONVERTER, f"{HERE}:Masker", {"column": "a"}) == []
+
+
+class Misspelt:
+    """A publisher that means `reads_current`."""
+
+    Options = Masker.Options
+    read_current = True
+
+    def publish(self, view: PublishView) -> Publication:
+        return Publication()
+
+
+class MisspeltInside:
+    """The same of its object."""
+
+    Options = Masker.Options
+
+    def __init__(self, options: Masker.Options, context: ConstructContext) -> None:
+        self.need_all_units = True
+        self._reads_currents = True  # its own
+
+    def publish(self, view: PublishView) -> Publication:
+        return Publication()
+
+
+def test_attribute_that_is_nearly_a_trait_is_refused_when_the_class_is_loaded() -> None:
+    (fault,) = registry.check(ConstructKind.PUBLISHER, f"{HERE}:Misspelt", {"column": "a"})
+    assert "Misspelt has 'read_current', which nothing asks for; did you mean 'reads_current'?" in fault[1]
+
+
+def test_attribute_that_is_nearly_a_trait_is_refused_when_the_object_is_made() -> None:
+    spec = ConstructSpec.model_validate({"type": f"{HERE}:MisspeltInside", "column": "a"})
+    for _ in range(2):
+        with pytest.raises(
+            UsageError, match="'need_all_units', which nothing asks for; did you mean 'needs_all_units'"
+        ):
+            registry.create(ConstructKind.PUBLISHER, spec, CONTEXT)
 
 
 @pytest.mark.parametrize(
