@@ -12,7 +12,9 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import adbc_driver_postgresql
 import psycopg2
 import pytest
 
@@ -364,6 +366,31 @@ def test_watermark_types_read_each_row_once_by_units_of_their_own_width(
     lows: list[Any] = [unit.low.components()[""] for unit in units]
     assert {two - one for one, two in pairwise(lows)} == {timedelta(days=2)}
     assert reader.run() == list(range(1, 51))
+
+
+def test_types_of_the_server_are_asked_for_once_and_those_made_later_are_read_too(
+    url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver reads all types of a server when it is told of it, which takes longer than a small table."""
+    connect_to = Mock(wraps=adbc_driver_postgresql.connect)
+    monkeypatch.setattr(adbc_driver_postgresql, "connect", connect_to)
+    writer, made = connect(), source(url)
+    first = Reader(made)
+    insert(writer)
+    writer.commit()
+    assert first.run() == [1]
+    with writer.cursor() as cursor:
+        cursor.execute("CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN rank AS int; CREATE EXTENSION citext")
+        cursor.execute("ALTER TABLE events ADD mood mood DEFAULT 'ok', ADD moods mood[] DEFAULT '{sad,ok}'")
+        cursor.execute("ALTER TABLE events ADD rank rank DEFAULT 7, ADD name citext DEFAULT 'Ann'")
+    insert(writer)
+    writer.commit()
+    (unit,) = Reader(made).plan().work_units
+    with closing(made.extractor(unit)) as extractor:
+        (chunk,) = extractor.chunks()
+    rows = chunk.batch.select(["mood", "moods", "rank", "name"]).to_pylist()
+    assert rows == [{"mood": "ok", "moods": "{sad,ok}", "rank": 7, "name": "Ann"}] * 2
+    assert connect_to.call_count == 1
 
 
 def test_query_with_colons_and_percent_signs_is_one_dataset(url: str, connect: Connect) -> None:

@@ -7,7 +7,8 @@ fetched through SQLAlchemy and made into Arrow in Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -140,11 +141,24 @@ def _open(
 ) -> RowReader:
     if database.is_postgresql:
         try:
-            from adbc_driver_postgresql import dbapi  # noqa: PLC0415 - an optional driver, needed here only
+            import adbc_driver_manager as adbc  # noqa: PLC0415 - an optional driver, needed here only
+            import adbc_driver_postgresql  # noqa: F401, PLC0415
         except ModuleNotFoundError:
             return _FetchingReader(database, statement, options.fetch_rows, fail)
-        return _AdbcReader(database, statement, context.block_bytes, fail, dbapi)
+        return _AdbcReader(database, statement, context.block_bytes, fail, adbc)
     return _FetchingReader(database, statement, options.fetch_rows, fail)
+
+
+@cache
+def _adbc_database(url: str) -> Any:
+    """Return what connections are opened from; it keeps none itself.
+
+    It asks the server for all of its types, which takes six times as long as a connection, so it is made once in a process.
+    Types that are made later do not matter: what is not built in is read as text (`Column.as_text`).
+    """
+    import adbc_driver_postgresql  # noqa: PLC0415 - an optional driver, needed here only
+
+    return adbc_driver_postgresql.connect(url)
 
 
 class _AdbcReader:
@@ -156,27 +170,30 @@ class _AdbcReader:
         statement: sa.Select[Any],
         block_bytes: int,
         fail: Callable[[str], ExtractError],
-        dbapi: Any,
+        adbc: Any,
     ) -> None:
         self._database = database
         self._fail = fail
         self._block_bytes = block_bytes
-        self._dbapi = dbapi
+        self._adbc = adbc
         # Bounds stand in the text: with parameters the driver could not use COPY.
         dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy gives it no types
         self._sql = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
         with self._errors():
-            self._connection = dbapi.connect(_libpq_url(database.url), autocommit=True)
+            self._connection = adbc.AdbcConnection(_adbc_database(_libpq_url(database.url)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with self._errors(), closing(self._connection.cursor()) as cursor:
-            cursor.execute(IN_UTC)
-            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
-            cursor.execute(self._sql)
-            for batch in cursor.fetch_record_batch():
-                if batch.num_rows:
-                    self._refuse_infinite(batch)
-                    yield batch
+        with self._errors(), self._adbc.AdbcStatement(self._connection) as statement:
+            statement.set_sql_query(IN_UTC)
+            statement.execute_update()
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
+            statement.set_sql_query(self._sql)
+            stream, _ = statement.execute_query()
+            with pa.RecordBatchReader.from_stream(stream) as reader:
+                for batch in reader:
+                    if batch.num_rows:
+                        self._refuse_infinite(batch)
+                        yield batch
 
     def close(self) -> None:
         self._connection.close()
@@ -200,10 +217,10 @@ class _AdbcReader:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (self._dbapi.Error, OSError, pa.ArrowException) as error:
+        except (self._adbc.Error, OSError, pa.ArrowException) as error:
             problem = without_credentials(str(error), self._database.url)
             state = getattr(error, "sqlstate", None) or ""
-            lost = state.startswith(_LOST) if state else isinstance(error, self._dbapi.OperationalError | OSError)
+            lost = state.startswith(_LOST) if state else isinstance(error, self._adbc.OperationalError | OSError)
             if lost and "FATAL:  password" not in str(error):
                 raise TransientError(
                     problem=f"Database {self._database.shown} cannot be read now: {problem}."
