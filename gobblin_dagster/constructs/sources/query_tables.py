@@ -78,7 +78,10 @@ class Tables:
             return found, {}
         others = _some(sorted(self.database.tables(None)))
         problem = f"there is no such table in database {self.database.shown}; it has {others}."
-        return found, {urn: Table(*_split(urn), problem=f"table {urn}: {problem}") for urn in absent}
+        pattern = " Many tables are named by a regular expression in `include`."
+        return found, {
+            urn: Table(*_split(urn), problem=f"table {urn}: {problem}{pattern if '*' in urn else ''}") for urn in absent
+        }
 
     def _is_included(self, urn: str) -> bool:
         return any(re.fullmatch(regex, urn) for regex in self.options.include) and not self._is_excluded(urn)

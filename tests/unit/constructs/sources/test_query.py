@@ -380,6 +380,11 @@ def test_missing_column_names_those_that_exist(tmp_path: Path, shop: sqlite3.Con
     assert "main.orders has no column changed; it has id, at, day, price, note." in problem
 
 
+def test_pattern_among_names_of_tables_says_where_patterns_stand(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    problem = plan(source(tmp_path, tables=["main.*"]))["main.*"].problem
+    assert problem.endswith("Many tables are named by a regular expression in `include`.")
+
+
 def test_pattern_that_matches_nothing_names_what_exists(tmp_path: Path, shop: sqlite3.Connection) -> None:
     with pytest.raises(SourceError, match=r"no table of database .* matches; it has main.customers, main.orders"):
         plan(source(tmp_path, include=["orders"]))
