@@ -103,8 +103,8 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def dataset_name(urn: str) -> str:
-    """Show a dataset.urn."""
-    return urn or WHOLE_JOB
+    """Show a dataset.urn, in one line that a terminal prints as it is: a source may name its datasets as it likes."""
+    return urn.encode("unicode_escape").decode() if not urn.isprintable() else urn or WHOLE_JOB
 
 
 def instant(value: datetime | None) -> str:

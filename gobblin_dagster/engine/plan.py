@@ -11,13 +11,14 @@ from gobblin_dagster.core.collector import collector_paused
 from gobblin_dagster.core.commit import WAITING, SequenceState
 from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import QuarantinedError, UsageError
+from gobblin_dagster.core.errors import InvalidUrnError, QuarantinedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.traits import SourceTraits, traits_of
+from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.estimate import with_costs
 from gobblin_dagster.engine.outline import branch_names, commit_outline
 from gobblin_dagster.engine.packing import pack_units
@@ -168,7 +169,7 @@ def _dataset_plans(
         urn = offer.dataset_urn
         unseen.pop(urn, None)
         state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
-        problem = offer.problem or start.problem
+        problem = offer.problem or start.problem or (_urn_problem(urn) if offer.work_units else "")
         if leftover is not None:
             problem = str(QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason))
         yield DatasetPlan(
@@ -195,6 +196,15 @@ def _dataset_plans(
         yield DatasetPlan(
             urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,), expired=start.expired
         )
+
+
+def _urn_problem(urn: str) -> str:
+    """Say what is wrong with a dataset.urn: before a store is asked for it, which may cut it or refuse all of the run."""
+    try:
+        DatasetUrn(urn)
+    except InvalidUrnError as error:
+        return str(error)
+    return ""
 
 
 def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from gobblin_dagster.cli.display import RunDisplay, audit_text, next_step, recovery_line, recovery_summary
-from gobblin_dagster.cli.output import bytes_of, console, count, print_table
+from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, print_table
 from gobblin_dagster.cli.progress import Bars, Lines, ProgressMode, Silence, progress_view
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState, WorkingState
@@ -25,6 +25,13 @@ def terminal(width: int) -> tuple[Console, io.StringIO]:
     return Console(
         file=stream, width=width, force_terminal=True, color_system=None, highlight=False, markup=False
     ), stream
+
+
+@pytest.mark.parametrize(
+    ("urn", "shown"), [("", "(whole job)"), ("日本 ü/ñ", "日本 ü/ñ"), ("a\nb", "a\\nb"), ("\x1b[2J", "\\x1b[2J")]
+)
+def test_names_of_datasets_cannot_steer_a_terminal(urn: str, shown: str) -> None:
+    assert dataset_name(urn) == shown
 
 
 def plan_of(units_by_dataset: Mapping[str, int]) -> JobPlan:

@@ -18,7 +18,9 @@ from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.job import JobRun, plan_job, run_job
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.lane import InlineLane
 from gobblin_dagster.testing.rows_source import RowsSource
 
@@ -318,9 +320,11 @@ def test_strange_urns_are_published_below_their_branch_and_nowhere_else(tmp_path
     assert outside == {("deep", "project")}
 
 
-def test_urn_that_no_folder_can_carry_fails_its_dataset_alone(tmp_path: Path) -> None:
-    job = job_spec({"a": {"rows": 3}, "x" * 300: {"rows": 3}})
-    result = run(tmp_path, job)
-    assert result.exit_code == 4
-    assert published(tmp_path, job, "a") == [0, 1, 2]
-    assert by_urn(result)["x" * 300].failures[0].code == "urn-invalid"
+@pytest.mark.parametrize("state", ["sqlite:///state.db", "files:state"])
+@pytest.mark.parametrize("urn", ["x" * 241, "nul\0", "two\nlines"], ids=["long", "nul", "lines"])
+def test_urn_that_no_folder_can_carry_fails_its_dataset_alone(tmp_path: Path, urn: str, state: str) -> None:
+    job = job_spec({"a": {"rows": 3}, urn: {"rows": 3}})
+    opened = Project(tmp_path, ProjectSpec(project="tests", state=state), (job,))
+    result = run_job(opened, job, lane=InlineLane())
+    assert (result.exit_code, by_urn(result)["a"].rows_read) == (4, 3)
+    assert by_urn(result)[urn].failures[0].message.startswith(f"dataset.urn {urn[:8]!r}"[:-1])
