@@ -112,3 +112,60 @@ def test_row_that_the_table_refuses_waits_for_a_person_and_leaves_nothing(tmp_pa
     assert "violates check constraint" in result.datasets[0].failures[0].message
     assert query(url, "SELECT count(*) FROM numbers") == [(2,)]
     assert query(url, "SELECT count(*) FROM gobblin_commits") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("column", "select", "problem"),
+    [
+        ("TEXT", "TIMESTAMP_NS '2020-01-01 00:00:00.000000001'", "would lose data"),
+        ("TIMESTAMPTZ", "TIMESTAMP '2020-01-01 10:00:00'", "instants and clock times are not the same"),
+        ("TIMESTAMP", "TIMESTAMPTZ '2020-01-01 10:00:00+02'", "instants and clock times are not the same"),
+        ("TIMESTAMP(0)", "TIMESTAMP '2020-01-01 10:00:00.7'", "fractions of seconds would be rounded"),
+        ("DATE", "TIMESTAMP '2020-01-01 10:00:00'", "the time or the day would be lost"),
+        ("NUMERIC(5,1)", "1.239::DECIMAL(7,3)", "it would be rounded"),
+        ("NUMERIC(5,1)", "1.239::DOUBLE", "it would be rounded"),
+        ("REAL", "0.1::DOUBLE", "digits would be lost"),
+        ("DOUBLE PRECISION", "9007199254740993::BIGINT", "digits would be lost"),
+        ("INTEGER", "'007'", "text would be read as another type"),
+        ("INTEGER", "3000000000::BIGINT", "out of range"),
+        ("TEXT", "'a' || chr(0)", "invalid byte sequence"),
+    ],
+)
+def test_value_that_a_table_would_change_is_refused(
+    tmp_path: Path, url: str, column: str, select: str, problem: str
+) -> None:
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"CREATE TABLE numbers (id BIGINT, v {column})"))
+    engine.dispose()
+    odd = {"converters": [{"type": "sql", "select": f"id, {select} AS v"}]}
+    result = run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, **odd))
+
+    assert problem in result.datasets[0].failures[0].message
+    assert query(url, "SELECT count(*) FROM numbers") == [(0,)]
+
+
+def test_odd_values_arrive_as_they_are(tmp_path: Path, url: str) -> None:
+    select = (
+        "id, '1811-07-23T15:06:40Z' AS old, '0001-01-01T00:00:00Z' AS first, -0.0::DOUBLE AS zero, "
+        "99999999999999999999999999999999999999::DECIMAL(38, 0) AS large, 9223372036854775807 AS high, "
+        "'{\"a\": 1}' AS doc, 0.1::DOUBLE AS price"
+    )
+    zoned = {
+        "type": "columns",
+        "columns": {at: {"type": "timestamp", "timezone": "America/New_York"} for at in ("old", "first")},
+    }
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg2"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE numbers (id BIGINT, doc JSONB, price NUMERIC)"))
+    engine.dispose()
+    parts = {"converters": [{"type": "sql", "select": select}, zoned]}
+    result = run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, **parts))
+    assert result.status is RunStatus.SUCCEEDED, result.datasets[0].failures
+
+    (row,) = query(
+        url, "SELECT *, old AT TIME ZONE 'UTC' AS old_utc, first AT TIME ZONE 'UTC' AS first_utc FROM numbers"
+    )
+    assert (row.old_utc, row.first_utc) == (datetime(1811, 7, 23, 15, 6, 40), datetime(1, 1, 1))
+    assert (str(row.zero), row.high, row.doc, row.price) == ("-0.0", 2**63 - 1, {"a": 1}, Decimal("0.1"))
+    assert row.large == Decimal("9" * 38)

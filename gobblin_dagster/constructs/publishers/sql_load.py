@@ -12,8 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
 from gobblin_dagster.constructs.arrow_types import is_text
+from gobblin_dagster.constructs.database import MYSQL
+from gobblin_dagster.constructs.publishers.sql_values import exact_values
 from gobblin_dagster.core.errors import StepRefusedError
 
 _ROW = "gobblin_row"
@@ -28,7 +31,7 @@ def column_type(field: pa.Field) -> sa.types.TypeEngine[Any]:
     if pa.types.is_decimal(kind):
         return sa.Numeric(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
-        return sa.DateTime(timezone=kind.tz is not None)
+        return sa.DateTime(timezone=kind.tz is not None).with_variant(mysql.DATETIME(fsp=6), *MYSQL)
     for test, made in _TYPES:
         if test(kind):
             return made()
@@ -45,18 +48,24 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEng
     (is_text, sa.Text),
     (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), sa.LargeBinary),
     (pa.types.is_date, sa.Date),
-    (pa.types.is_time, sa.Time),
+    (pa.types.is_time, lambda: sa.Time().with_variant(mysql.TIME(fsp=6), *MYSQL)),
     (pa.types.is_null, sa.Text),
 )
 
 
 def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.RecordBatch]) -> None:
-    """Append rows inside the connection's transaction; columns go by name."""
+    """Append rows inside the connection's transaction; columns go by name.
+
+    Raises:
+        StepRefusedError: the database would make another value of one.
+    """
+    dialect = connection.dialect.name
     for batch in batches:
-        if connection.dialect.name == "postgresql":
-            _copy(connection, table, batch)
+        rows = exact_values(batch, dialect)
+        if dialect == "postgresql":
+            _copy(connection, table, rows)
         else:
-            connection.execute(sa.insert(table), batch.to_pylist())
+            connection.execute(sa.insert(table), rows.to_pylist())
 
 
 def merge_rows(
@@ -72,7 +81,7 @@ def merge_rows(
     stays. Null is older than any value; it keeps no row from being replaced.
 
     Raises:
-        StepRefusedError: the database knows no `ON CONFLICT` (others than PostgreSQL and SQLite).
+        StepRefusedError: the database knows no `ON CONFLICT` (others than PostgreSQL and SQLite), or a row has no key.
     """
     if connection.dialect.name not in ("postgresql", "sqlite"):
         problem = f"`mode: upsert` is for PostgreSQL and SQLite, the database is {connection.dialect.name}"
@@ -83,8 +92,19 @@ def merge_rows(
     )
     staged.create(connection)
     load_rows(connection, staged, _numbered(batches))
+    _require_key(connection, staged, key)
     connection.execute(sa.text(_merge_statement(connection, table, staged, key, newest_by)))
     staged.drop(connection)
+
+
+def _require_key(connection: sa.Connection, staged: sa.Table, key: Sequence[str]) -> None:
+    """Refuse rows without a key: a database refuses them too, but SQLite makes up a number."""
+    for name in key:
+        if connection.execute(
+            sa.select(sa.literal(1)).select_from(staged).where(staged.c[name].is_(None)).limit(1)
+        ).first():
+            problem = f"column {name!r} of the key is null in some rows; quarantine them with the row policy `not_null`"
+            raise StepRefusedError(step=f"upsert to table {staged.name.removeprefix('gobblin_')}", problem=problem)
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -132,9 +152,7 @@ def _printable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with what CSV cannot hold as text that PostgreSQL reads."""
     arrays = []
     for array in batch.columns:
-        if pa.types.is_dictionary(array.type):
-            arrays.append(array.dictionary_decode())
-        elif pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
             arrays.append(pa.array([None if value is None else "\\x" + value.hex() for value in array.to_pylist()]))
         elif pa.types.is_null(array.type):
             arrays.append(pc.cast(array, pa.string()))

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 
 from gobblin_dagster.constructs.database import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
+from gobblin_dagster.constructs.publishers.sql_values import require_fit
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
@@ -50,11 +51,11 @@ class SqlTableOptions(BaseModel):
     """The URL itself where it holds no password: `sqlite:///warehouse.db` (relative to the project)."""
     table: str = Field(min_length=1)
     """`table` or `schema.table`; made with the first publication where it is not there. `{dataset}` stands for the
-    dataset.urn, in letters, digits and `_`."""
+    dataset.urn, in letters, digits and `_`; two that come to the same name are refused."""
     mode: Mode = "append"
     """`append`: rows are added. `upsert`: a row replaces the one with its `key`, unless that one is newer by the job's
     `extract.delta_fields`; of several equally new ones the last counts. `replace`: the table holds the rows of the newest
-    publication only."""
+    publication only; one table for each dataset and branch."""
     key: tuple[str, ...] = ()
     """Columns that name a row, for `upsert`; the primary key of a table that is made. Default: `extract.primary_keys`."""
 
@@ -123,6 +124,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             url=options.url,
             url_env=options.url_env,
             base_dir=self._context.base_dir,
+            is_own="{dataset}" in options.table,
         )
 
 
@@ -143,6 +145,8 @@ class LoadSqlTableStep:
     url_env: str
     base_dir: str
     newest_by: tuple[str, ...] = ()
+    is_own: bool = False
+    """Whether the table is meant for this dataset alone."""
 
     def verify(self, storage: Storage) -> bool:
         with self._connection() as connection:
@@ -161,6 +165,8 @@ class LoadSqlTableStep:
             for wanted in (self._ledger, table):
                 if wanted is not None:
                     _make(connection, wanted)
+            if table is not None and schema is not None:
+                require_fit(self.table, schema, _columns(connection, table) or {}, connection.dialect.name)
         with self._connection() as connection:
             if self._note(connection):
                 self._load(connection, storage, table)
@@ -180,6 +186,8 @@ class LoadSqlTableStep:
         return f"{self.mode} {rows:,} row(s) to table {self.table}"
 
     def _load(self, connection: sa.Connection, storage: Storage, table: sa.Table | None) -> None:
+        if self.mode == "replace" or self.is_own:
+            self._require_alone(connection)
         if self.mode == "replace" and _columns(connection, self._table()) is not None:
             connection.execute(sa.delete(self._table()))
         if table is None:
@@ -221,6 +229,23 @@ class LoadSqlTableStep:
         )
         return connection.execute(query).first() is not None
 
+    def _require_alone(self, connection: sa.Connection) -> None:
+        """Refuse to delete, or to mix, what other datasets or branches have put into the table."""
+        columns, ours = self._ledger.c, (self.commit.dataset_urn, self.commit.branch)
+        query = sa.select(columns.dataset_urn, columns.branch).where(columns.table_name == self._full_name)
+        others = query.where(sa.or_(columns.dataset_urn != ours[0], columns.branch != ours[1]))
+        other = connection.execute(others.limit(1)).first()
+        if other is not None:
+            problem = (
+                f"the table holds rows of dataset {other[0]!r}, branch {other[1]!r}, too, by {LEDGER}; give each a table "
+                "of its own (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
+            )
+            raise StepRefusedError(step=self.describe(), problem=problem)
+
+    @property
+    def _full_name(self) -> str:
+        return f"{self.schema}.{self.table}".lstrip(".")
+
     def _note(self, connection: sa.Connection) -> bool:
         """Write our line; waits for another that writes the same, and is False where that one was committed."""
         values = {
@@ -228,7 +253,7 @@ class LoadSqlTableStep:
             "branch": self.commit.branch,
             "job": self.commit.job,
             "dataset_urn": self.commit.dataset_urn,
-            "table_name": f"{self.schema}.{self.table}".lstrip("."),
+            "table_name": self._full_name,
             "low": self.commit.low,
             "high": self.commit.high,
         }
@@ -268,12 +293,12 @@ class LoadSqlTableStep:
         return make_engine(url, f"of table {self.table}")
 
 
-def _columns(connection: sa.Connection, table: sa.Table) -> set[str] | None:
-    """Return the names of a table's columns; None where there is no such table."""
+def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
+    """Return the types of a table's columns by name; None where there is no such table."""
     looked = sa.inspect(connection)
     if not looked.has_table(table.name, table.schema):
         return None
-    return {column["name"] for column in looked.get_columns(table.name, table.schema)}
+    return {column["name"]: column["type"] for column in looked.get_columns(table.name, table.schema)}
 
 
 def _make(connection: sa.Connection, table: sa.Table) -> None:
@@ -299,7 +324,7 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
             connection.commit()
         except DBAPIError:
             connection.rollback()
-            if not {column.name for column in table.columns} <= (_columns(connection, table) or set()):
+            if not {column.name for column in table.columns} <= (_columns(connection, table) or {}).keys():
                 raise
             connection.rollback()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
+from gobblin_dagster.constructs.publishers.sql_load import column_type
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
@@ -135,6 +139,95 @@ def test_replaced_table_holds_the_newest_publication(tmp_path: Path) -> None:
     run(tmp_path, table_job(replace, {"c": {"rows": 6}}))
 
     assert table_ids(tmp_path) == [4, 5]
+
+
+def test_replaced_table_of_two_datasets_is_refused_for_one_would_delete_the_others_rows(tmp_path: Path) -> None:
+    replace = APPEND | {"mode": "replace"}
+    run(tmp_path, table_job(replace, {"c": {"rows": 4}}))
+    result = run(tmp_path, table_job(replace, {"d": {"rows": 2}}))
+
+    assert result.status is RunStatus.FAILED
+    assert "the table holds rows of dataset 'c', branch 'all', too" in result.datasets[0].failures[0].message
+    assert table_ids(tmp_path) == [0, 1, 2, 3]
+
+
+def test_datasets_whose_tables_would_have_one_name_are_refused(tmp_path: Path) -> None:
+    own = APPEND | {"table": "of_{dataset}"}
+    run(tmp_path, table_job(own, {"a/b": {"rows": 2}}))
+    result = run(tmp_path, table_job(own, {"a-b": {"rows": 3}}))
+
+    assert "the table holds rows of dataset 'a/b'" in result.datasets[0].failures[0].message
+    assert query(tmp_path, "SELECT count(*) FROM of_a_b") == [(2,)]
+    assert run(tmp_path, table_job(own, {"a/b": {"rows": 4}})).recovered == ()
+
+
+@pytest.mark.parametrize(
+    ("select", "problem"),
+    [
+        ("'nan'::DOUBLE AS v", "column 'v': SQLite has no NaN, it would be null"),
+        ("18446744073709551615::UBIGINT AS v", "SQLite keeps it as a float, which 18446744073709551615 does not fit"),
+        ("12345678901234567.89::DECIMAL(20,2) AS v", "SQLite keeps it as a float, which 12345678901234567.89 does not"),
+        ("TIMESTAMP_NS '2020-01-01 00:00:00.000000001' AS v", "column 'v': Casting .* would lose data"),
+        ("TIMESTAMP '10000-01-01 00:00:00' AS v", "column 'v' has times before the year 1 or after 9999"),
+    ],
+    ids=["nan", "uint64", "decimal", "nanoseconds", "year 10000"],
+)
+def test_value_that_sqlite_would_change_is_refused(tmp_path: Path, select: str, problem: str) -> None:
+    odd = {"converters": [{"type": "sql", "select": f"id, {select}"}]}
+    result = run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}, **odd))
+
+    assert result.status is RunStatus.FAILED
+    assert re.search(problem, result.datasets[0].failures[0].message)
+    assert table_ids(tmp_path) == []
+
+
+def test_instants_are_in_utc_in_sqlite_which_knows_no_zones(tmp_path: Path) -> None:
+    zoned = {"type": "columns", "columns": {"v": {"type": "timestamp", "timezone": "America/New_York"}}}
+    select = {
+        "type": "sql",
+        "select": "id, '2020-01-01T10:00:00Z' AS v, 0.1::DECIMAL(20,2) AS d, 9007199254740993 AS n",
+    }
+    run(tmp_path, table_job(APPEND, {"c": {"rows": 1}}, converters=[select, zoned]))
+
+    assert query(tmp_path, "SELECT v, d, n FROM numbers") == [("2020-01-01 10:00:00.000000", 0.1, 9007199254740993)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("7::INTEGER", "'007'"),
+        ("1.5::DECIMAL(5,1)", "1.239::DECIMAL(7,3)"),
+        ("1.5::DECIMAL(5,1)", "1.239::DOUBLE"),
+        ("1.5::DOUBLE", "9007199254740993::BIGINT"),
+        ("1.5::DOUBLE", "1.5::DECIMAL(20,1)"),
+    ],
+)
+def test_column_of_another_type_that_would_change_values_is_refused(tmp_path: Path, before: str, after: str) -> None:
+    def run_with(rows: int, value: str) -> Any:
+        return run(
+            tmp_path,
+            table_job(APPEND, {"c": {"rows": rows}}, converters=[{"type": "sql", "select": f"id, {value} AS v"}]),
+        )
+
+    assert run_with(2, before).status is RunStatus.SUCCEEDED
+    assert "column 'v' is " in run_with(4, after).datasets[0].failures[0].message
+    assert table_ids(tmp_path) == [0, 1]
+
+
+def test_row_without_a_key_is_refused_where_sqlite_would_make_one_up(tmp_path: Path) -> None:
+    upsert = APPEND | {"mode": "upsert", "key": ["slot"]}
+    slots = {"converters": [{"type": "sql", "select": "CASE WHEN id > 0 THEN id END::INTEGER AS slot, id"}]}
+    result = run(tmp_path, table_job(upsert, {"c": {"rows": 3}}, **slots))
+
+    assert "column 'slot' of the key is null in some rows" in result.datasets[0].failures[0].message
+    assert table_ids(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(pa.timestamp("us", "UTC"), "DATETIME(6)"), (pa.time64("us"), "TIME(6)")]
+)
+def test_times_in_mysql_keep_their_fractions(kind: pa.DataType, expected: str) -> None:
+    assert column_type(pa.field("t", kind)).compile(mysql.dialect()) == expected
 
 
 def test_replayed_rows_join_a_table_that_each_run_replaces(tmp_path: Path) -> None:
