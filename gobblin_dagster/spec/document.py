@@ -41,6 +41,15 @@ _PLAIN = {
 class _Loader(yaml.SafeLoader):
     """PyYAML's parser with the core rules of YAML 1.2; only its nodes are used, it constructs nothing."""
 
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        """Join the halves of characters that JSON writes as two escapes: it is YAML, but PyYAML reads each alone."""
+        node = super().compose_scalar_node(anchor)
+        try:
+            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise yaml.MarkedYAMLError(problem="half a unicode character", problem_mark=node.start_mark) from None
+        return node
+
 
 @dataclass(slots=True)
 class Document:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -98,12 +99,17 @@ def test_aliases_and_merge_keys_work_and_own_keys_win() -> None:
         pytest.param("a:\n\tb: 1\n", "indent with spaces", id="tab"),
         pytest.param("--- 1\n--- 2\n", "not valid YAML", id="two documents"),
         pytest.param("[" * 5000, "", id="too deep"),
+        pytest.param(r'a: "\ud83d"', "half a unicode character", id="half a character"),
     ],
 )
 def test_faulty_writing_is_told_and_never_raised(text: str, words: str) -> None:
     faults = read(text).faults
     assert faults
     assert any(words in problem for _, problem, _ in faults)
+
+
+def test_characters_that_json_writes_as_two_escapes_are_one() -> None:
+    assert read_document(json.dumps({"😀": "a😀"}).encode(), {}).data == {"😀": "a😀"}
 
 
 def test_syntax_fault_has_its_line() -> None:
