@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from gobblin_dagster.core.commit import WAITING, CommitGroup, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
-from gobblin_dagster.core.ids import new_run_id
-from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import group_of
@@ -57,21 +54,15 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
     job = project.job(stored.job)
     load_step_types(job)
     orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
-    owner = LeaseOwner.current(new_run_id(project.clock.now()))
-    ttl = timedelta(seconds=project.spec.lease_ttl_s)
     group = group_of(stored)
     urns = {stored.dataset_urn, *([group.dataset_urn] if group else [])}
-    grant = store.acquire_leases(job.job, urns, owner, ttl)
-    try:
-        for busy in grant.busy.values():
+    with project.lease_keeper(job, store) as leases:
+        for busy in leases.acquire(urns).busy.values():
             raise busy_error(busy)
-        lease = grant.granted[stored.dataset_urn]
         # Read again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)
         _require_decided(store, stored, group)
-        Committer(store, project.storage(job)).abandon(stored, lease.epoch, _ABANDONED)
-    finally:
-        store.release_leases(job.job, list(grant.granted.values()))
+        Committer(store, project.storage(job)).abandon(stored, leases.epoch(stored.dataset_urn), _ABANDONED)
     after = store.load_sequence(sequence_id) or stored
     return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans)
 

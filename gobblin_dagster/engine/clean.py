@@ -16,7 +16,7 @@ from gobblin_dagster.core.commit import WAITING, CommitSequence, PublishedFile, 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
-from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.startpoint import Startpoint
@@ -80,16 +80,14 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResu
         OSError: the storage refused; a later call goes on.
         TransientError: the store cannot be reached.
     """
-    with closing(project.open_store()) as store:
-        owner = LeaseOwner.current(new_run_id(project.clock.now()))
-        with LeaseKeeper(store, job.job, owner, timedelta(seconds=project.spec.lease_ttl_s)) as leases:
-            staging = _Staging(project, job, store, leases).clean(dry_run=dry_run)
-            if not dry_run:
-                # What a run left out that was killed, and whose leases were taken over, or that met an error just then.
-                states = store.load_dataset_states(job.job)
-                fill_manifests(project.storage(job), store, project.output_root(job), job.job, states)
-            expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
-            startpoints = _expired_startpoints(project, job, store, dry_run=dry_run)
+    with closing(project.open_store()) as store, project.lease_keeper(job, store) as leases:
+        staging = _Staging(project, job, store, leases).clean(dry_run=dry_run)
+        if not dry_run:
+            # What a run left out that was killed, and whose leases were taken over, or that met an error just then.
+            states = store.load_dataset_states(job.job)
+            fill_manifests(project.storage(job), store, project.output_root(job), job.job, states)
+        expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
+        startpoints = _expired_startpoints(project, job, store, dry_run=dry_run)
     return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints))
 
 

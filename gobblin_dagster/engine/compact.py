@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import pyarrow as pa
 
@@ -21,10 +20,9 @@ from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.ids import new_run_id
-from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move
 from gobblin_dagster.engine.merge_files import FileMerger, extension, likeness
@@ -157,8 +155,7 @@ class _Compactor:
 
     def run(self, urn: str) -> Compaction:
         """Merge what is to be merged and publish it; never raises for what concerns this dataset alone."""
-        owner, ttl = LeaseOwner.current(self._run_id), timedelta(seconds=self._project.spec.lease_ttl_s)
-        with LeaseKeeper(self._store, self._job.job, owner, ttl) as leases:
+        with self._project.lease_keeper(self._job, self._store, self._run_id) as leases:
             if busy := leases.acquire([urn]).busy:
                 return Compaction(urn, (), problem=str(busy_error(busy[urn])))
             # Under the lease: what is read here is what the commit will demand.

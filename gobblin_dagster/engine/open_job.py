@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Self
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.ids import new_run_id
-from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
@@ -74,12 +73,7 @@ class OpenJob:
             UsageError, InvalidSpecError: the source, its options, the steps or the permissions do not fit.
         """
         now = project.clock.now()
-        context = LaneContext(
-            job_json=job.model_dump_json(),
-            run_id=run_id or new_run_id(now),
-            base_dir=str(project.root),
-            output_root=project.output_root(job),
-        )
+        context = project.lane_context(job, run_id or new_run_id(now))
         storage = project.storage(job)
         session = lane.open_session if isinstance(lane, SessionLane) else None
         source: Source = registry.create(
@@ -107,8 +101,7 @@ class OpenJob:
 
     def lease_keeper(self) -> LeaseKeeper:
         """Return what holds the leases of datasets; use it as a context manager."""
-        ttl = timedelta(seconds=self.project.spec.lease_ttl_s)
-        return LeaseKeeper(self.store, self.job.job, LeaseOwner.current(self.run_id), ttl)
+        return self.project.lease_keeper(self.job, self.store, self.run_id)
 
     def committer(self, listener: CommitListener | None = None, lane: Lane | None = None) -> Committer:
         """Return what commits the job's datasets; a `lane` that can, moves the files of very large sequences."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ from gobblin_dagster.constructs.registry import ConstructKind, Fault, registry
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.constructs import ChecksExtract, ConstructContext
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.steps import check_own_step
+from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.reading import require_positions
 from gobblin_dagster.engine.plan import starts_over
 from gobblin_dagster.engine.publishers import check_publishers
@@ -48,6 +53,15 @@ class Project:
     def storage(self, job: JobSpec) -> Storage:
         """Return the storage that holds a job's output."""
         return open_storage(self.output_root(job), durable=job.commit.durability == "full")
+
+    def lane_context(self, job: JobSpec, run_id: str) -> LaneContext:
+        """Return what the tasks of a run are told; it holds the whole job as JSON, so once for a run."""
+        return LaneContext(job.model_dump_json(), run_id, str(self.root), self.output_root(job))
+
+    def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
+        """Return what takes leases of a job's datasets for a run (default: one of its own); use it as a context manager."""
+        owner = LeaseOwner.current(run_id or new_run_id(self.clock.now()))
+        return LeaseKeeper(store, job.job, owner, timedelta(seconds=self.spec.lease_ttl_s))
 
     def job(self, name: str) -> JobSpec:
         """Return a job by name; raises UsageError naming those that exist."""

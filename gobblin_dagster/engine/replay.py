@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -27,16 +26,14 @@ from gobblin_dagster.core.constructs import Chunk, ConstructContext, WriterConte
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_run_id
-from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.commit.build import totals_of
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.commit.publication import Move, Publishers, reads_current
-from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.context import LaneTask
 from gobblin_dagster.engine.lane.task import run_part
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
@@ -106,8 +103,7 @@ def replay_quarantine(
         work = _Replayer(project, job, store, rule)
         if dry_run:
             return work.count(work.state(dataset_urn))
-        owner, ttl = LeaseOwner.current(work.run_id), timedelta(seconds=project.spec.lease_ttl_s)
-        with LeaseKeeper(store, job.job, owner, ttl) as leases:
+        with project.lease_keeper(job, store, work.run_id) as leases:
             epoch = leases.take(dataset_urn)
             # Under the lease: what is read here is what the commit will demand.
             state = work.state(dataset_urn)
@@ -124,12 +120,7 @@ class _Replayer:
         self._store = store
         self._rule = rule
         self._storage: Storage = project.storage(job)
-        self._lane = LaneContext(
-            job_json=job.model_dump_json(),
-            run_id=self.run_id,
-            base_dir=str(project.root),
-            output_root=project.output_root(job),
-        )
+        self._lane = project.lane_context(job, self.run_id)
 
     def state(self, dataset_urn: str) -> DatasetState:
         """Return the dataset's state; raises UsageError where nothing was published of it."""

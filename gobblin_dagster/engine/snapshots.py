@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceS
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
 from gobblin_dagster.core.errors import CorruptRecordError, StorageError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
-from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
@@ -27,7 +26,6 @@ from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.audit import file_format
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.manifest import fill_manifests, list_manifests, read_manifest
 from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.project import Project
@@ -286,8 +284,7 @@ def apply_rollback(
     sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root=root)
     result = DatasetResult(urn, DatasetOutcome.COMMITTED, plan.before.watermark, notes=(note,)).committed_by(sequence)
     sequence = replace(sequence, report=to_document(result) | {"change": change})
-    owner, ttl = LeaseOwner.current(after.run_id), timedelta(seconds=project.spec.lease_ttl_s)
-    with LeaseKeeper(store, job.job, owner, ttl) as leases:
+    with project.lease_keeper(job, store, after.run_id) as leases:
         epoch = leases.take(urn)
         # Under the lease, so that no clean-up deletes them meanwhile.
         _require_whole(storage, plan.files, job.commit.parallelism)
