@@ -83,6 +83,13 @@ def is_passing(error: Any) -> bool:
     }
 
 
+def is_refusal(error: Any) -> bool:
+    """Tell whether a KafkaError says that the brokers do not take our login, or we not their certificate."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    return error.code() in {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+
+
 def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:
     """Return our error for a KafkaError of the library."""
     from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package

@@ -37,6 +37,10 @@ def jars() -> Path | None:
     return maven.jars("kafka", ARTIFACTS) if shutil.which("java") else None
 
 
+SASL_USER = "lake"
+SASL_PASSWORD = "open-sesame"  # a test's
+
+
 class KafkaBroker:
     """A broker with its data in one folder; every test uses topics of its own."""
 
@@ -45,13 +49,19 @@ class KafkaBroker:
         self._home = home
         self._properties = home / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, controller_port = _free_port(), _free_port()
-        self._properties.write_text(_settings(home, self.port, controller_port), encoding="utf-8")
+        self.port, self.sasl_port, controller_port = _free_port(), _free_port(), _free_port()
+        settings = _settings(home, self.port, self.sasl_port, controller_port)
+        self._properties.write_text(settings, encoding="utf-8")
         self._java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c").wait(timeout=_START_S)
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def sasl_address(self) -> str:
+        """Where a user and a password are asked for."""
+        return f"127.0.0.1:{self.sasl_port}"
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -112,13 +122,18 @@ def running_kafka(libs: Path) -> Iterator[KafkaBroker]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _settings(home: Path, port: int, controller_port: int) -> str:
+def _settings(home: Path, port: int, sasl_port: int, controller_port: int) -> str:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},"
+        f"CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_{SASL_USER}="{SASL_PASSWORD}";',
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": f"{home}/data",

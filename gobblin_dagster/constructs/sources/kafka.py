@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.extractors.kafka import KafkaExtractor, KafkaReading
-from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings, is_passing
+from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings, is_passing, is_refusal
 from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka_offsets import (
     Bootstrap,
@@ -34,6 +34,8 @@ from gobblin_dagster.core.work_unit import WorkUnit
 _LEADER_WAIT_S = 5.0
 """Seconds for which partitions without a leader are asked again: after a broker's restart it takes moments to settle."""
 _ASK_AGAIN_S = 0.2
+_LOGIN_WAIT_S = 2.0
+"""Seconds after which we look whether a login failed: the library itself goes on trying until the time is over."""
 
 
 class KafkaOptions(KafkaConnection, KafkaReading):
@@ -89,6 +91,7 @@ class KafkaSource:
     def __init__(self, options: KafkaOptions, context: ConstructContext) -> None:
         self._options = options
         self._context = context
+        self._told: list[Any] = []
         self._rules = OffsetRules(
             options.bootstrap, options.lookback or 0, options.on_out_of_range, options.offsets_per_work_unit
         )
@@ -174,7 +177,8 @@ class KafkaSource:
         return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes)
 
     def _admin(self) -> Any:
-        settings = client_settings(self._options, {"socket.timeout.ms": int(self._options.timeout_s * 1000)})
+        own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
+        settings = client_settings(self._options, own)
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
         return AdminClient(settings)
@@ -183,7 +187,7 @@ class KafkaSource:
         self, admin: Any, context: SourceContext
     ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]]]:
         """Return the partitions of selected datasets, and faults of topics, both by urn."""
-        listed = admin.list_topics(timeout=self._options.timeout_s).topics
+        listed = self._listed(admin)
         datasets: dict[str, list[tuple[str, int]]] = {}
         problems: dict[str, list[str]] = {}
         found = sorted(name for name in listed if self._options.takes(name))
@@ -202,6 +206,22 @@ class KafkaSource:
                 f"no topic matches {', '.join(self._options.topics)}; {self._options.brokers} has {there}."
             )
         return datasets, problems
+
+    def _listed(self, admin: Any) -> Any:
+        """Return all topics by name; raises KafkaException, at once where the brokers refuse our login."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        first = min(_LOGIN_WAIT_S, self._options.timeout_s)
+        try:
+            return admin.list_topics(timeout=first).topics
+        except KafkaException:
+            admin.poll(0)
+            if first == self._options.timeout_s or any(map(is_refusal, self._told)):
+                raise
+        try:
+            return admin.list_topics(timeout=self._options.timeout_s - first).topics
+        finally:
+            admin.poll(0)
 
     def _offsets(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
@@ -249,8 +269,10 @@ class KafkaSource:
         return found
 
     def _unreachable(self, error: Any) -> SourceError:
-        problem = f"the brokers {self._options.brokers} cannot be asked: {error.args[0].str()}."
-        return self._error(problem, "Look at `brokers`, `config` and whether the cluster runs.")
+        refusals = [told for told in self._told if is_refusal(told)][-1:]
+        said = [one.str().rstrip(".") for one in [error.args[0], *refusals]]
+        problem = f"the brokers {self._options.brokers} cannot be asked: {'; '.join(said)}."
+        return self._error(problem, "Look at `brokers`, `config` (is a login asked for?) and whether the cluster runs.")
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)

@@ -20,7 +20,7 @@ import pytest
 from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SourceError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from tests.integration.kafka.conftest import KafkaJob
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka import SASL_PASSWORD, SASL_USER, KafkaBroker
 
 pytestmark = pytest.mark.kafka
 NewJob = Callable[..., KafkaJob]
@@ -163,6 +163,24 @@ def test_setting_that_the_library_does_not_know_is_told(new_job: NewJob) -> None
     job = new_job(config={"no.such.setting": "x"})
     with pytest.raises(SourceError, match=r"no\.such\.setting"):
         job.run()
+
+
+def test_user_with_a_password_reads_and_a_wrong_password_is_told_at_once(
+    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": SASL_USER}
+    job = new_job(
+        brokers=broker.sasl_address, config=login, config_env={"sasl.password": "LAKE_PASSWORD"}, timeout_s=300
+    )
+    job.send(range(3))
+    monkeypatch.setenv("LAKE_PASSWORD", "wrong-word")
+    with pytest.raises(SourceError, match="Invalid username or password") as caught:
+        job.run()  # long before 300 seconds are over
+    monkeypatch.setenv("LAKE_PASSWORD", SASL_PASSWORD)
+    job.run()
+    assert job.ids() == [0, 1, 2]
+    written = [file.read_bytes() for file in job.root.rglob("*") if file.is_file()]
+    assert not any(word in f"{caught.value}{caplog.text}{written}" for word in (SASL_PASSWORD, "wrong-word"))
 
 
 def test_secret_comes_from_the_environment_and_goes_nowhere(
