@@ -81,8 +81,7 @@ def plans_with_spark(job: JobSpec) -> bool:
 
 def _uncounted(job: JobSpec) -> JobSpec:
     """Return the job with the source's counting of rows switched off, where it has such an option."""
-    options = getattr(registry.load(ConstructKind.SOURCE, job.source.type), "Options", None)
-    if "count_rows" not in getattr(options, "model_fields", {}):
+    if "count_rows" not in registry.load(ConstructKind.SOURCE, job.source.type).Options.model_fields:
         return job
     return job.model_copy(update={"source": job.source.model_copy(update={"count_rows": False})})
 

@@ -11,7 +11,7 @@ from gobblin_dagster.engine.lane.pack import run_pack
 
 
 class InlineLane:
-    """Runs packs one after the other in this process; implements `engine.job.Lane`.
+    """Runs packs one after the other in this process; implements `engine.lane.protocol.Lane`.
 
     What a construct does wrong is isolated as on Spark, but for one thing: a work unit that kills its process kills the
     test.
