@@ -13,6 +13,7 @@ from datetime import datetime
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
@@ -73,11 +74,14 @@ class PublishedSnapshot:
     def to_arrow(self, branch: str) -> ds.Dataset:
         """Return a branch's files as one lazy pyarrow dataset, wherever they lie; folder names become columns (text).
 
+        It has the columns of all files, in their widest types; null where a file lacks one.
+
         Raises:
-            UsageError: as `paths`, or nothing was published.
+            UsageError: as `paths`, or nothing was published, or a column's types cannot be brought together.
             EnvironmentFaultError: the storage's package is not installed.
         """
         # Here and not above: an idle run need not pay for it.
+        import pyarrow as pa  # noqa: PLC0415
         import pyarrow.dataset as ds  # noqa: PLC0415
 
         from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
@@ -85,7 +89,33 @@ class PublishedSnapshot:
         if not self.files:
             raise UsageError(problem=f"Nothing was published of dataset {self.dataset_urn!r}.")
         filesystem, paths = arrow_files(self.paths(branch))
-        return ds.dataset(paths, filesystem=filesystem, format=file_format(paths[0]), partitioning="hive")
+        formats = {
+            "parquet": ds.ParquetFileFormat,
+            "orc": ds.OrcFileFormat,
+            "csv": ds.CsvFileFormat,
+            "json": ds.JsonFileFormat,
+        }
+        kind = formats[file_format(paths[0])]()
+        try:
+            # Of all files: a column that some of them lack would be lost, or not, by which one comes first.
+            schema = ds.FileSystemDatasetFactory(filesystem, paths, kind).inspect(promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise UsageError(
+                problem=f"Files of dataset {self.dataset_urn!r}, branch {branch!r}, have no types in common: {error}.",
+                hint="Give `paths` to a reader that is told which types to take.",
+            ) from error
+        levels = dict.fromkeys(
+            unquote(segment.partition("=")[0]) for path in paths for segment in path.split("/")[:-1] if "=" in segment
+        )
+        # Text, as it was written: guessed from the folders, 007 would be 7.
+        folders = pa.schema([(level, pa.string()) for level in levels if level not in schema.names])
+        return ds.dataset(
+            paths,
+            schema=pa.schema([*schema, *folders]),
+            filesystem=filesystem,
+            format=kind,
+            partitioning=ds.partitioning(folders, flavor="hive"),
+        )
 
     @property
     def rows(self) -> Mapping[str, int]:

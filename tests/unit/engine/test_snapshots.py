@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,3 +195,51 @@ def test_rollback_is_a_commit_that_dagster_hears_of(tmp_path: Path, job: JobSpec
     plan = rollback(project(tmp_path, job), job, "a", 1)
     newest = store.load_unreported(job.job)[-1]
     assert (newest.state, newest.version_read) == (SequenceState.COMMITTED, plan.before.version)
+
+
+def _shaped(select: str, rows: int, **writer: Any) -> JobSpec:
+    return job_spec(
+        {"a": {"rows": rows}},
+        fork={"branches": [{"name": "all"}]},
+        converters=[{"type": "sql", "select": select}],
+        writer={"type": "parquet", **writer},
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("id, 'x' AS b", "id", [(0, "x"), (1, "x"), (2, None), (3, None)]),
+        ("id", "id, 'x' AS b", [(0, None), (1, None), (2, "x"), (3, "x")]),
+        ("id, 7::INTEGER AS b", "id, 3000000000::BIGINT AS b", [(0, 7), (1, 7), (2, 3 * 10**9), (3, 3 * 10**9)]),
+        ("id, NULL AS b", "id, 'x' AS b", [(0, None), (1, None), (2, "x"), (3, "x")]),
+    ],
+    ids=["removed", "added", "widened", "null first"],
+)
+def test_snapshot_as_arrow_has_the_columns_of_all_files(
+    tmp_path: Path, before: str, after: str, expected: list[tuple[int, Any]]
+) -> None:
+    run(tmp_path, _shaped(before, 2))
+    run(tmp_path, _shaped(after, 4))
+    rows = read_published(tmp_path / "lake", "numbers", "a").to_arrow("all").to_table().to_pylist()
+    assert sorted((row["id"], row["b"]) for row in rows) == expected
+
+
+def test_snapshot_whose_files_have_no_type_in_common_is_no_arrow_dataset(tmp_path: Path) -> None:
+    run(tmp_path, _shaped("id", 2))
+    run(tmp_path, _shaped("'00' || id AS id", 4))
+    with pytest.raises(UsageError, match="Files of dataset 'a', branch 'all', have no types in common"):
+        read_published(tmp_path / "lake", "numbers", "a").to_arrow("all")
+
+
+def test_folders_come_back_as_the_text_that_they_were(tmp_path: Path) -> None:
+    run(tmp_path, _shaped("id, '0' || id AS p, DATE '2020-01-01' AS d", 2, partition_by=["p", "d"]))
+    table = read_published(tmp_path / "lake", "numbers", "a").to_arrow("all").to_table()
+    assert sorted(table["p"].to_pylist()) == ["00", "01"]
+    assert table["d"].to_pylist() == ["2020-01-01"] * 2
+
+
+def test_column_that_is_in_files_and_folders_keeps_its_type(tmp_path: Path) -> None:
+    run(tmp_path, _shaped("id, id::SMALLINT AS p", 2, partition_by=["p"], keep_partition_columns=True))
+    table = read_published(tmp_path / "lake", "numbers", "a").to_arrow("all").to_table()
+    assert str(table.schema.field("p").type) == "int16"
