@@ -145,6 +145,9 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
+_FOLDER_FAULTS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")
+
+
 @contextmanager
 def errors_of(shown: str) -> Iterator[None]:
     """Turn what the database raises into our errors.
@@ -159,6 +162,8 @@ def errors_of(shown: str) -> Iterator[None]:
         raise TransientError(problem=f"State store {shown}: all connections are in use.") from error
     except DBAPIError as error:
         problem = " ".join(str(error.orig).split())
+        if getattr(error.orig, "sqlite_errorname", "").startswith(_FOLDER_FAULTS):
+            problem += "; its folder must be writable and have room, for reading too"
         if _is_transient(error):
             raise TransientError(problem=f"State store {shown} cannot be used now: {problem}.") from error
         raise StorageError(operation="use the state store", path=shown, problem=problem) from error

@@ -102,7 +102,9 @@ def test_a_new_file_that_another_program_sets_up_is_waited_for(tmp_path: Path, m
 
 
 def test_a_full_disk_is_no_matter_of_retrying(sqlite_engine: Engine) -> None:
-    with pytest.raises(StorageError, match="cannot use the state store shown: database or disk is full"):
+    with pytest.raises(
+        StorageError, match="cannot use the state store shown: database or disk is full; its folder must be writable"
+    ):
         run(
             sqlite_engine,
             "PRAGMA max_page_count = 2",
