@@ -15,6 +15,19 @@ def refuse_odd_times(column: str, values: pa.Array) -> None:
     """Raise ArrowInvalid naming the column where Arrow would write a time as another one, or as none."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary
+    refuse_odd_years(column, values)
+    kind = values.type
+    if not pa.types.is_timestamp(kind) or kind.tz in (None, "UTC"):
+        return
+    local = pc.local_timestamp(values)
+    refuse_odd_years(column, local)
+    offsets = pc.subtract(local.cast(pa.int64()), values.cast(pa.int64()))
+    if (offsets.drop_null().to_numpy() % (60 * _PER_SECOND[kind.unit])).any():
+        raise pa.ArrowInvalid(f"column {column!r} has times whose offset in {kind.tz} has seconds; cast them to UTC")
+
+
+def refuse_odd_years(column: str, values: pa.Array) -> None:
+    """Raise ArrowInvalid for days and times, in UTC, of years beyond 1 to 9999, or that an offset moves beyond their unit."""
     kind = values.type
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) or values.null_count == len(values):
         return
@@ -22,17 +35,10 @@ def refuse_odd_times(column: str, values: pa.Array) -> None:
         days = values.cast(pa.date32()).cast(pa.int32())
         _refuse_outside(column, days, _FIRST_SECOND // _DAY, _LAST_SECOND // _DAY)
         return
-    unit, numbers = _PER_SECOND[kind.unit], values.cast(pa.int64())
-    low, high = _FIRST_SECOND * unit, (_LAST_SECOND + 1) * unit - 1
-    if kind.tz in (None, "UTC"):
-        _refuse_outside(column, numbers, low, high)
-        return
-    # An offset must not leave 64 bits either.
-    _refuse_outside(column, numbers, max(low, -(2**63) + _DAY * unit), min(high, 2**63 - _DAY * unit))
-    local = pc.local_timestamp(values).cast(pa.int64())
-    _refuse_outside(column, local, low, high)
-    if (pc.subtract(local, numbers).drop_null().to_numpy() % (60 * unit)).any():
-        raise pa.ArrowInvalid(f"column {column!r} has times whose offset in {kind.tz} has seconds; cast them to UTC")
+    unit = _PER_SECOND[kind.unit]
+    edge = 0 if kind.tz in (None, "UTC") else _DAY * unit
+    low, high = max(_FIRST_SECOND * unit, -(2**63) + edge), min((_LAST_SECOND + 1) * unit - 1, 2**63 - 1 - edge)
+    _refuse_outside(column, values.cast(pa.int64()), low, high)
 
 
 def _refuse_outside(column: str, numbers: pa.Array, low: int, high: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Protocol
 
@@ -154,7 +154,7 @@ class FileWriter(ABC):
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        for folder, part in self._partitioner.split(batch):
+        for folder, part in self._split(batch):
             self._gather(folder, part)
         if self._gathered_bytes > self._options.buffer_bytes:
             self._make_room()
@@ -180,6 +180,12 @@ class FileWriter(ABC):
             with suppress(OSError):
                 self._where.storage.delete(staged.path)
         self._staged.clear()
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        try:
+            yield from self._partitioner.split(batch)
+        except ValueError as error:  # ArrowInvalid is a ValueError
+            raise convert_error(f"{error}", self._construct, self._context) from error
 
     def _gather(self, folder: str, part: pa.RecordBatch) -> None:
         file = self._files.get(folder)

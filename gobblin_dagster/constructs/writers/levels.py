@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
+from gobblin_dagster.constructs.iso_times import refuse_odd_times, refuse_odd_years
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.records import load_object, records
 from gobblin_dagster.constructs.sql import SqlSelect
@@ -127,6 +128,7 @@ class _Plain:
     name: str
 
     def texts(self, values: pa.Array) -> list[str | None]:
+        refuse_odd_times(self.name, values)
         texts: list[str | None] = values.cast(pa.string()).to_pylist()
         return texts
 
@@ -153,8 +155,12 @@ class _Time:
 
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         column = batch.column(self._declared.column)
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        is_aware = pa.types.is_timestamp(column.type) and column.type.tz is not None
+        if is_aware:
             column = column.cast(pa.timestamp(column.type.unit, self._declared.timezone))
+        refuse_odd_years(self._declared.column, column)
+        # By the clock on the wall: the hour that comes twice a year has one folder.
+        column = pc.local_timestamp(column) if is_aware else column
         return pc.floor_temporal(column, unit=self._declared.granularity)
 
     def texts(self, values: pa.Array) -> list[str | None]:

@@ -21,6 +21,8 @@ from gobblin_dagster.core.constructs import ConstructContext
 
 NULL_SEGMENT = "__HIVE_DEFAULT_PARTITION__"
 """Folder value of null, and of empty text, which Hive and Spark cannot tell from null in a folder name."""
+_MAX_FOLDER = 255
+"""Bytes."""
 
 
 class Partitioner:
@@ -91,7 +93,14 @@ class Partitioner:
         column = level.values(batch)
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode(null_encoding="encode")
-        segments = [quote(text, safe="") if text else NULL_SEGMENT for text in level.texts(column.dictionary)]
+        texts = level.texts(column.dictionary)
+        if NULL_SEGMENT in texts:
+            raise ValueError(f"partition level {level.name!r} has the text {NULL_SEGMENT}, which is the folder of null")
+        segments = [quote(text, safe="") if text else NULL_SEGMENT for text in texts]
+        longest = max((len(segment) for segment in segments), default=0) + len(quote(level.name, safe="")) + 1
+        if longest > _MAX_FOLDER:
+            problem = f"a folder of {longest} bytes, file systems take {_MAX_FOLDER}; partition by a part of the text, in `sql`"
+            raise ValueError(f"partition level {level.name!r} would make {problem}")
         indices = column.indices
         if indices.null_count:
             indices = indices.fill_null(len(segments))

@@ -117,6 +117,43 @@ def test_times_without_a_zone_are_taken_as_they_stand(column: pa.Array) -> None:
     assert set(_split([level], batch({"seen": column}))) == {"date=2013-01-01/"}
 
 
+def test_hour_that_comes_twice_has_one_folder() -> None:
+    seen = pa.array([1_699_160_400, 1_699_164_000, 1_699_167_600], pa.timestamp("s", "UTC"))
+    level = {"column": "seen", "granularity": "hour", "timezone": "America/New_York", "name": "h"}
+    assert _split([level], batch({"seen": seen})) == {"h=2023-11-05-01/": [0, 1], "h=2023-11-05-02/": [2]}
+
+
+@pytest.mark.parametrize(
+    ("values", "level", "problem"),
+    [
+        (
+            ["__HIVE_DEFAULT_PARTITION__"],
+            "k",
+            "level 'k' has the text __HIVE_DEFAULT_PARTITION__, which is the folder of null",
+        ),
+        (["x" * 300], "k", "level 'k' would make a folder of 302 bytes, file systems take 255"),
+        (["é" * 50], "k", "level 'k' would make a folder of 302 bytes"),
+        (pa.array([10**15], pa.timestamp("ms")), "k", "column 'k' has times before the year 1 or after 9999"),
+        (
+            pa.array([10**15], pa.timestamp("ms")),
+            {"column": "k", "name": "d"},
+            "column 'k' has times before the year 1",
+        ),
+        (
+            pa.array([-(2**63) + 1], pa.timestamp("ns", "UTC")),
+            {"column": "k", "name": "d", "timezone": "America/New_York"},
+            "column 'k' has times before the year 1 or after 9999",
+        ),
+    ],
+    ids=["null's folder", "long", "long in UTF-8", "year 33658", "day of the year 33658", "beyond 64 bits"],
+)
+def test_value_that_would_come_to_another_folder_is_refused(values: Any, level: Any, problem: str) -> None:
+    rows = pa.table({"id": [1], "k": values})
+    writer = make(ParquetWriter, where(rows.schema), partition_by=[level])
+    with pytest.raises(ConvertError, match=f"writer 'parquet': .*{problem}"):
+        writer.write(rows.to_batches()[0])
+
+
 def test_column_of_a_granularity_stays_in_the_file() -> None:
     rows = batch({"seen": [NOON], "k": ["x"]})
     levels = _LEVELS.validate_python(["k", {"column": "seen"}])
