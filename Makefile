@@ -55,10 +55,11 @@ bench-kafka: install ## the source `kafka` against Spark's own reader, on a real
 	@scripts/ensure-system.sh maven
 	@$(BIN)/python benchmarks/kafka_source.py $(if $(ROWS),--rows $(ROWS))
 
-bench-query: install ## the source `query` against Spark's JDBC reader, on a real PostgreSQL
+bench-query: install ## the source `query` against Spark's JDBC reader, on a real PostgreSQL: one large table, then many small ones
 	@scripts/ensure-java.sh
 	@scripts/ensure-system.sh maven postgresql
 	@$(BIN)/python benchmarks/query_source.py $(if $(ROWS),--rows $(ROWS))
+	@$(BIN)/python benchmarks/many_tables.py $(if $(ROWS),--rows $(ROWS))
 
 bench-commit: $(VENV)/user.stamp ## compare the commit protocol with bare renames; quick look: make bench-commit FILES=1000
 	@$(BIN)/python benchmarks/commit.py $(if $(FILES),--files $(FILES))

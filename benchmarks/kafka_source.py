@@ -62,13 +62,14 @@ def spark(brokers: str, targets: list[Path]) -> None:
     names = {"int64": "bigint", "float64": "double"}
     schema = ", ".join(f"{name} {names.get(kind, kind)}" for name, kind in COLUMNS.items())
 
-    def read(session: Any) -> Any:
+    def write(session: Any, lake: Path) -> None:
         messages = session.read.format("kafka").options(
             **{"kafka.bootstrap.servers": brokers, "subscribe": TOPIC, "startingOffsets": "earliest"}
         )
-        return messages.load().select(from_json(col("value").cast("string"), schema).alias("v")).select("v.*")
+        rows = messages.load().select(from_json(col("value").cast("string"), schema).alias("v")).select("v.*")
+        rows.write.parquet(str(lake))
 
-    write_by_spark(read, folder, targets)
+    write_by_spark(write, folder, targets)
 
 
 def fill(broker: KafkaBroker, rows: int) -> None:
@@ -96,4 +97,5 @@ def filled_kafka(rows: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Comparison(__file__, "Kafka JSON", 1_000_000, {"ours": ours, "spark": spark}).main(__doc__, filled_kafka)
+    sides = {"ours": ours, "spark": spark}
+    Comparison(__file__, "Kafka JSON", 1_000_000, sides, bar=2).main(__doc__, filled_kafka)
