@@ -80,6 +80,11 @@ class Offers:
         if why and high < after and not any(low < after <= end for low, end in committed):
             shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
             notes.append(f"from {shown} on, rows are left for a later run: {why}.")
+        if committed and after < committed[-1][1]:
+            notes.append(
+                f"its last row is at {self._cursor.mark(after - 1)}, before its watermark {self._cursor.mark(committed[-1][1])}: "
+                "were rows deleted, or the table made anew? What it holds is not read again."
+            )
         start = self._cursor.parse(self._options.start) if self._options.start is not None else None
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
         notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, units), *notes]

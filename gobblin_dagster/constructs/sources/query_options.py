@@ -124,6 +124,13 @@ class QueryOptions(BaseModel):
             raise ValueError("expected a URL like postgresql://user:password@host:5432/database; take it from ${...}")
         return url
 
+    @field_validator("query")
+    @classmethod
+    def _closed(cls, query: str) -> str:
+        """Leave out the end of the statement, and end the line: the text is put in brackets, which a comment would hide."""
+        text = query.rstrip("; \t\r\n")
+        return f"{text}\n" if text else ""
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if bool(self.query) == bool(self.tables or self.include):

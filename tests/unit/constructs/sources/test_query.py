@@ -283,6 +283,26 @@ def test_table_that_went_away_keeps_its_state_and_is_named(tmp_path: Path, shop:
     assert (str(offer.low), list(offer.notes)) == ("6", ["the table is not there any more; it is committed up to 6."])
 
 
+@pytest.mark.parametrize("end", [";", " ;\n", " -- all of them", "; ;"])
+def test_query_may_end_as_people_end_them(tmp_path: Path, shop: sqlite3.Connection, end: str) -> None:
+    made = source(tmp_path, query=f"SELECT id FROM orders{end}")
+    (unit,) = plan(made)["shop.all"].work_units
+    assert read(made, unit).num_rows == 5
+
+
+def test_table_that_lies_behind_its_watermark_is_told(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    shop.execute("DELETE FROM orders WHERE id > 3")
+    offer = orders(source(tmp_path), (1, 6))
+    assert not offer.work_units
+    assert list(offer.notes) == [
+        "its last row is at 3, before its watermark 6: were rows deleted, or the table made anew? What it holds is not read "
+        "again."
+    ]
+    for number in (4, 5):
+        add(shop, number)
+    assert not orders(source(tmp_path), (1, 6)).notes
+
+
 def test_query_is_one_dataset_named_by_the_extract(tmp_path: Path, shop: sqlite3.Connection) -> None:
     made = source(tmp_path, query="SELECT id, note || ':x' AS label FROM orders WHERE id % 2 = 1")
     offer = plan(made)["shop.all"]
