@@ -7,6 +7,7 @@ texts, so that it depends on the data as little as can be. Later rows must fit i
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -21,7 +22,8 @@ from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
 from gobblin_dagster.core.constructs import ConstructContext
 
-_BEYOND_LONG = float(1 << 63)
+_EXACT = float(1 << 53)
+"""Up to here a float holds every whole number."""
 _MAX_BLOCKS_A_LINE = 16
 """Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
 
@@ -78,6 +80,8 @@ class JsonLinesReader:
         rows, lines = 0, self._first
         while lines:
             table = self._parse(lines, self.schema, rows)
+            if self._unexpected == "error":
+                _require_exact(table, lines, rows)
             if table.num_rows != len(lines):
                 raise FormatError(
                     f"expected one object a line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1
@@ -93,18 +97,7 @@ class JsonLinesReader:
         if not self._first:
             raise FormatError("holds no line to take the columns from; declare `columns`, or remove the file.")
         found = self._parse(self._first, None, 0)
-        for field in found.schema:
-            if pa.types.is_floating(field.type) and found.num_rows == len(self._first):
-                self._require_exact(field.name, found.column(field.name))
         return pa.schema([(field.name, _settled(field.type)) for field in found.schema])
-
-    def _require_exact(self, name: str, values: pa.ChunkedArray) -> None:
-        """Refuse whole numbers that only a float came near: other ids of the column would be rounded too."""
-        for number in pc.indices_nonzero(pc.greater_equal(pc.abs(values), _BEYOND_LONG)).to_pylist():
-            value = json.loads(self._first[number]).get(name)
-            if isinstance(value, int):
-                problem = f"{name} is {value}, which no column of numbers holds as it stands. Declare `columns`."
-                raise FormatError(problem, number + 1)
 
     def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
         try:
@@ -136,6 +129,42 @@ class JsonLinesReader:
             else:
                 low = middle
         return low
+
+
+def _require_exact(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
+    """Refuse whole numbers that only a float came near: a column of ids would be rounded by one that is too large."""
+    floats = (values for column in table.columns for values in _floats(column))
+    if not any((pc.max(pc.abs(values)).as_py() or 0) >= _EXACT for values in floats):
+        return
+    kind = pa.struct(list(table.schema))
+    for number, line in enumerate(lines, start=rows_before + 1):
+        if rounded := _rounded(json.loads(line), kind, ""):
+            raise FormatError(f"{rounded}, which no column of numbers holds as it stands. Declare `columns`.", number)
+
+
+def _floats(values: Any) -> Iterator[Any]:
+    """Yield the floats inside of structs and lists."""
+    if pa.types.is_floating(values.type):
+        yield values
+    elif pa.types.is_struct(values.type):
+        for inner in values.flatten():
+            yield from _floats(inner)
+    elif pa.types.is_list(values.type):
+        yield from _floats(pc.list_flatten(values))
+
+
+def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
+    """Say which whole number a float would not hold; nothing where there is none."""
+    if pa.types.is_floating(kind):
+        is_rounded = isinstance(value, int) and (abs(value) > sys.float_info.max or float(value) != value)
+        return f"{name} is {value}" if is_rounded else ""
+    parts: list[str] = []
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        fields = {field.name: field.type for field in kind}
+        parts = [_rounded(one, fields[key], f"{name}.{key}".lstrip(".")) for key, one in value.items() if key in fields]
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        parts = [_rounded(one, kind.value_type, name) for one in value]
+    return next(filter(None, parts), "")
 
 
 def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:

@@ -106,3 +106,34 @@ def test_whole_number_beyond_64_bits_is_refused_where_its_column_would_become_a_
     assert [int(value) for value in table["id"].to_pylist()] == [1, 12345678901234567890, 9007199254740993]
     put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 1e30}\n')
     assert read(tmp_path, "day.jsonl", type="jsonl")["id"].to_pylist() == [1, 1e30]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (b'{"a": {"id": 12345678901234567890}}', "a.id is 12345678901234567890"),
+        (b'{"a": {"id": 1.5}}\n{"a": {"id": 9007199254740993}}', "a.id is 9007199254740993"),
+        (b'{"a": [[1.5], [9007199254740993]]}', "a is 9007199254740993"),
+        (b'{"a": [{"id": 12345678901234567890}]}', "a.id is 12345678901234567890"),
+        (b'{"a": 1.5}\n{"a": null}\n{"a": 9007199254740993}', "a is 9007199254740993"),
+    ],
+    ids=["struct", "among fractions", "list", "struct in a list", "top"],
+)
+def test_whole_number_that_a_float_only_comes_near_is_refused_wherever_it_stands(
+    tmp_path: Path, line: bytes, place: str
+) -> None:
+    put(tmp_path, day_jsonl=line + b"\n")
+    with pytest.raises(ExtractError, match=place):
+        read(tmp_path, "day.jsonl", type="jsonl")
+
+
+def test_whole_number_that_a_later_block_would_round_is_refused_with_its_row(tmp_path: Path) -> None:
+    lines = [b'{"v": 1.5, "pad": "%s"}' % (b"x" * 100)] * 2000
+    put(tmp_path, day_jsonl=b"\n".join([*lines, b'{"v": 9007199254740993, "pad": ""}', b""]))
+    with pytest.raises(ExtractError, match="row 2001: v is 9007199254740993"):
+        read_lines(tmp_path, "day.jsonl", block_bytes=65536)
+
+
+def test_large_whole_numbers_that_a_float_holds_are_read(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"a": {"v": 1.5}}\n{"a": {"v": 9007199254740992}}\n{"a": {"v": 1e30}}\n')
+    assert read(tmp_path, "day.jsonl", type="jsonl")["a"].to_pylist() == [{"v": 1.5}, {"v": 2.0**53}, {"v": 1e30}]
