@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.lane.protocol import Lane
+from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import JobPlan
 
@@ -36,12 +38,33 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
     versions = {urn: state.version for urn, state in states.items()}
     if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
         plan = opened.plan(lane)
+    strange = _strange(opened, plan)
     datasets = tuple(
         dataset
-        if dataset.dataset_urn in grant.granted
-        else dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None)
+        if dataset.dataset_urn in grant.granted and dataset.dataset_urn not in strange
+        else dataclasses.replace(
+            dataset,
+            work_units=(),
+            startpoint=None,
+            begin=None,
+            problem=strange.get(dataset.dataset_urn, dataset.problem),
+        )
         for dataset in plan.datasets
     )
     ours = {unit.id for dataset in datasets for unit in dataset.work_units}
     packs = (tuple(unit_id for unit_id in pack if unit_id in ours) for pack in plan.packs)
     return dataclasses.replace(plan, datasets=datasets, packs=tuple(filter(None, packs))), dict(grant.busy)
+
+
+def _strange(opened: OpenJob, plan: JobPlan) -> dict[str, str]:
+    """Say which datasets the output holds and the store does not: a run would publish all of their rows once more."""
+    new = [one.dataset_urn for one in plan.datasets if one.has_work and not one.version_read]
+    manifests = internal_dir(opened.context.output_root, MANIFEST_DIR, plan.job)
+    held = {*opened.storage.list_names(manifests)} if new else set()
+    return {
+        urn: f"{manifests}/{folder} tells of snapshots that the state store {opened.store.url} does not know: it was "
+        "lost, or is another one. Point `state:` at the former store, or import its last export (`gobblin state "
+        "import`); to begin anew, give the job another output, or delete that folder: what is published stays beside."
+        for urn in new
+        if (folder := DatasetUrn(urn).path_segment) in held
+    }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -66,6 +67,22 @@ def test_run_beside_another_leaves_the_datasets_that_are_busy_and_shows_the_pack
     called = cli("run")
     assert (called.code, "is held by run run-9" in called.out) == (4, True)
     assert "read b/c: 3 rows" in called.out
+
+
+def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    cli("run")
+    export = project / "state.jsonl"
+    export.write_text(cli("state", "export", "--select", "a").out)
+    shutil.rmtree(project / ".gobblin")
+    called = cli("run")
+    assert called.code == 1
+    assert "a: error[source]: " in called.out
+    assert "_gobblin/manifests/numbers/b%2Fc tells of snapshots that the state store sqlite:///" in called.out
+    assert cli("state", "import", export, "--yes").code == 0
+    shutil.rmtree(project / "lake/_gobblin/manifests/numbers/b%2Fc")
+    assert "1 committed, 1 idle" in cli("run").out
 
 
 def test_run_again_says_nothing_to_do_and_starts_nothing(cli: Cli, project: Path, inline: list[InlineLane]) -> None:

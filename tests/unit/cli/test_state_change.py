@@ -149,6 +149,7 @@ def test_import_leaves_a_dataset_with_another_history_alone_and_says_so(cli: Cli
     file = tmp_path / "state.jsonl"
     file.write_text(cli("state", "export", "--select", "a").out)
     (ran / "gobblin.yaml").write_text("project: tests\nstate: files:elsewhere\n")
+    write_job(ran, {"a": {"rows": 25}}, output={"path": "other"})
     cli("run")
     called = cli("state", "import", file, "--yes")
     assert (called.code, "left alone: a (numbers)" in called.out) == (1, True)
