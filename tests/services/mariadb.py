@@ -17,6 +17,8 @@ from pathlib import Path
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from tests.services.ending import wait_or_kill
+
 _START_S = 60
 
 
@@ -79,7 +81,7 @@ def running_mariadb(binary: Path) -> Iterator[MariadbServer]:
             yield server
         finally:
             process.terminate()
-            process.wait(timeout=_START_S)
+            wait_or_kill(process)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
