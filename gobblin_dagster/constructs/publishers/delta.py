@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gobblin_dagster.constructs.arrow_types import has_part
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
@@ -201,11 +202,20 @@ class AppendToDeltaStep:
 
     def _fields(self, schema: pa.Schema) -> Any:
         for column in schema:
-            if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-                problem = f"column {column.name!r} is {column.type}, Delta keeps microseconds; cast it to timestamp[us]"
-                raise StepRefusedError(step=self.describe(), problem=problem)
-        # Files to come may hold null where these hold none.
-        return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
+            if has_part(column.type, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns"):
+                raise self._unfit(column, "Delta keeps microseconds; cast it to timestamp[us]")
+            if has_part(column.type, pa.types.is_unsigned_integer):
+                # The library takes it for a signed one of as many bits, and readers stumble over the greater numbers.
+                raise self._unfit(column, "Delta has signed integers only; cast it to one")
+        try:
+            # Files to come may hold null where these hold none.
+            return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
+        except Exception as error:  # the library raises no type of its own here
+            problem = str(error).partition("\n")[0][:300]
+            raise StepRefusedError(step=self.describe(), problem=problem) from error
+
+    def _unfit(self, column: pa.Field, problem: str) -> StepRefusedError:
+        return StepRefusedError(step=self.describe(), problem=f"column {column.name!r} is {column.type}, {problem}")
 
     def _action(self, file: TableFile) -> Any:
         relative = file.path.removeprefix(self.location + "/")

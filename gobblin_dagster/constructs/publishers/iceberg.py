@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
@@ -129,7 +130,7 @@ class AppendToIcebergStep:
             return False
         except (errors.CommitStateUnknownException, OSError) as error:
             raise self._failed(error) from error
-        except (errors.ValidationError, ValueError, TypeError, NotImplementedError) as error:
+        except (errors.ValidationError, *_unfit_values()) as error:
             if "already referenced" in str(error):
                 return True
             raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
@@ -155,7 +156,7 @@ class AppendToIcebergStep:
             catalog = self._open_catalog()
             catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
             catalog.create_table_if_not_exists(self.table, schema=schema)
-        except (ValueError, TypeError, NotImplementedError) as error:
+        except _unfit_values() as error:
             raise StepRefusedError(step=f"make Iceberg table {self.table}", problem=str(error)[:500]) from error
         except Exception as error:  # noqa: BLE001  # as in `_load`
             raise self._failed(error) from None
@@ -180,6 +181,13 @@ def _errors() -> Any:
     with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
         from pyiceberg import exceptions  # noqa: PLC0415  # asked for where a commit uses it
     return exceptions
+
+
+def _unfit_values() -> tuple[type[Exception], ...]:
+    """Return what pyiceberg raises for types and values that Iceberg does not have: another try would not help."""
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package, slow to import
+
+    return (ValueError, TypeError, NotImplementedError, OverflowError, struct.error, UnsupportedPyArrowTypeException)
 
 
 def _holds(table: Any, commit: TableCommit) -> bool:

@@ -31,7 +31,8 @@ class JsonRows:
         """Return one JSON object per row; raises ConvertError for a type or a value that has no JSON form."""
         if self._select is None or self._schema is None or not self._schema.equals(batch.schema):
             self._schema = batch.schema
-            self._select = SqlSelect(f"{self._object(batch.schema)}::VARCHAR AS record", self._construct, self._context)
+            record = f"{self._object(batch.schema)}::VARCHAR AS record"
+            self._select = SqlSelect(record, self._construct, self._context, shown="rows as JSON")
         self._require_text(batch)
         # Columns go by position: names may differ in case only, which SQL does not see.
         positional = pa.RecordBatch.from_arrays(batch.columns, names=[f"c{at}" for at in range(batch.num_columns)])

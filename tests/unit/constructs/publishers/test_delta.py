@@ -68,6 +68,10 @@ def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
     [
         ("id::VARCHAR AS id, dataset, value", "column 'id' is"),
         ("id, dataset, value, '2026-01-01'::TIMESTAMP_NS AS at", "cast it to timestamp[us]"),
+        ("id, dataset, value, ['2026-01-01'::TIMESTAMP_NS] AS at", "cast it to timestamp[us]"),
+        ("id, dataset, value, 255::UTINYINT AS n", "column 'n' is uint8, Delta has signed integers only"),
+        ("id, dataset, value, [18446744073709551615::UBIGINT] AS n", "Delta has signed integers only"),
+        ("id, dataset, value, TIME '10:00:00' AS t", "Invalid data type for Delta Lake: Time64"),
     ],
 )
 def test_columns_that_the_table_cannot_take_wait_for_a_person(tmp_path: Path, select: str, problem: str) -> None:

@@ -83,6 +83,21 @@ def test_type_that_cannot_be_widened_waits_for_a_person(tmp_path: Path) -> None:
     assert table_ids(tmp_path) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("select", "problem"),
+    [
+        ("18446744073709551615::UBIGINT", "out of range"),
+        ("TIMESTAMP_NS '2020-01-01'", "unsupported type: timestamp[ns]"),
+    ],
+)
+def test_value_that_iceberg_does_not_have_waits_for_a_person(tmp_path: Path, select: str, problem: str) -> None:
+    odd = {"converters": [{"type": "sql", "select": f"id, {select} AS v"}]}
+    result = run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 3}}, **odd))
+
+    assert "is quarantined: Commit step refused" in result.datasets[0].failures[0].message
+    assert problem in result.datasets[0].failures[0].message
+
+
 def test_branch_that_writes_no_parquet_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
     result = run(tmp_path, table_job(publisher(tmp_path), ROWS, writer={"type": "csv"}))
 
