@@ -296,7 +296,7 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
 def _cause(report: Mapping[str, Any], stored: StoredSequence, problem: str) -> tuple[Cause, str, str]:
     """Return who moved a watermark, or tried to: kind, name and reason."""
     if change := report.get("change"):
-        return "person", change["who"], f"{change['action']}: {change['why']}"
+        return "person", change["who"], ": ".join(filter(None, (change["action"], change["why"])))
     notes = report.get("notes", [])
     if "startpoint" in report:
         startpoint = from_document(Startpoint, report["startpoint"])

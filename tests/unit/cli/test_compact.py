@@ -32,7 +32,7 @@ def test_compact_tells_what_became_of_the_files(cli: Cli, three_files: Path) -> 
     assert len(cli("show", "a", "--paths", "main").out.splitlines()) == 1
     assert "3 files removed" in cli("show", "a").out
     assert cli("compact", "numbers").out == "No dataset has small files to merge.\n"
-    assert "compaction" in cli("state", "history", "a").out
+    assert cli("state", "history", "a", "-o", "json").json()["history"][-1]["why"] == "compaction"
 
 
 def test_compact_json_names_the_files(cli: Cli, three_files: Path) -> None:
