@@ -49,7 +49,7 @@ class DedupConverter:
         return schema
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
-        columns = [chunk.batch.column(name).to_pylist() for name in self._options.by]
+        columns = [_keys(chunk.batch.column(name)) for name in self._options.by]
         is_first = [self._is_new(key) for key in (columns[0] if len(columns) == 1 else zip(*columns, strict=True))]
         if len(self._seen) > self._options.max_keys:
             raise UsageError(
@@ -65,3 +65,13 @@ class DedupConverter:
         size = len(self._seen)
         self._seen.add(key)
         return len(self._seen) > size
+
+
+def _keys(values: pa.Array) -> list[Any]:
+    """Return values that are equal where the column's are."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())  # Python takes both hours of a clock that goes back for the same
+    keys: list[Any] = values.to_pylist()
+    return keys

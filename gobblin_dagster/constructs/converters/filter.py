@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.column_regexes import ColumnRegex, match_whole
+from gobblin_dagster.constructs.converters.cast import strict_cast
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -72,7 +73,7 @@ class FilterConverter:
         given = self._options.equals
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         try:
-            return pa.array(given if isinstance(given, tuple) else (given,)).cast(kind)
+            return strict_cast(pa.array(given if isinstance(given, tuple) else (given,)), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             problem = f"column {self._options.column!r}: expected a value of type {kind} in `equals`, got {given!r}"
             raise convert_error(problem, _NAME, self._context) from error

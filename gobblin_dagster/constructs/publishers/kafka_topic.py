@@ -15,7 +15,7 @@ from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_sett
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext, PublishView
-from gobblin_dagster.core.errors import StepRefusedError, StorageError
+from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
@@ -30,7 +30,8 @@ class KafkaTopicOptions(KafkaConnection):
     topic: str = Field(min_length=1, max_length=200)
     """Topic that the rows go to; made by the broker's own rules where it is not there."""
     key: str | None = None
-    """Column whose value, as text, is the message's key; default: none, messages are spread over the partitions."""
+    """Column whose value, as text (bytes as they stand), is the message's key;
+    default: none, messages are spread over the partitions."""
     commits_topic: str = Field(default="gobblin-commits", min_length=1, max_length=200)
     """Compacted topic of one partition with a message per job, dataset and branch: the id of its last commit. Made where
     it is not there."""
@@ -123,15 +124,20 @@ class SendToKafkaStep:
             # Not to be undone by itself: whether an earlier try was seen is for a person to judge.
             problem = f"staged file {error.filename} is gone, and topic {self.commits_topic} does not name the commit"
             raise StepRefusedError(step=self.describe(), problem=problem) from error
+        except ConvertError as error:
+            raise StepRefusedError(step=self.describe(), problem=error.problem) from error
         _produce(producer, self.commits_topic, self._name, self.commit.commit_id, None)
 
-    def _keys(self, batch: pa.RecordBatch) -> list[str | None]:
+    def _keys(self, batch: pa.RecordBatch) -> list[str | bytes | None]:
         if self.key is None:
             return [None] * batch.num_rows
         if self.key not in batch.schema.names:
             problem = f"there is no key column {self.key!r}; found: {', '.join(batch.schema.names)}"
             raise StepRefusedError(step=self.describe(), problem=problem)
-        return [None if value is None else str(value) for value in batch.column(self.key).to_pylist()]
+        # Bytes are a key as they stand.
+        return [
+            value if value is None or isinstance(value, bytes) else str(value) for value in batch[self.key].to_pylist()
+        ]
 
     def _producer(self) -> Any:
         from confluent_kafka import Producer  # noqa: PLC0415  # optional package; `client_settings` says where it is missing
@@ -193,7 +199,7 @@ class SendToKafkaStep:
             ) from error
 
 
-def _produce(producer: Any, topic: str, key: str | None, value: str, headers: Any) -> None:
+def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, headers: Any) -> None:
     while True:
         try:
             producer.produce(topic, value, key, headers=headers)

@@ -31,7 +31,12 @@ class NotNullRowPolicy:
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         require_columns(self._columns, batch.schema, "row policy 'not_null'", self._context)
-        return functools.reduce(pc.and_, (pc.is_valid(batch.column(name)) for name in self._columns))
+        return functools.reduce(pc.and_, (_has_value(batch.column(name)) for name in self._columns))
 
     def reason(self) -> str:
         return f"null in {' or '.join(self._columns)}"
+
+
+def _has_value(values: pa.Array) -> pa.BooleanArray:
+    # A dictionary may hold null as a value.
+    return pc.is_valid(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)

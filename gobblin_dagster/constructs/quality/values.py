@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.column_regexes import ColumnRegex, match_whole
+from gobblin_dagster.constructs.converters.cast import strict_cast
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
 from gobblin_dagster.core.constructs import ConstructContext
@@ -186,4 +187,4 @@ class NotOlderRowPolicy(_ColumnPolicy):
 
 
 def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
-    return pa.scalar(value).cast(kind)
+    return strict_cast(pa.array([value]), kind)[0]

@@ -10,9 +10,13 @@ import pytest
 
 from gobblin_dagster.constructs.converters.avro_bytes import AvroBytesConverter
 from gobblin_dagster.constructs.converters.columns import ColumnsConverter
+from gobblin_dagster.constructs.converters.dedup import DedupConverter
+from gobblin_dagster.constructs.converters.filter import FilterConverter
 from gobblin_dagster.constructs.converters.json_text import JsonTextConverter
 from gobblin_dagster.constructs.converters.parse_timestamps import ParseTimestampsConverter
 from gobblin_dagster.constructs.converters.schema import SchemaConverter
+from gobblin_dagster.constructs.quality.not_null import NotNullRowPolicy
+from gobblin_dagster.constructs.quality.values import RangeRowPolicy
 from gobblin_dagster.core.errors import ConvertError
 from tests.unit.constructs.samples import CONTEXT, chunk, converted
 
@@ -126,3 +130,30 @@ def test_avro_header_of_null_and_of_short_bytes() -> None:
     assert _convert(AvroBytesConverter, options, [b"x\x02", None]) == [1, None]
     with pytest.raises(ConvertError, match="is no Avro datum of its schema"):
         _convert(AvroBytesConverter, options, [b""])
+
+
+def test_both_hours_of_a_clock_that_goes_back_are_keys_of_their_own() -> None:
+    seen = pa.array([1_699_160_400, 1_699_164_000, 1_699_164_000], pa.timestamp("s", "America/New_York"))
+    converter = DedupConverter(DedupConverter.Options(by=("v",)), CONTEXT)
+    assert converted(converter, chunk({"v": seen})).batch.num_rows == 2
+    by_two = DedupConverter(DedupConverter.Options(by=("v", "w")), CONTEXT)
+    assert converted(by_two, chunk({"v": seen.dictionary_encode(), "w": [1, 1, 1]})).batch.num_rows == 2
+
+
+def test_value_to_compare_with_is_not_rounded() -> None:
+    prices = chunk({"v": pa.array([Decimal("1.24")], pa.decimal128(5, 2))})
+    converter = FilterConverter(FilterConverter.Options(column="v", equals=1.239), CONTEXT)
+    with pytest.raises(ConvertError, match="expected a value of type decimal128"):
+        converter.convert_schema(prices.batch.schema)
+    policy = RangeRowPolicy(RangeRowPolicy.Options(column="v", max=1.239), CONTEXT)
+    with pytest.raises(ConvertError, match=r"expected values to compare with at most 1\.239"):
+        policy.check(prices.batch)
+    assert RangeRowPolicy(RangeRowPolicy.Options(column="v", max=1.24), CONTEXT).check(prices.batch).to_pylist() == [
+        True
+    ]
+
+
+def test_null_inside_of_a_dictionary_is_null() -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["a", None]))
+    policy = NotNullRowPolicy(NotNullRowPolicy.Options(columns=("v",)), CONTEXT)
+    assert policy.check(chunk({"v": values}).batch).to_pylist() == [True, False, False]

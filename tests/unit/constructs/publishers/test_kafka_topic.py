@@ -1,0 +1,38 @@
+"""Messages of a topic, without a broker; what one does is in the integration tests."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.constructs.kafka_client import KafkaConnection
+from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
+from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile
+from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.storage import LocalStorage
+
+
+def _step(path: str = "", key: str | None = None) -> SendToKafkaStep:
+    commit = TableCommit("c", "job", "run", "a", "all", "0", "1", (TableFile(path, 1, 1),) if path else ())
+    return SendToKafkaStep(commit, "rows", key, "commits", KafkaConnection(brokers="127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([b"\x00\xff", None], [b"\x00\xff", None]), ([7, None], ["7", None]), (["", None], ["", None])],
+)
+def test_keys_are_texts_and_bytes_stay_bytes(values: list[Any], expected: list[Any]) -> None:
+    assert _step(key="k")._keys(pa.record_batch({"k": pa.array(values)})) == expected
+
+
+def test_value_without_a_json_form_waits_for_a_person(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    pq.write_table(pa.table({"day": pa.array([2932897], pa.date32())}), content)
+    (tmp_path / "f.parquet").write_bytes(content.getvalue())
+    with pytest.raises(StepRefusedError, match="a time before 0001-01-01 or after 9999-12-31 has no JSON form"):
+        _step(str(tmp_path / "f.parquet"))._send(None, LocalStorage())
