@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 
 from gobblin_dagster.core.clock import Clock
@@ -28,6 +29,7 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _NO_START = Start()
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _RUNS_LOOKED_AT = 1000
 """As many as a project keeps by default; those of a run that is bounded are short."""
 
@@ -74,7 +76,8 @@ def make_plan(
     datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
     most = spec.execution.max_work_units
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
-        datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT))
+        moved_at = {urn: state.updated_at for urn, state in states.items()}
+        datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
     datasets = with_costs(datasets, states)
     if (selection.select or selection.exclude) and not datasets:
         raise UsageError(
@@ -119,17 +122,25 @@ def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
     }
 
 
-def limit_units(datasets: Sequence[DatasetPlan], most: int, runs: Sequence[RunRecord]) -> tuple[DatasetPlan, ...]:
+def limit_units(
+    datasets: Sequence[DatasetPlan], most: int, runs: Sequence[RunRecord], moved_at: Mapping[str, datetime]
+) -> tuple[DatasetPlan, ...]:
     """Keep the first work units of each dataset, as many as fit into a run, shared out evenly.
 
     What is left out was not committed, so the next run plans it again; the notes say how much. Where not even one for each
-    fits, those come first whose last turn in `runs` (newest first) is longest ago: none waits for ever behind others.
+    fits, those come first whose last turn in `runs` (newest first) is longest ago, and of turns that are forgotten those of
+    datasets that moved longest ago: none waits for ever behind others.
     """
     turns: dict[str, int] = {}
     for age, run in enumerate(runs):
         for urn in run.datasets:
             turns.setdefault(urn, age)
-    by_turn = sorted(range(len(datasets)), key=lambda n: -turns.get(datasets[n].dataset_urn, len(runs)))
+
+    def turn(number: int) -> tuple[int, datetime]:
+        urn = datasets[number].dataset_urn
+        return -turns.get(urn, len(runs)), moved_at.get(urn, _NEVER)
+
+    by_turn = sorted(range(len(datasets)), key=turn)
     kept = dict.fromkeys(by_turn, 0)
     left = most
     while left and (waiting := [n for n in kept if kept[n] < len(datasets[n].work_units)]):

@@ -8,7 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.job import plan_job, run_job
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.lane import InlineLane
 
 from .jobs import by_urn, job_spec, project, published, run
 
@@ -57,6 +60,16 @@ def test_no_dataset_waits_for_ever_behind_others(tmp_path: Path, first: dict[str
     assert turns == ["a", "b", "c", "a", "b", "a"]
     assert published(tmp_path, job, "b") == list(range(20))
     assert published(tmp_path, job, "c") == list(range(10))
+
+
+def test_datasets_take_turns_where_fewer_runs_are_remembered_than_a_turn_takes(tmp_path: Path) -> None:
+    turns = []
+    for rows in range(10, 80, 10):  # each has news in each run
+        job = job_spec({urn: {"rows": rows} for urn in "abcde"}, execution={"max_work_units": 1})
+        opened = Project(tmp_path, ProjectSpec(project="tests", history_runs=2), (job,))
+        result = run_job(opened, job, lane=InlineLane())
+        turns += [one.dataset_urn for one in result.datasets if one.outcome is not DatasetOutcome.IDLE]
+    assert "".join(turns) == "abcdeab"
 
 
 def test_less_than_one_work_unit_is_refused() -> None:
