@@ -100,15 +100,18 @@ class JsonLinesReader:
         return pa.schema([(field.name, _settled(field.type)) for field in found.schema])
 
     def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
+        text = b"\n".join(lines)
+        if not text.startswith(b"{") or text.count(b"\n{") != len(lines) - 1:
+            _require_objects(lines, rows_before)
         try:
-            return self._read(lines, schema)
+            return self._read(text, schema)
         except pa.ArrowInvalid as error:
             number = self._first_misfit(lines, schema)
             hint = "" if self._unexpected == "ignore" else " Declare `columns` where rows differ."
             raise FormatError(f"{_plain(error)}: {lines[number][:80]!r}.{hint}", rows_before + number + 1) from error
 
-    def _read(self, lines: list[bytes], schema: pa.Schema | None) -> pa.Table:
-        block = pa.BufferReader(b"\n".join(lines))
+    def _read(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
+        block = pa.BufferReader(text)
         return arrow_json.read_json(
             block,
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
@@ -123,12 +126,19 @@ class JsonLinesReader:
         while high - low > 1:
             middle = (low + high) // 2
             try:
-                self._read(lines[:middle], schema)
+                self._read(b"\n".join(lines[:middle]), schema)
             except pa.ArrowInvalid:
                 high = middle
             else:
                 low = middle
         return low
+
+
+def _require_objects(lines: list[bytes], rows_before: int) -> None:
+    """Refuse what is no object: of `null` Arrow makes a row without values, and the process ends where it comes first."""
+    for number, line in enumerate(lines, start=rows_before + 1):
+        if not line.lstrip().startswith(b"{"):
+            raise FormatError(f"expected one object a line, got {line[:80]!r}.", number)
 
 
 def _require_exact(table: pa.Table, lines: list[bytes], rows_before: int) -> None:

@@ -52,11 +52,11 @@ def test_rows_are_numbered_across_blocks(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         (b'{"id": 1', "JSON|Missing|Invalid|parse"),
-        (b"nonsense", "Invalid value"),
+        (b"nonsense", "expected one object a line, got"),
         (b'{"id": "x"}', "changed from number to string"),
         (b'{"id": 1.5}', "1.5"),
         (b'{"id": 1, "new": 2}', "unexpected field.*Declare `columns`"),
-        (b"[1]", "changed from object to array"),
+        (b"[1]", "expected one object a line, got"),
     ],
 )
 def test_row_that_does_not_fit_is_named_with_its_number(tmp_path: Path, line: bytes, problem: str) -> None:
@@ -70,6 +70,16 @@ def test_two_objects_on_a_line_are_refused(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 2}{"id": 3}\n')
     with pytest.raises(ExtractError, match="one object a line"):
         read_lines(tmp_path, "day.jsonl")
+
+
+@pytest.mark.parametrize("line", ["null", "  null", "5", "[1]", '"text"'])
+@pytest.mark.parametrize("columns", [{}, {"id": "int64"}], ids=["settled", "declared"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_line_that_is_no_object_is_refused(tmp_path: Path, before: int, columns: dict[str, str], line: str) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n' * before + line.encode() + b'\n {"id": 3}\n')
+    with pytest.raises(ExtractError, match="expected one object a line, got ") as caught:
+        read_lines(tmp_path, "day.jsonl", columns=columns)
+    assert caught.value.row == before + 1
 
 
 def test_line_longer_than_many_blocks_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
