@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the benchmarks, and Spark's JDBC reader as it is set up by hand at its best."""
+"""The PostgreSQL server of the benchmarks, our job that reads it, and Spark's JDBC reader set up by hand at its best."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def filled_postgres(statements: Sequence[str]) -> Iterator[str]:
         for statement in statements:
             server.execute(statement, database)
         yield server.url(database)
+
+
+def query_job(url: str, **which: list[str]) -> dict[str, Any]:
+    """Return a job of the source `query` that reads tables by their ids."""
+    source = {"type": "query", "url": url, "watermark": {"column": "id", "type": "long"}, **which}
+    extract = {"namespace": "bench", "table": "tables"}
+    return {"job": "bench", "source": source, "extract": extract, "output": {"path": "lake"}}
 
 
 def jdbc_driver() -> Path:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from database import filled_postgres, jdbc_driver, jdbc_reader
+from database import filled_postgres, jdbc_driver, jdbc_reader, query_job
 from sides import Comparison, write_by_spark, write_ours
 
 ROWS = 1_000
@@ -28,18 +28,7 @@ TABLE = """
 
 def ours(url: str, targets: list[Path]) -> None:
     """Run a job for each target."""
-    job = {
-        "job": "bench",
-        "source": {
-            "type": "query",
-            "url": url,
-            "include": ["public[.].*"],
-            "watermark": {"column": "id", "type": "long"},
-        },
-        "extract": {"namespace": "bench", "table": "tables"},
-        "output": {"path": "lake"},
-    }
-    write_ours(job, targets)
+    write_ours(query_job(url, include=["public[.].*"]), targets)
 
 
 def spark(url: str, targets: list[Path]) -> None:

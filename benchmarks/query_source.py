@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from database import filled_postgres, jdbc_driver, jdbc_reader
+from database import filled_postgres, jdbc_driver, jdbc_reader, query_job
 from sides import Comparison, write_by_spark, write_ours
 
 TABLE = """
@@ -27,18 +27,7 @@ PARTITIONS = 2 * (os.cpu_count() or 1)
 
 def ours(url: str, targets: list[Path]) -> None:
     """Run a job for each target."""
-    job = {
-        "job": "bench",
-        "source": {
-            "type": "query",
-            "url": url,
-            "tables": ["public.flights"],
-            "watermark": {"column": "id", "type": "long"},
-        },
-        "extract": {"namespace": "bench", "table": "flights"},
-        "output": {"path": "lake"},
-    }
-    write_ours(job, targets)
+    write_ours(query_job(url, tables=["public.flights"]), targets)
 
 
 def spark(url: str, targets: list[Path]) -> None:
