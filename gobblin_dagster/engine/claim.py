@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.manifest import manifest_path
+from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.open_job import OpenJob
@@ -38,7 +42,7 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
     versions = {urn: state.version for urn, state in states.items()}
     if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
         plan = opened.plan(lane)
-    strange = _strange(opened, plan)
+    strange = _strange(opened, plan, states)
     datasets = tuple(
         dataset
         if dataset.dataset_urn in grant.granted and dataset.dataset_urn not in strange
@@ -56,15 +60,31 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
     return dataclasses.replace(plan, datasets=datasets, packs=tuple(filter(None, packs))), dict(grant.busy)
 
 
-def _strange(opened: OpenJob, plan: JobPlan) -> dict[str, str]:
-    """Say which datasets the output holds and the store does not: a run would publish all of their rows once more."""
-    new = [one.dataset_urn for one in plan.datasets if one.has_work and not one.version_read]
-    manifests = internal_dir(opened.context.output_root, MANIFEST_DIR, plan.job)
+def _strange(opened: OpenJob, plan: JobPlan, states: Mapping[str, DatasetState]) -> dict[str, str]:
+    """Say of which datasets the output holds snapshots that the store does not know: their rows would be published again.
+
+    A manifest is written after its commit, so one above the state's snapshot tells that the store is not the one, or not as
+    new as the one, that knew of it.
+    """
+    root, store, job = opened.context.output_root, opened.store.url, opened.job
+    urns = [one.dataset_urn for one in plan.datasets if one.has_work]
+    new = [urn for urn in urns if urn not in states]
+    manifests = internal_dir(root, MANIFEST_DIR, plan.job)
     held = {*opened.storage.list_names(manifests)} if new else set()
-    return {
-        urn: f"{manifests}/{folder} tells of snapshots that the state store {opened.store.url} does not know: it was "
-        "lost, or is another one. Point `state:` at the former store, or import its last export (`gobblin state "
-        "import`); to begin anew, give the job another output, or delete that folder: what is published stays beside."
+    strange = {
+        urn: f"{manifests}/{folder} tells of snapshots that the state store {store} does not know: it was lost, or is "
+        "another one. Point `state:` at the former store, or import its last export (`gobblin state import`); to begin "
+        "anew, give the job another output, or delete that folder: what is published stays beside."
         for urn in new
         if (folder := DatasetUrn(urn).path_segment) in held
+    }
+    known = [urn for urn in urns if urn in states]
+    next_ones = [manifest_path(root, plan.job, urn, states[urn].snapshot + 1) for urn in known]
+    sizes = in_parallel(opened.storage.size, next_ones, job.commit.parallelism)
+    return strange | {
+        urn: f"{path} tells of a snapshot after {states[urn].snapshot}, the newest that the state store {store} knows: it "
+        "was set back to an older copy. Restore a newer one, or import a newer export (`gobblin state import`); else set "
+        "the watermark to where the published rows end (`gobblin state set`), and delete that manifest and those above."
+        for urn, path, size in zip(known, next_ones, sizes, strict=True)
+        if size is not None
     }

@@ -85,6 +85,24 @@ def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
     assert "1 committed, 1 idle" in cli("run").out
 
 
+def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_since(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    cli("run")
+    shutil.copytree(project / ".gobblin", project / "backup")
+    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 3}})
+    cli("run")
+    shutil.rmtree(project / ".gobblin")
+    shutil.copytree(project / "backup", project / ".gobblin")
+    called = cli("run")
+    assert called.code == 1
+    assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1, the newest that " in called.out
+    assert "it was set back to an older copy" in called.out
+    assert cli("state", "set", "a", "40", "--reason", "set back", "--yes").code == 0
+    (project / "lake/_gobblin/manifests/numbers/a/0000000002.json").unlink()
+    assert "nothing to do" in cli("run").out
+
+
 def test_run_again_says_nothing_to_do_and_starts_nothing(cli: Cli, project: Path, inline: list[InlineLane]) -> None:
     cli("run")
     called = cli("run")
