@@ -7,5 +7,5 @@ free_kib=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1 || true)
 [ -w /dev/shm ] && [ "${free_kib:-0}" -ge "$room_kib" ] || exec "$@"
 folder=$(mktemp -d /dev/shm/gobblin-tests.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
-chmod 755 "$folder" # servers that refuse to be root must come through
+chmod 1777 "$folder" # as the usual one: servers that refuse to be root write there too
 TMPDIR="$folder" "$@"
