@@ -15,7 +15,6 @@ from pathlib import Path
 import pyspark
 
 from tests.services import maven
-from tests.services.ending import wait_or_kill
 
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.2.0",)
@@ -88,8 +87,8 @@ def running_connect(home: Path, jars: list[Path]) -> Iterator[str]:
             time.sleep(0.1)
         yield f"sc://127.0.0.1:{port}"
     finally:
-        process.terminate()
-        wait_or_kill(process)
+        process.kill()  # asked to end it waits for its sessions; it has nothing to keep
+        process.wait()
 
 
 def _free_port() -> int:
