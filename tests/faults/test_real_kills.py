@@ -29,7 +29,7 @@ source:
 extract: {{namespace: shop, table: orders}}
 output: {{path: lake}}
 """
-VICTIMS = {"driver": "", "Spark JVM": "java", "Python worker": "pyspark.daemon"}
+VICTIMS = {"driver": "", "Spark JVM": "java", "Python worker": "worker_daemon"}
 """What is killed, by a part of its command line; the driver is known by its pid."""
 
 
@@ -56,6 +56,7 @@ def _kill_while_running(root: Path, part: str, after_s: float) -> bool:
         children = _children(run.pid)
         victims = [pid for pid, command in children if part in command] if part else [run.pid]
         time.sleep(0.01)
+    assert victims, f"the run ended, and nothing that it started was called {part!r}"
     time.sleep(after_s)
     is_killed = False
     for pid in victims:
@@ -78,7 +79,7 @@ def assert_exactly_once(root: Path, said: str) -> None:
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_killed_at_a_random_time_every_row_is_published_once(tmp_path: Path, victim: str) -> None:
     root = make_project(tmp_path / "p", JOB)
-    longest_s = {"driver": 6.0, "Spark JVM": 4.0, "Python worker": 0.3}[victim]
+    longest_s = {"driver": 6.0, "Spark JVM": 2.0, "Python worker": 0.3}[victim]
     after_s = random.Random(f"{SEED} {victim}").uniform(0, longest_s)
     is_killed = _kill_while_running(root, VICTIMS[victim], after_s)
     print(f"seed {SEED}: {victim} after {after_s:.2f} s, {'killed' if is_killed else 'had ended'}")  # noqa: T201  # to repeat it
