@@ -29,7 +29,7 @@ source:
 extract: {{namespace: shop, table: orders}}
 output: {{path: lake}}
 """
-VICTIMS = {"driver": "", "Spark JVM": "java", "Python worker": "worker_daemon"}
+VICTIMS = {"driver": "", "Spark JVM": "SparkSubmit", "Python worker": "worker_daemon"}
 """What is killed, by a part of its command line; the driver is known by its pid."""
 
 
