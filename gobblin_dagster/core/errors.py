@@ -364,12 +364,15 @@ class WorkerDiedError(TerminalError):
     dataset_urn: str
     work_unit: str
     exit_code: int
+    said: str = ""
+    """Its last line on standard error."""
 
     def message(self) -> str:
         how = f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
+        why = f"It said: {self.said}" if self.said else "Out of memory and native crashes end this way."
         return (
             f"Dataset {self.dataset_urn!r}, work unit {self.work_unit}: its Python worker died ({how}), "
-            "also when run alone. Out of memory and native crashes end this way."
+            f"also when run alone. {why}"
         )
 
 

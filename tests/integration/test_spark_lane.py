@@ -74,6 +74,7 @@ def test_spark_unit_that_kills_its_worker_ends_as_its_own_failure(tmp_path: Path
     assert [dataset.dataset_urn for dataset in failed] == ["poison"]
     assert failed[0].failures[0].code == "worker-died"
     assert "exit code 9" in failed[0].failures[0].message
+    assert failed[0].failures[0].message.endswith("It said: told to die")
     assert all(published(tmp_path, job, urn) == list(range(50)) for urn in datasets)
 
 

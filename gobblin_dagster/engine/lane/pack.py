@@ -162,14 +162,16 @@ def _run_isolated(lane: LaneContext, task: LaneTask) -> TaskState:
     child = subprocess.run(
         [sys.executable, "-m", "gobblin_dagster.engine.lane.isolated"],
         input=json.dumps({"lane": to_json(lane), "task": to_json(task)}).encode(),
-        stdout=subprocess.PIPE,
+        capture_output=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,
     )
+    said = child.stderr.decode(errors="replace")
+    sys.stderr.write(said)  # into Spark's log, as what other workers say
     if child.returncode == 0:
         return from_json(TaskState, child.stdout.decode())
-    unit = task.unit
-    error = WorkerDiedError(dataset_urn=unit.dataset_urn, work_unit=unit.id, exit_code=child.returncode)
+    unit, last_line = task.unit, said.strip().rpartition("\n")[2][:500]
+    error = WorkerDiedError(dataset_urn=unit.dataset_urn, work_unit=unit.id, exit_code=child.returncode, said=last_line)
     return unrun(task, WorkingState.FAILED, describe_failure(error))
 
 
