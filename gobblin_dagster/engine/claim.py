@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import Lease
@@ -14,7 +14,7 @@ from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.open_job import OpenJob
-from gobblin_dagster.engine.results import JobPlan
+from gobblin_dagster.engine.results import DatasetPlan, JobPlan
 
 
 def claim(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> tuple[JobPlan, dict[str, Lease]]:
@@ -42,7 +42,7 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
     versions = {urn: state.version for urn, state in states.items()}
     if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
         plan = opened.plan(lane)
-    strange = _strange(opened, plan, states)
+    strange = _strange(opened, [d for d in plan.datasets if d.has_work and d.dataset_urn in grant.granted], states)
     datasets = tuple(
         dataset
         if dataset.dataset_urn in grant.granted and dataset.dataset_urn not in strange
@@ -60,16 +60,15 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
     return dataclasses.replace(plan, datasets=datasets, packs=tuple(filter(None, packs))), dict(grant.busy)
 
 
-def _strange(opened: OpenJob, plan: JobPlan, states: Mapping[str, DatasetState]) -> dict[str, str]:
+def _strange(opened: OpenJob, ours: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> dict[str, str]:
     """Say of which datasets the output holds snapshots that the store does not know: their rows would be published again.
 
     A manifest is written after its commit, so one above the state's snapshot tells that the store is not the one, or not as
     new as the one, that knew of it.
     """
     root, store, job = opened.context.output_root, opened.store.url, opened.job
-    urns = [one.dataset_urn for one in plan.datasets if one.has_work]
-    new = [urn for urn in urns if urn not in states]
-    manifests = internal_dir(root, MANIFEST_DIR, plan.job)
+    new = [one.dataset_urn for one in ours if one.dataset_urn not in states]
+    manifests = internal_dir(root, MANIFEST_DIR, job.job)
     held = {*opened.storage.list_names(manifests)} if new else set()
     strange = {
         urn: f"{manifests}/{folder} tells of snapshots that the state store {store} does not know: it was lost, or is "
@@ -78,8 +77,8 @@ def _strange(opened: OpenJob, plan: JobPlan, states: Mapping[str, DatasetState])
         for urn in new
         if (folder := DatasetUrn(urn).path_segment) in held
     }
-    known = [urn for urn in urns if urn in states]
-    next_ones = [manifest_path(root, plan.job, urn, states[urn].snapshot + 1) for urn in known]
+    known = [one.dataset_urn for one in ours if one.dataset_urn in states]
+    next_ones = [manifest_path(root, job.job, urn, states[urn].snapshot + 1) for urn in known]
     sizes = in_parallel(opened.storage.size, next_ones, job.commit.parallelism)
     return strange | {
         urn: f"{path} tells of a snapshot after {states[urn].snapshot}, the newest that the state store {store} knows: it "

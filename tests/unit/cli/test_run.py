@@ -69,6 +69,18 @@ def test_run_beside_another_leaves_the_datasets_that_are_busy_and_shows_the_pack
     assert "read b/c: 3 rows" in called.out
 
 
+def test_dataset_that_another_run_holds_is_busy_and_not_said_to_be_lost(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    cli("run")
+    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 5}})
+    with closing(open_project(project).open_store()) as store:
+        store.acquire_leases("numbers", ["a"], LeaseOwner("run-9", "elsewhere", "", 1, ""), timedelta(minutes=5))
+    called = cli("run")
+    assert (called.code, "is held by run run-9" in called.out) == (4, True)
+    assert "state store" not in called.out
+
+
 def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
     cli: Cli, project: Path, inline: list[InlineLane]
 ) -> None:
