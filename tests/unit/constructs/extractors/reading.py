@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,18 @@ def read(root: Path, *names: str, block_bytes: int = 1 << 20, **options: Any) ->
     finally:
         reader.close()
         reader.close()
+
+
+def peak_bytes(root: Path, name: str, *, block_bytes: int, **options: Any) -> int:
+    """Return the most memory that is in use while a file is read for a second time; the first loads modules."""
+    read(root, name, block_bytes=block_bytes, **options)
+    before, peak = pa.total_allocated_bytes(), 0
+    tracemalloc.start()
+    try:
+        with closing(extractor(root, name, block_bytes=block_bytes, **options)) as reader:
+            for chunk in reader.chunks():
+                peak = max(peak, pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[1])
+                del chunk
+    finally:
+        tracemalloc.stop()
+    return peak

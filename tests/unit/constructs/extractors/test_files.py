@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +7,7 @@ import pytest
 
 from gobblin_dagster.constructs.extractors.files import translated_errors
 from gobblin_dagster.core.errors import ExtractError, TransientError
-from tests.unit.constructs.extractors.reading import extractor, put
+from tests.unit.constructs.extractors.reading import extractor, peak_bytes, put
 
 
 def test_file_that_changed_since_the_plan_is_refused_with_both_sizes(tmp_path: Path) -> None:
@@ -49,13 +48,5 @@ def test_fault_of_a_file_is_raised_with_dataset_and_file(
 
 def test_memory_stays_flat_while_a_file_is_far_larger_than_a_block(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"a,b\n" + b"some text,2013-01-01\n" * 400_000)
-    before = pa.total_allocated_bytes()
-    peak = 0
-    tracemalloc.start()
-    try:
-        for chunk in extractor(tmp_path, "day.csv", type="csv", block_bytes=1 << 16).chunks():
-            peak = max(peak, pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[1])
-            del chunk
-    finally:
-        tracemalloc.stop()
+    peak = peak_bytes(tmp_path, "day.csv", type="csv", block_bytes=1 << 16)
     assert peak < (tmp_path / "day.csv").stat().st_size / 3
