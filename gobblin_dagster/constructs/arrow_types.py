@@ -64,7 +64,7 @@ def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> boo
     return is_wanted(kind) or any(has_part(kind.field(at).type, is_wanted) for at in range(kind.num_fields))
 
 
-def leaves(values: pa.Array) -> Iterator[pa.Array]:
+def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.ChunkedArray]:
     """Yield the plain values that a column holds, at whatever depth."""
     if pa.types.is_dictionary(values.type):
         yield from leaves(values.dictionary)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import BaseModel, ConfigDict, Field
 
-from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, leaves
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
 from gobblin_dagster.core.constructs import ConstructContext
@@ -143,24 +143,13 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
 
 def _require_exact(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
     """Refuse whole numbers that only a float came near: a column of ids would be rounded by one that is too large."""
-    floats = (values for column in table.columns for values in _floats(column))
-    if not any((pc.max(pc.abs(values)).as_py() or 0) >= _EXACT for values in floats):
+    parts = (part for column in table.columns for part in leaves(column) if pa.types.is_floating(part.type))
+    if not any((pc.max(pc.abs(part)).as_py() or 0) >= _EXACT for part in parts):
         return
     kind = pa.struct(list(table.schema))
     for number, line in enumerate(lines, start=rows_before + 1):
         if rounded := _rounded(json.loads(line), kind, ""):
             raise FormatError(f"{rounded}, which no column of numbers holds as it stands. Declare `columns`.", number)
-
-
-def _floats(values: Any) -> Iterator[Any]:
-    """Yield the floats inside of structs and lists."""
-    if pa.types.is_floating(values.type):
-        yield values
-    elif pa.types.is_struct(values.type):
-        for inner in values.flatten():
-            yield from _floats(inner)
-    elif pa.types.is_list(values.type):
-        yield from _floats(pc.list_flatten(values))
 
 
 def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
