@@ -225,7 +225,7 @@ def race(items: list[str], act: Callable[[str], bool]) -> list[bool]:
     gate = threading.Barrier(len(items))
 
     def run(item: str) -> bool:
-        gate.wait(timeout=30)
+        gate.wait(timeout=120)
         return act(item)
 
     with ThreadPoolExecutor(len(items)) as pool:

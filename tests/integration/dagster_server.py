@@ -113,7 +113,7 @@ class Webserver:
 
     def wait(self, run_id: str) -> str:
         """Return the status of a run once it has ended."""
-        return str(wait_for(lambda: self._status(run_id), FINISHED.__contains__, 60))
+        return str(wait_for(lambda: self._status(run_id), FINISHED.__contains__, 180))
 
     def _status(self, run_id: str) -> Any:
         return self.ask(STATUS, id=run_id)["runOrError"]["status"]
@@ -180,12 +180,12 @@ def running_webserver(folder: Path) -> Iterator[Webserver]:
     with (folder / "webserver.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
-            wait_for(lambda: server.ask("{ version }") if process.poll() is None else "ended", bool, 60)
+            wait_for(lambda: server.ask("{ version }") if process.poll() is None else "ended", bool, 180)
             assert process.poll() is None, (folder / "webserver.log").read_text()
             yield server
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def _run_id(launched: dict[str, Any]) -> str:

@@ -44,14 +44,14 @@ def test_dev_shows_what_the_command_line_committed_and_ends_with_its_processes(t
     with (tmp_path / "dev.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            wait_for(lambda: server.ask("{ version }"), bool, 60)
+            wait_for(lambda: server.ask("{ version }"), bool, 180)
 
             def both(shown: Shown) -> bool:
                 return shown.materialized == {"a", "b%20c"}
 
-            wait_for(lambda: server.shown(("test", "numbers", "main")), both, 60)
+            wait_for(lambda: server.shown(("test", "numbers", "main")), both, 180)
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(120)
     with pytest.raises(OSError, match="refused"):
         server.ask("{ version }")

@@ -34,10 +34,10 @@ def _fsyncs_of(server: HdfsServer, storage: HdfsStorage, path: str, blocks: floa
     """Count what writing a file syncs; counters are published once a second."""
     before = server.fsyncs()
     _write(storage, path, blocks)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while server.fsyncs() - before < expected and time.monotonic() < deadline:
         time.sleep(0.2)
-    time.sleep(1.2)
+    time.sleep(3)
     return server.fsyncs() - before
 
 
@@ -46,7 +46,7 @@ def test_finish_syncs_every_block_to_the_disk(hdfs_server: HdfsServer, root: str
     fast = open_storage(root, durable=False)
     assert isinstance(storage, HdfsStorage)
     assert isinstance(fast, HdfsStorage)
-    time.sleep(1.2)
+    time.sleep(3)
     replicas = 3 * DATANODES
     by_itself = _fsyncs_of(hdfs_server, fast, f"{root}/fast", 2.5, expected=replicas)
     assert _fsyncs_of(hdfs_server, storage, f"{root}/durable", 2.5, by_itself + replicas) == by_itself + replicas

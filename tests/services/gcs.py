@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 _MODULE = "github.com/fsouza/fake-gcs-server"
 _VERSION = "v1.56.1"
-_BUILD_S, _START_S = 900, 60
+_BUILD_S, _START_S = 900, 180
 
 
 @dataclass(frozen=True)

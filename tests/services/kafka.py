@@ -22,7 +22,7 @@ from tests.services import maven
 from tests.services.ending import wait_or_kill
 
 ARTIFACTS = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
-_START_S = 90
+_START_S = 180
 _JAVA_OPTIONS = (
     "-Xms128m",
     "-Xmx512m",

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from tests.services.ending import wait_or_kill
 
-_START_S = 60
+_START_S = 180
 
 
 def mariadb_binary() -> Path | None:

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from tests.services.ending import wait_or_kill
 
-_START_S = 60
+_START_S = 180
 
 
 def binaries() -> Path | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_START_S = 60
+_START_S = 180
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tests.services import maven
 
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.2.0",)
-_START_S = 120
+_START_S = 180
 _ROOT = Path(__file__).parents[2]
 
 

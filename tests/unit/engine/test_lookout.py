@@ -84,7 +84,7 @@ class Slow:
 
     def __call__(self) -> Sighting:
         self.looks += 1
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return self._answer()
 
 
@@ -167,7 +167,7 @@ def test_process_ends_when_nobody_asks(tmp_path: Path) -> None:
     watchman.ask(project(tmp_path, job), job)
     first = watchman.process_id
     for child in multiprocessing.active_children():
-        child.join(30)
+        child.join(120)
     assert watchman.ask(project(tmp_path, job), job).datasets == 1
     assert watchman.process_id != first
     watchman.close()
@@ -192,7 +192,7 @@ def test_process_ends_with_the_one_that_asked_however_that_ends(tmp_path: Path) 
     with subprocess.Popen(asked, env=environment, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
         process_id = int(killed.stdout.readline())
-        assert killed.wait(30) == -signal.SIGKILL
+        assert killed.wait(120) == -signal.SIGKILL
     try:
         handle = os.pidfd_open(process_id)
     except ProcessLookupError:

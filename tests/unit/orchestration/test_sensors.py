@@ -241,7 +241,7 @@ def test_new_data_never_waits_long_and_takes_a_late_answer_if_nobody_was_faster(
 
     def slow(*args: Any) -> Sighting:
         seen = look(*args)
-        assert go.wait(30)
+        assert go.wait(120)
         return seen
 
     monkeypatch.setattr(lookout, "look", slow)

@@ -25,7 +25,7 @@ class CopyingStorage(MemoryStorage):
 
     def move(self, source: str, target: str) -> None:
         if next(self._numbers):
-            self._together.wait(timeout=30)
+            self._together.wait(timeout=120)
         super().move(source, target)
 
 

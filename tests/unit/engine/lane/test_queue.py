@@ -28,7 +28,7 @@ class FakeBranch:
 
     def write(self, chunk: Chunk) -> None:
         if self._gate is not None:
-            assert self._gate.wait(10)
+            assert self._gate.wait(120)
         if self.failure is None and len(self.seen) == self._fail_at:
             self.failure = TaskFailure("test", "told to fail")
         if self.failure is None:
@@ -86,10 +86,10 @@ def test_full_queue_holds_the_fork_back() -> None:
     giver.start()
     # One chunk is with the branch and two wait; the fourth finds no room until the gate opens.
     for _ in range(3):
-        assert given.acquire(timeout=10)
+        assert given.acquire(timeout=120)
     assert not given.acquire(timeout=0.2)
     gate.set()
-    giver.join(10)
+    giver.join(120)
     runner.finish()
     assert branch.seen == list(range(6))
     assert runner.stats.put_wait_s > 0
