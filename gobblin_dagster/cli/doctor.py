@@ -18,7 +18,8 @@ import typer
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
 from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.cli.output import print_json
-from gobblin_dagster.core.errors import GobblinDagsterError, UsageError
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.storage import open_storage
 
@@ -27,6 +28,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 MIN_PYTHON = (3, 11)
 MAX_CLOCK_SKEW_S = 5.0
 """Difference between the machine's clock and that of the file system; leases on shared folders rely on both."""
+_NO_JOB = ".gobblin-doctor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,20 @@ def _package(name: str) -> str:
 
 def _store(project: Project) -> str:
     with closing(project.open_store()) as store:
-        return f"{store.url}: {len(store.list_jobs())} job(s) known"
+        known = store.list_jobs()
+        now = project.clock.now()
+        # A row of a job that nobody can have: a store that is only read looks well until the first run's end.
+        probe = RunRecord(f"doctor-{secrets.token_hex(8)}", _NO_JOB, now, RunStatus.SUCCEEDED, now)
+        try:
+            store.save_run(probe)
+            store.prune_runs(_NO_JOB, keep=0)
+        except StorageError as error:
+            raise UsageError(
+                problem=f"The state store {store.url} can be read, but not written: {error.problem}.",
+                hint="Let this user write it: a file and its folder; in PostgreSQL insert, update and delete on all tables "
+                "`gobblin_*`, and usage of their sequences.",
+            ) from error
+    return f"{store.url}: {len(known)} job(s) known; it is writable"
 
 
 def _clock(folder: Path) -> str:

@@ -195,8 +195,9 @@ def export_states(
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     with closing(open_store_here(ctx)) as store:
         chosen = known_jobs(store, jobs)
-        urns = [urn for job in chosen for urn in (*store.load_dataset_states(job), *store.load_startpoints(job))]
-        require_match(selection, urns)
+        require_match(
+            selection, (u for job in chosen for u in (*store.load_dataset_states(job), *store.load_startpoints(job)))
+        )
         for line in state_transfer.export_state(store, chosen, selection.matches):
             sys.stdout.write(line + "\n")
 

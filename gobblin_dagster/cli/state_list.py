@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import typer
 
@@ -35,7 +36,7 @@ def list_states(
     with collector_paused():
         found = _states(ctx, jobs)
         selection = Selection(tuple(select or ()), tuple(exclude or ()))
-        require_match(selection, [urn for of_job in found.values() for urn in of_job])
+        require_match(selection, (urn for of_job in found.values() for urn in of_job))
         _list(found, selection, output)
 
 
@@ -57,11 +58,8 @@ def _list(found: dict[str, dict[str, DatasetState]], selection: Selection, outpu
 
 
 def _states(ctx: typer.Context, jobs: list[str] | None) -> dict[str, dict[str, DatasetState]]:
-    store = open_store_here(ctx)
-    try:
+    with closing(open_store_here(ctx)) as store:
         return {job: store.load_dataset_states(job) for job in known_jobs(store, jobs)}
-    finally:
-        store.close()
 
 
 def _row(state: DatasetState) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,11 +31,17 @@ def known_jobs(store: StateStore, names: Collection[str] | None) -> list[str]:
     return list(dict.fromkeys(names)) if names else known
 
 
-def require_match(selection: Selection, urns: Collection[str]) -> None:
-    """Refuse globs that select none of these datasets: a slip of the pen must not look like an empty store (UsageError)."""
-    if (selection.select or selection.exclude) and not any(map(selection.matches, urns)):
+def require_match(selection: Selection, urns: Iterable[str]) -> None:
+    """Refuse globs that select none of these datasets: a slip of the pen must not look like an empty store (UsageError).
+
+    The datasets are asked for only where globs are given.
+    """
+    if not selection.select and not selection.exclude:
+        return
+    known = list(urns)
+    if not any(map(selection.matches, known)):
         raise UsageError(
-            problem=f"None of {len(urns):,} published datasets is selected by "
+            problem=f"None of {len(known):,} published datasets is selected by "
             f"--select {' '.join(selection.select) or '*'} --exclude {' '.join(selection.exclude) or '-'}.",
             hint="`gobblin state list` shows them.",
         )

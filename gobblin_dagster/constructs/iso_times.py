@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Of Arrow's units of time."""
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 and 9999."""
 _DAY = 86_400
@@ -22,7 +23,7 @@ def refuse_odd_times(column: str, values: pa.Array) -> None:
     local = pc.local_timestamp(values)
     refuse_odd_years(column, local)
     offsets = pc.subtract(local.cast(pa.int64()), values.cast(pa.int64()))
-    if (offsets.drop_null().to_numpy() % (60 * _PER_SECOND[kind.unit])).any():
+    if (offsets.drop_null().to_numpy() % (60 * PER_SECOND[kind.unit])).any():
         raise pa.ArrowInvalid(f"column {column!r} has times whose offset in {kind.tz} has seconds; cast them to UTC")
 
 
@@ -35,7 +36,7 @@ def refuse_odd_years(column: str, values: pa.Array) -> None:
         days = values.cast(pa.date32()).cast(pa.int32())
         _refuse_outside(column, days, _FIRST_SECOND // _DAY, _LAST_SECOND // _DAY)
         return
-    unit = _PER_SECOND[kind.unit]
+    unit = PER_SECOND[kind.unit]
     edge = 0 if kind.tz in (None, "UTC") else _DAY * unit
     low, high = max(_FIRST_SECOND * unit, -(2**63) + edge), min((_LAST_SECOND + 1) * unit - 1, 2**63 - 1 - edge)
     _refuse_outside(column, values.cast(pa.int64()), low, high)

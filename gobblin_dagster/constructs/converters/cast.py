@@ -121,9 +121,8 @@ def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     source = values.type
     is_number = pa.types.is_integer(source) or pa.types.is_floating(source)
     if is_number and pa.types.is_decimal(target):
-        values = values.cast(
-            pa.string()
-        )  # of a float its shortest digits; of an integer Arrow asks for 19 whatever it is
+        # As text: a float gives its shortest digits, and of an integer Arrow would ask for 19 whatever it is.
+        values = values.cast(pa.string())
     if is_number and pa.types.is_boolean(target):
         known = pa.array([0, 1, None]).cast(source)
         if not pc.all(pc.is_in(values, value_set=known), min_count=0).as_py():

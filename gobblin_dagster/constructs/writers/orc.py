@@ -10,10 +10,9 @@ from pyarrow import orc
 from pydantic import Field
 
 from gobblin_dagster.constructs.arrow_types import leaves
+from gobblin_dagster.constructs.iso_times import PER_SECOND
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
-
-_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class OrcWriter(FileWriter):
@@ -113,5 +112,5 @@ def _refuse_fractions(column: str, values: pa.Array) -> None:
             continue
         numbers = part.cast(pa.int64())
         early = numbers.filter(pc.less(numbers, 0)).to_numpy()
-        if (early % _PER_SECOND[part.type.unit]).any():
+        if (early % PER_SECOND[part.type.unit]).any():
             raise pa.ArrowInvalid(f"column {column!r} has times before 1970 with fractions of a second")

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from rich.console import Console
 from gobblin_dagster.cli.interrupt import stop_on_interrupt
 from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.state import open_store
 
 from .conftest import Cli
 
@@ -101,6 +105,42 @@ def test_doctor_faulty_project_and_unusable_output_and_store_are_red(cli: Cli, p
     called = cli("doctor")
     assert called.code == 1
     assert "FAULT project" in called.out
+
+
+@pytest.mark.parametrize("url", ["sqlite:///.gobblin/state.db", "files:.gobblin/state"], ids=["sqlite", "files"])
+def test_doctor_writes_to_the_state_store_and_leaves_nothing_in_it(
+    cli: Cli, project: Path, java: Path, url: str
+) -> None:
+    fake_java(java, "echo 'openjdk version \"17.0.15\"' >&2")
+    (project / "gobblin.yaml").write_text(f"project: tests\nstate: {url}\n")
+    for _ in range(2):
+        called = cli("doctor")
+        assert called.code == 0
+        assert re.search(r"ok    state store    .*: 0 job\(s\) known; it is writable\n", called.out)
+    with closing(open_store(url, project)) as store:
+        assert (store.list_jobs(), store.load_runs()) == ([], [])
+
+
+@pytest.mark.parametrize("operation", ["INSERT", "DELETE"])
+def test_doctor_state_store_that_can_only_be_read_is_red_with_a_remedy(
+    cli: Cli, project: Path, java: Path, operation: str
+) -> None:
+    fake_java(java, "echo 'openjdk version \"17.0.15\"' >&2")
+    assert cli("state", "list").code == 0
+    with closing(sqlite3.connect(project / ".gobblin" / "state.db")) as file:
+        # As a missing grant does; the tests' user may be root, whom a read-only file does not stop.
+        refuse = "SELECT RAISE(FAIL, 'permission denied')"
+        file.execute(f"CREATE TRIGGER no BEFORE {operation} ON gobblin_runs BEGIN {refuse}; END")
+        if operation == "DELETE":
+            file.execute("INSERT INTO gobblin_runs VALUES ('r', '.gobblin-doctor', '2026-11-21 00:00:00.000000', '')")
+        file.commit()
+    called = cli("doctor")
+    assert called.code == 1
+    assert re.search(
+        r"FAULT state store    The state store sqlite:.*state\.db can be read, but not written: permission denied.* "
+        "Let this user write it: ",
+        called.out,
+    )
 
 
 def test_doctor_outside_of_a_project_looks_at_the_machine_only(
