@@ -451,6 +451,55 @@ def test_wrong_password_is_no_transient_fault_and_is_not_shown(url: str) -> None
     assert "for user ***" in str(caught.value)
 
 
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_login_that_is_refused_fails_the_work_unit_for_good_and_a_full_server_for_now(
+    url: str, connect: Connect, postgres_server: PostgresServer, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither driver gives an SQLSTATE where a connection cannot be made."""
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    writer = connect()
+    insert(writer), writer.commit()
+    (unit,) = Reader(source(url)).plan().work_units
+    host = url.rpartition("@")[2]
+    other = postgres_server.new_database()
+    postgres_server.execute(f"ALTER DATABASE {other} CONNECTION LIMIT 0")
+    postgres_server.execute("DROP ROLE IF EXISTS single; CREATE ROLE single LOGIN PASSWORD 'pw' CONNECTION LIMIT 0")
+    at_server = host.rpartition("/")[0]
+
+    def read(address: str) -> None:
+        with closing(source(address).extractor(unit)) as extractor:
+            list(extractor.chunks())
+
+    for refused, words in {
+        url.replace("//postgres:", "//postgres:not"): "password authentication failed",
+        f"{url}_not": "does not exist",
+        f"postgresql://nobody@{host}": "no password supplied",
+        f"{url}?sslmode=require": "does not support SSL",
+    }.items():
+        with pytest.raises(ExtractError, match=words):
+            read(refused)
+    with pytest.raises(TransientError, match="too many connections for role"):
+        read(f"postgresql://single:pw@{at_server}/{other}")
+
+
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_statement_that_fails_while_its_rows_come_fails_the_work_unit_for_good(
+    url: str, connect: Connect, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ADBC gives an OSError without an SQLSTATE then, as for a connection that is gone."""
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    writer = connect()
+    with writer.cursor() as cursor:
+        cursor.execute("INSERT INTO events (body) SELECT repeat('x', 1000) FROM generate_series(1, 40000)")
+    writer.commit()
+    made = source(url, query="SELECT id, body, 1 / (40000 - id) AS fault FROM events")
+    (unit,) = Reader(made, "shop.all").plan().work_units
+    with closing(made.extractor(unit)) as extractor, pytest.raises(ExtractError, match="division by zero"):
+        list(extractor.chunks())
+
+
 def test_server_that_ends_the_connection_while_reading_is_transient(url: str, connect: Connect) -> None:
     writer = connect()
     with writer.cursor() as cursor:

@@ -24,6 +24,7 @@ from gobblin_dagster.constructs.sources.query_database import (
     CONNECT_WAIT_S,
     IN_UTC,
     Database,
+    postgresql_may_recover,
     without_credentials,
 )
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
@@ -33,9 +34,6 @@ from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
-
-_LOST = ("08", "57P", "40", "53")
-"""SQLSTATE classes that a retry may mend: connection, shutdown, serialization, resources."""
 
 _FIRST_DAY = -2_440_588
 """4713 BC, where PostgreSQL's calendar begins, from 1970: what lies before it has overflown in the driver."""
@@ -142,23 +140,21 @@ def _open(
     if database.is_postgresql:
         try:
             import adbc_driver_manager as adbc  # noqa: PLC0415 - an optional driver, needed here only
-            import adbc_driver_postgresql  # noqa: F401, PLC0415
+            import adbc_driver_postgresql as driver  # noqa: PLC0415 - its other part
         except ModuleNotFoundError:
             return _FetchingReader(database, statement, options.fetch_rows, fail)
-        return _AdbcReader(database, statement, context.block_bytes, fail, adbc)
+        return _AdbcReader(database, statement, context.block_bytes, fail, adbc, driver.connect)
     return _FetchingReader(database, statement, options.fetch_rows, fail)
 
 
 @cache
-def _adbc_database(url: str) -> Any:
+def _adbc_database(connect: Callable[[str], Any], url: str) -> Any:
     """Return what connections are opened from; it keeps none itself.
 
     It asks the server for all of its types, which takes six times as long as a connection, so it is made once in a process.
     Types that are made later do not matter: what is not built in is read as text (`Column.as_text`).
     """
-    import adbc_driver_postgresql  # noqa: PLC0415 - an optional driver, needed here only
-
-    return adbc_driver_postgresql.connect(url)
+    return connect(url)
 
 
 class _AdbcReader:
@@ -171,6 +167,7 @@ class _AdbcReader:
         block_bytes: int,
         fail: Callable[[str], ExtractError],
         adbc: Any,
+        connect: Callable[[str], Any],
     ) -> None:
         self._database = database
         self._fail = fail
@@ -180,7 +177,7 @@ class _AdbcReader:
         dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy gives it no types
         self._sql = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
         with self._errors():
-            self._connection = adbc.AdbcConnection(_adbc_database(_libpq_url(database.url)))
+            self._connection = adbc.AdbcConnection(_adbc_database(connect, _libpq_url(database.url)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._errors(), self._adbc.AdbcStatement(self._connection) as statement:
@@ -219,9 +216,9 @@ class _AdbcReader:
             yield
         except (self._adbc.Error, OSError, pa.ArrowException) as error:
             problem = without_credentials(str(error), self._database.url)
-            state = getattr(error, "sqlstate", None) or ""
-            lost = state.startswith(_LOST) if state else isinstance(error, self._adbc.OperationalError | OSError)
-            if lost and "FATAL:  password" not in str(error):
+            state = getattr(error, "sqlstate", None)
+            is_told = state is not None or isinstance(error, self._adbc.OperationalError | OSError)
+            if is_told and postgresql_may_recover(state, str(error)):
                 raise TransientError(
                     problem=f"Database {self._database.shown} cannot be read now: {problem}."
                 ) from None

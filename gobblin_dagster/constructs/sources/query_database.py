@@ -26,8 +26,25 @@ IN_UTC = "SET TIME ZONE 'UTC'"
 """On which day an instant lies is not for the server's setting, or PGTZ of whoever runs, to say."""
 CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
-_PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
-"""What a PostgreSQL server says when it turns a connection away for now."""
+_LOST_STATES = ("08", "57P", "40", "53")
+"""SQLSTATE classes that a retry may mend: connection, shutdown, serialization, resources."""
+_REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")
+"""What tells a refusal of PostgreSQL from a connection that is gone, where drivers give no SQLSTATE: logins, and results
+on their way."""
+_PASSING = (
+    "starting up",
+    "shutting down",
+    "recovery",
+    "not yet accepting",
+    "too many",
+    "remaining connection slots",
+    "authentication due to timeout",
+    "terminating connection",
+    "deadlock detected",
+    "out of memory",
+    "No space left",
+)
+"""What such a refusal says that lasts for now only."""
 
 _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
 """What MySQL and MariaDB say for now: too many connections, shutdown, cut off, deadlock, not reached. All else lasts."""
@@ -204,9 +221,20 @@ def _is_transient(error: DBAPIError, backend: str) -> bool:
         return False
     if backend in MYSQL:
         return next(iter(getattr(error.orig, "args", ())), None) in _PASSING_CODES
-    text = str(error.orig)
-    # psycopg2 gives no code when a connection cannot be made: FATAL is the server's own answer, such as a bad password.
-    return "FATAL:" not in text or any(words in text for words in _PASSING)
+    return postgresql_may_recover(getattr(error.orig, "pgcode", None), str(error.orig))
+
+
+def postgresql_may_recover(state: str | None, text: str) -> bool:
+    """Tell whether what PostgreSQL or its driver says may be over when it is tried again.
+
+    Args:
+        state: the SQLSTATE, where the driver gives one.
+        text: the message.
+    """
+    if state:
+        return state.startswith(_LOST_STATES)
+    is_refused = any(words in text for words in _REFUSED)
+    return not is_refused or any(words in text for words in _PASSING)
 
 
 def _at_first(*statements: str) -> Callable[[Any, Any], None]:

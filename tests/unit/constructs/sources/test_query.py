@@ -14,6 +14,7 @@ import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.query import QuerySource
+from gobblin_dagster.constructs.sources.query_database import postgresql_may_recover
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError, SourceError, UsageError
@@ -116,6 +117,16 @@ def test_first_plan_reads_from_the_lowest_to_the_step_after_the_highest(
         "price": [pa.scalar(str(n * 1.25)).cast(pa.decimal128(8, 2)).as_py() for n in range(1, 6)],
         "note": ["n1", "n2", "n3", "n4", "n5"],
     }
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "hour"])
+def test_times_of_the_first_centuries_are_read_as_all_others(
+    tmp_path: Path, shop: sqlite3.Connection, kind: str
+) -> None:
+    add(shop, 6, "0001-01-01 00:00:00")  # many programs' way to say "never"
+    add(shop, 7, "0999-12-31 23:00:00")
+    made = source(tmp_path, "at", kind, max_watermark=None if kind == "timestamp" else "CURRENTHOUR-1")
+    assert sorted(ids(made, plan(made)["main.orders"])) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_second_plan_is_empty_and_new_rows_are_read_alone(tmp_path: Path, shop: sqlite3.Connection) -> None:
@@ -496,3 +507,33 @@ def test_bad_options_are_told_before_anything_is_read(tmp_path: Path, options: d
         source(tmp_path, **options)
     assert problem in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "may_recover"),
+    [
+        ("57P01", "terminating connection due to administrator command", True),
+        ("53300", "sorry, too many clients already", True),
+        ("40001", "canceling statement due to conflict with recovery", True),
+        ("08006", "connection failure", True),
+        ("28P01", "password authentication failed", False),
+        ("3D000", 'database "shop" does not exist', False),
+        ("57014", "canceling statement due to statement timeout", False),
+        ("55P03", "canceling statement due to lock timeout", False),
+        (None, "connection to server failed: Connection refused", True),
+        (None, "server closed the connection unexpectedly", True),
+        (None, "connection failed: FATAL:  the database system is starting up", True),
+        (None, "connection failed: FATAL:  the database system is not yet accepting connections", True),
+        (None, "connection failed: FATAL:  sorry, too many clients already", True),
+        (None, "connection failed: FATAL:  remaining connection slots are reserved", True),
+        (None, "[PGRES_FATAL_ERROR]: FATAL:  terminating connection due to administrator command", True),
+        (None, "[PGRES_FATAL_ERROR]: ERROR:  canceling statement due to conflict with recovery", True),
+        (None, 'connection failed: FATAL:  role "anna" does not exist', False),
+        (None, 'connection failed: FATAL:  no pg_hba.conf entry for host "10.0.0.1"', False),
+        (None, "[PGRES_FATAL_ERROR]: ERROR:  canceling statement due to statement timeout", False),
+    ],
+)
+def test_errors_of_postgresql_are_told_apart_by_what_a_retry_may_mend(
+    state: str | None, text: str, may_recover: bool
+) -> None:
+    assert postgresql_may_recover(state, text) is may_recover
