@@ -131,20 +131,10 @@ def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may
         if records is None:
             problem += (
                 f" The answer holds {_contents(answer)}. Mend `records`; a server that leaves empty lists out needs "
+                "`records_may_lack: true`."
             )
-            problem += "`records_may_lack: true`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return records
-
-
-def _require_next(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging) -> None:
-    if paging.next_may_lack or dig(answer.body, paging.next) is not None or _is_null(answer.body, paging.next):
-        return
-    problem = (
-        f"expected the next cursor at {paging.next!r}, or null there, got nothing. The answer holds {_contents(answer)}. "
-        "Mend `paging.next`; a server that leaves it out on the last page needs `next_may_lack: true`."
-    )
-    raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
 
 
 def _contents(answer: Answer) -> str:
@@ -160,10 +150,17 @@ def _is_null(body: Any, path: str) -> bool:
 
 
 def _following(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging | LinkPaging) -> str | None:
+    """Return what leads to the next page; None after the last one."""
     if isinstance(paging, LinkPaging):
         return answer.next_link
-    _require_next(answer, dataset_urn, path, paging)
     cursor = dig(answer.body, paging.next)
+    if cursor is None and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
+        problem = (
+            f"expected the next cursor at {paging.next!r}, or null there, got nothing. The answer holds "
+            f"{_contents(answer)}. Mend `paging.next`; a server that leaves it out on the last page needs "
+            "`next_may_lack: true`."
+        )
+        raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return None if cursor in (None, "", False) else str(cursor)
 
 
