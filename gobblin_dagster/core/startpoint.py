@@ -119,9 +119,9 @@ def parse_position(text: str) -> Position:
         return Specific(text)
     try:
         instant = datetime.fromisoformat(text.removeprefix(_TIMESTAMP))
-    except ValueError as error:
+        return Timestamp((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC))
+    except (ValueError, OverflowError) as error:
         raise UsageError(problem=f"{text!r} holds no instant: {error}.", hint=_FORMS) from None
-    return Timestamp((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC))
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ class TimestampWatermark(SingleWatermark):
 
     def __str__(self) -> str:
         midnight = self.value.hour == self.value.minute == self.value.second == self.value.microsecond == 0
-        return self.value.strftime("%Y-%m-%d") if midnight else str(self.position_to_json(self.value))
+        return self.value.date().isoformat() if midnight else str(self.position_to_json(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,8 @@ class HourWatermark(SingleWatermark):
 
     @classmethod
     def position_to_json(cls, position: Position) -> int | str:
-        return _hour(position).strftime("%Y-%m-%dT%HZ")
+        # Not by strftime, which writes years below 1000 with less than four digits.
+        return _hour(position).isoformat(timespec="hours").replace("+00:00", "Z")
 
     @classmethod
     def position_from_json(cls, raw: int | str) -> Position:

@@ -153,7 +153,7 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
         if kind is NameWatermark and text.startswith("after "):  # as it is shown
             return NameWatermark.after(text.removeprefix("after "))
         return kind.from_components({"": kind.position_from_json(_with_zone(kind, text))})
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         what = f"{text!r} is no watermark of type {kind.type_name!r}"
         if example := _EXAMPLES.get(kind.type_name):
             raise UsageError(problem=f"{what}.", hint=f"Write it as {example}.") from None

@@ -92,6 +92,7 @@ def commit(
         updated_at=START,
         totals=(before.totals if before else Totals()).plus(Totals(rows_read=high - low, files=1)),
         schemas={"all": "id: int64"},
+        origin={"orders": "RjdN2yOxR-mZ1BRKj8qdmg"},
     )
     sequence = CommitSequence(
         sequence_id,
@@ -140,6 +141,7 @@ def test_set_moves_the_watermark_and_closes_gaps_before_it(
     assert (str(state.committed), state.watermark) == (committed, LongWatermark(to))
     assert (state.version, state.snapshot, state.totals.rows_read) == (3, 2, 15)
     assert state.generation == int(is_backward)
+    assert list(state.origin) == ["orders"]
     assert len(store.load_snapshot(JOB, "a")) == 2
     assert store.load_unreported(JOB) != []  # those of the runs; a person's change is nothing to report
     assert all(stored.run_id.startswith("run-") for stored in store.load_unreported(JOB))
@@ -150,7 +152,7 @@ def test_reset_forgets_what_was_read_and_the_next_commit_begins_anew(store: Stat
     change = plan_reset(state_of(store), **SNOW)
     assert "read and published again" in change.consequence
     apply_change(store, change)
-    assert (state_of(store).watermark, str(state_of(store).committed)) == (None, "")
+    assert (state_of(store).watermark, str(state_of(store).committed), state_of(store).origin) == (None, "", {})
     commit(store, "a", 0, 12)
     assert state_of(store).watermark == LongWatermark(12)
 
@@ -394,7 +396,14 @@ def test_diff_names_what_differs_in_what_was_committed(filled: StateStore) -> No
     commit(filled, "a", 40, 50)
     (difference,) = diff_states(standing(filled), exported.standing())
     assert (difference.dataset_urn, difference.startpoint_here) == ("a", difference.startpoint_there)
+    assert not difference.is_other_origin
     assert [d.here for d in diff_states(Standing({}), Exported(exported.all_sequences).standing())] == [None, None]
+
+
+def test_diff_names_what_was_read_from_things_of_one_name_and_other_ids(filled: StateStore) -> None:
+    there = read_export(lines(filled)).standing()
+    here = {key: replace(state, origin={"orders": "another"}) for key, state in there.states.items()}
+    assert [one.is_other_origin for one in diff_states(Standing(here, there.startpoints), there)] == [True, True]
 
 
 def test_diff_names_startpoints_that_differ(filled: StateStore) -> None:
@@ -458,7 +467,13 @@ def test_watermark_is_read_as_people_write_it(like: Watermark, text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [(LongWatermark, "x"), (TimestampWatermark, "42"), (CompositeWatermark, "5")]
+    ("kind", "text"),
+    [
+        (LongWatermark, "x"),
+        (TimestampWatermark, "42"),
+        (TimestampWatermark, "0001-01-01T00:00:00+01:00"),
+        (CompositeWatermark, "5"),
+    ],
 )
 def test_text_that_is_no_watermark_is_refused(kind: type[Watermark], text: str) -> None:
     with pytest.raises(UsageError, match=f"is no watermark of type '{kind.type_name}'"):

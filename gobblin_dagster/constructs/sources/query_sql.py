@@ -161,7 +161,8 @@ def _midnight(day: date) -> datetime:
 
 
 def _text(instant: datetime) -> str:
-    text = instant.strftime("%Y-%m-%d %H:%M:%S")
+    # Not by strftime, which writes years below 1000 with less than four digits.
+    text = instant.replace(tzinfo=None).isoformat(" ", "seconds")
     return f"{text}.{instant.microsecond:06d}".rstrip("0") if instant.microsecond else text
 
 

@@ -110,8 +110,9 @@ def test_dataset_that_was_never_published_may_have_one(cli: Cli, project: Path, 
         ("x", 1, "'x' is no watermark of type 'long'"),
         ("timestamp:2013-01-31", 1, "ids know no times"),
         ("timestamp:tomorrow", 2, "'timestamp:tomorrow' holds no instant"),
+        ("timestamp:9999-12-31T23:00-02:00", 2, "'timestamp:9999-12-31T23:00-02:00' holds no instant"),
     ],
-    ids=["watermark", "unsupported", "instant"],
+    ids=["watermark", "unsupported", "instant", "instant that UTC cannot write"],
 )
 def test_position_that_is_none_is_refused_when_it_is_set(
     cli: Cli, ran: Path, position: str, code: int, problem: str

@@ -186,6 +186,13 @@ def test_interval_refuses_reversed_bounds_and_other_components() -> None:
     assert _interval(2, 2).is_empty
 
 
+@pytest.mark.parametrize("cls", [TimestampWatermark, HourWatermark])
+def test_years_below_1000_are_written_with_four_digits_and_read_again(cls: type[Watermark]) -> None:
+    mark = cls.from_components({"": datetime(1, 1, 1, tzinfo=UTC)})
+    assert str(mark).startswith("0001-01-01")
+    assert watermark_from_json(mark.to_json()) == mark
+
+
 def test_days_are_shown_without_their_midnight() -> None:
     shown = ["7", "2013-01-01T12:30:00Z", "2013-01-01", "2013-01-01T12Z", "in/b.csv", "after in/b.csv", "{0:5, 1:9}"]
     assert [str(mark) for mark in MARKS] == shown
