@@ -24,6 +24,8 @@ from gobblin_dagster.core.constructs import ConstructContext
 
 _EXACT = float(1 << 53)
 """Up to here a float holds every whole number."""
+_SIGNATURE = b"\xef\xbb\xbf"
+"""What some programs put before UTF-8; it is no part of the text."""
 _MAX_BLOCKS_A_LINE = 16
 """Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
 
@@ -101,6 +103,7 @@ class JsonLinesReader:
 
     def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
         text = b"\n".join(lines)
+        _require_text(text, rows_before)
         if not text.startswith(b"{") or text.count(b"\n{") != len(lines) - 1:
             _require_objects(lines, rows_before)
         try:
@@ -111,6 +114,16 @@ class JsonLinesReader:
             raise FormatError(f"{_plain(error)}: {lines[number][:80]!r}.{hint}", rows_before + number + 1) from error
 
     def _read(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
+        if schema is None or not any(pa.types.is_date(kind) for kind in schema.types):
+            return self._read_as(text, schema)
+        try:
+            # Dates are numbers to Arrow, days since 1970; most programs write them as texts.
+            return self._read_as(text, schema)
+        except pa.ArrowInvalid:
+            texts = [field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in schema]
+            return self._read_as(text, pa.schema(texts)).cast(schema)
+
+    def _read_as(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
         block = pa.BufferReader(text)
         return arrow_json.read_json(
             block,
@@ -132,6 +145,15 @@ class JsonLinesReader:
             else:
                 low = middle
         return low
+
+
+def _require_text(text: bytes, rows_before: int) -> None:
+    """Refuse what is no UTF-8: Arrow hands it on as it is, and no Parquet reader takes what would be published."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        row = rows_before + text.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"is no text in UTF-8: {error.reason}.", row) from error
 
 
 def _require_objects(lines: list[bytes], rows_before: int) -> None:
@@ -169,7 +191,9 @@ def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
 def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
     """Yield lists of whole lines that are not blank, of about one block together."""
     rest = b""
+    skipped = _SIGNATURE
     while data := stream.read(block_bytes):
+        data, skipped = data.removeprefix(skipped), b""
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > _MAX_BLOCKS_A_LINE * block_bytes:
             raise FormatError(

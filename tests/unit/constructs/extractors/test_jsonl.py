@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import gzip
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,27 @@ def test_declared_columns_are_read_and_no_others(tmp_path: Path) -> None:
     table = read_lines(tmp_path, "day.jsonl", columns={"at": "timestamp", "id": "int32"})
     assert table.column_names[:2] == ["at", "id"]
     assert table.column("at").to_pylist() == [datetime(2013, 1, 1, 10, tzinfo=UTC), None]
+
+
+@pytest.mark.parametrize("declared", [{}, {"text": "string"}], ids=["settled", "declared"])
+def test_text_that_is_no_utf8_is_refused_with_its_row(tmp_path: Path, declared: dict[str, str]) -> None:
+    put(tmp_path, day_jsonl=b'{"text": "x"}\n' * 9_999 + b'{"text": "M\xfcller"}\n')
+    with pytest.raises(ExtractError, match=r"day\.jsonl, row 10000: is no text in UTF-8"):
+        read_lines(tmp_path, "day.jsonl", columns=declared, block_bytes=1 << 16)
+
+
+def test_signature_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
+    put(tmp_path, one_jsonl=b'\xef\xbb\xbf{"id": 1}\r\n{"id": 2}\r\n', two_jsonl=b'\xef\xbb\xbf{"id": 3}')
+    assert read_lines(tmp_path, "one.jsonl", "two.jsonl").column("id").to_pylist() == [1, 2, 3]
+
+
+def test_dates_are_texts_or_days_since_1970(tmp_path: Path) -> None:
+    put(tmp_path, text_jsonl=b'{"on": "2013-01-31"}\n{"on": null}\n', number_jsonl=b'{"on": 15736}\n')
+    table = read_lines(tmp_path, "text.jsonl", "number.jsonl", columns={"on": "date"})
+    assert table.column("on").to_pylist() == [date(2013, 1, 31), None, date(2013, 1, 31)]
+    put(tmp_path, bad_jsonl=b'{"on": "2013-01-31"}\n' * 5 + b'{"on": "31.1.2013"}\n')
+    with pytest.raises(ExtractError, match=r"row 6: .*31\.1\.2013"):
+        read_lines(tmp_path, "bad.jsonl", columns={"on": "date"})
 
 
 def test_rows_are_numbered_across_blocks(tmp_path: Path) -> None:
