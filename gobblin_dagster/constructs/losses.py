@@ -1,42 +1,108 @@
-"""What Arrow would leave out of values of Python without a word: fractions, fields of structs, times of day."""
+"""What Arrow would leave out of values of Python without a word: fractions, fields of structs, times of day, zones, digits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any
 
 import pyarrow as pa
 
+_MICROS = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}
+"""Microseconds in each unit; one for finer ones, too."""
+_UTC = ("UTC", "Etc/UTC", "+00:00")
+_INSTANTS = (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC"))
+"""Types that hold every plain datetime."""
+_WHOLE = {type(None), int, date}
+"""Classes of values that Arrow holds as they are, or refuses."""
+
 
 def first_loss(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> tuple[int, str] | None:
     """Return the index of a row of which its columns would not hold all, and what they would leave out.
 
-    Values that Arrow refuses by itself are none of these.
+    Values that Arrow refuses by itself are none of these. A datetime without a zone counts as UTC in a column of instants in
+    UTC.
     """
     for field in schema:
-        if pa.types.is_nested(field.type) or pa.types.is_integer(field.type) or pa.types.is_date(field.type):
-            for index, row in enumerate(rows):
-                value = row.get(field.name)
-                if value.__class__ not in (int, date) and (problem := _loss(value, field.type, field.name)):
-                    return index, problem
+        if not (pa.types.is_nested(field.type) or _judge(field.type)):
+            continue
+        whole = _WHOLE | {datetime} if field.type in _INSTANTS else _WHOLE
+        for index, row in enumerate(rows):
+            value = row.get(field.name)
+            if value.__class__ not in whole and (problem := _loss(value, field.type, field.name)):
+                return index, problem
     return None
 
 
 def _loss(value: Any, kind: pa.DataType, name: str) -> str:
-    if pa.types.is_integer(kind):
-        is_cut = isinstance(value, Real | Decimal) and value % 1 != 0
-        return f"{value} in the column {name}, which holds whole numbers" if is_cut else ""
-    if pa.types.is_date(kind):
-        is_cut = isinstance(value, datetime) and value.time() != time()
-        return f"{value} in the column {name}, which holds days" if is_cut else ""
+    if value is None:
+        return ""
+    if judge := _judge(kind):
+        reason = judge(value, kind)
+        return f"{value} in the column {name}, which holds {reason}" if reason else ""
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         known = {field.name for field in kind}
-        if new := sorted(value.keys() - known):
+        if new := sorted(str(one) for one in value.keys() - known):
             return f"the field(s) {', '.join(f'{name}.{one}' for one in new)}, which its columns lack"
     return next(filter(None, (_loss(*part) for part in _parts(value, kind, name))), "")
+
+
+def _judge(kind: pa.DataType) -> Callable[[Any, pa.DataType], str] | None:
+    """Return what says why a value of a type would be cut (empty: it would not); None where Arrow cuts nothing."""
+    if pa.types.is_integer(kind):
+        return _number
+    if pa.types.is_date(kind):
+        return _day
+    if pa.types.is_timestamp(kind):
+        return _instant
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return _span
+    return _float if pa.types.is_floating(kind) and kind.bit_width < 64 else None
+
+
+def _number(value: Any, kind: pa.DataType) -> str:
+    return "whole numbers" if isinstance(value, Real | Decimal) and value % 1 != 0 else ""
+
+
+def _float(value: Any, kind: pa.DataType) -> str:
+    try:
+        struct.pack("<f" if kind.bit_width == 32 else "<e", value)
+    except OverflowError:
+        return f"numbers that fit {kind}"
+    except struct.error:
+        pass  # no number: Arrow's to refuse
+    return ""
+
+
+def _day(value: Any, kind: pa.DataType) -> str:
+    return "days" if isinstance(value, datetime) and value.time() != time() else ""
+
+
+def _instant(value: Any, kind: pa.DataType) -> str:
+    if not isinstance(value, datetime):
+        return ""
+    if value.tzinfo is not None and kind.tz is None:
+        return "times without a zone"
+    if value.tzinfo is None and kind.tz is not None and kind.tz not in _UTC:
+        return f"times in the zone {kind.tz}"
+    return _fraction(value.microsecond, value, kind)
+
+
+def _span(value: Any, kind: pa.DataType) -> str:
+    if isinstance(value, time) and value.tzinfo is not None:
+        return "times without a zone"
+    if isinstance(value, time):
+        return _fraction(value.microsecond, value, kind)
+    return _fraction(value.microseconds, value, kind) if isinstance(value, timedelta) else ""
+
+
+def _fraction(micros: int, value: Any, kind: pa.DataType) -> str:
+    """Tell of what lies below the unit; values of pandas have nanoseconds, too."""
+    finer = 0 if kind.unit == "ns" else getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
+    return f"times in {kind.unit}" if finer or micros % _MICROS[kind.unit] else ""
 
 
 def _parts(value: Any, kind: pa.DataType, name: str) -> Iterator[tuple[Any, pa.DataType, str]]:

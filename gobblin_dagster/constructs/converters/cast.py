@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from pydantic import model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, is_text
-from gobblin_dagster.constructs.iso_times import refuse_odd_times
 from gobblin_dagster.constructs.sql import SqlSelect, sql_text
+from gobblin_dagster.constructs.strict_cast import strict_cast
 from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
@@ -18,7 +18,6 @@ from gobblin_dagster.spec.job import SpecModel
 _HAS_OFFSET = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 HAS_DIGIT = "regexp_matches(text, '[0-9]')"
 """SQL that tells a time from the words `infinity` and `epoch`, which DuckDB takes for one in every format."""
-_INFINITE = r"(?i)^[+-]?inf(inity)?$"
 ISO = "iso"
 ISO_FORM = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
 """How a text begins that may be ISO 8601."""
@@ -114,35 +113,6 @@ class Cast:
             return texts.cast(pa.date32())
         zone = self._declared.timezone
         return texts.cast(pa.timestamp("us")) if zone is None else read_iso(texts, zone)
-
-
-def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast, and raise ArrowInvalid also for what Arrow does in silence: it rounds, overflows, and takes 7 for true."""
-    source = values.type
-    is_number = pa.types.is_integer(source) or pa.types.is_floating(source)
-    if is_number and pa.types.is_decimal(target):
-        # As text: a float gives its shortest digits, and of an integer Arrow would ask for 19 whatever it is.
-        values = values.cast(pa.string())
-    if is_number and pa.types.is_boolean(target):
-        known = pa.array([0, 1, None]).cast(source)
-        if not pc.all(pc.is_in(values, value_set=known), min_count=0).as_py():
-            raise pa.ArrowInvalid("expected 0 or 1")
-    if pa.types.is_temporal(source) and is_text(target):
-        refuse_odd_times("value", values)
-    done = values.cast(target)
-    if pa.types.is_floating(target):
-        _refuse_overflow(values, done)
-    return done
-
-
-def _refuse_overflow(values: pa.Array, done: pa.Array) -> None:
-    is_inf = pc.is_inf(done)
-    if not is_inf.true_count:
-        return
-    is_words = is_text(values.type)
-    was_inf = pc.match_substring_regex(values, _INFINITE) if is_words else pc.is_inf(values.cast(pa.float64()))
-    if not pc.all(pc.equal(is_inf, was_inf)).as_py():
-        raise pa.ArrowInvalid(f"a number is too large for {done.type}")
 
 
 def read_iso(texts: pa.Array, zone: str) -> pa.Array:

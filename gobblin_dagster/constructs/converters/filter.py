@@ -11,8 +11,8 @@ from pydantic import model_validator
 
 from gobblin_dagster.constructs.arrow_types import is_text
 from gobblin_dagster.constructs.column_regexes import ColumnRegex, match_whole
-from gobblin_dagster.constructs.converters.cast import strict_cast
 from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -29,6 +29,8 @@ _BATCH_ROWS = 5_000
 _BATCH_S = 1.0
 """Seconds after which rows before a `ReadUpTo` wait no longer for more: limits are looked at behind batches."""
 _END = object()
+_NO_ROWS = (str, bytes, Mapping, pa.RecordBatch, pa.Table)
+"""What can be iterated, but not by rows."""
 Target = Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
 
 
@@ -155,12 +157,18 @@ class PythonExtractor:
         self._declared: pa.Schema | None = pa.schema(shapes) if shapes else None
         with self._translated():
             low, high = (mark.components()[""] for mark in (unit.low, unit.expected_high))
-            self._yielded = iter(function(ReadUnit(unit.dataset_urn, low, high)))
+            found = function(ReadUnit(unit.dataset_urn, low, high))
+            if found is None or isinstance(found, _NO_ROWS):
+                raise self._error(f"returned {type(found).__name__}, expected an iterator: `yield` the rows.", None)
+            self._yielded = iter(found)
         self._low = unit.low
         self._reached: Watermark | None = unit.low
         self._batches = self._in_batches()
         self._first = next(self._batches, None)
-        self.schema: pa.Schema = self._first.schema if self._first is not None else self._declared or pa.schema([])
+        schema = self._first.schema if self._first is not None else self._declared
+        if not schema:
+            raise self._error("yielded no field at all, so that its columns are not known. Declare `columns`.", None)
+        self.schema: pa.Schema = schema
 
     def chunks(self) -> Iterator[Chunk]:
         batch = self._first
@@ -245,7 +253,8 @@ class PythonExtractor:
         try:
             return as_batch(rows, schema)
         except MisfitError as error:
-            raise self._error(f"{error.problem}. Declare `columns`.", before + error.index + 1) from error
+            hint = " Declare `columns`." if self._declared is None and error.is_solvable else ""
+            raise self._error(f"{error.problem}.{hint}", before + error.index + 1) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -67,6 +67,30 @@ def test_cast_that_fits_is_done(kind: str, values: list[Any], expected: list[Any
     assert _convert(ColumnsConverter, {"columns": {"v": kind}}, values) == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("float32", 1e300), ("float64", "1e400"), ("decimal(5,2)", 1.239), ("bool", 7)],
+    ids=str,
+)
+def test_casts_inside_of_structs_and_lists_are_as_strict(kind: str, value: Any) -> None:
+    for shape, row in [({"a": kind}, {"a": value}), ([kind], [value]), ([{"a": [kind]}], [{"a": [value]}])]:
+        with pytest.raises(ConvertError, match="row 2: column 'v': expected"):
+            _convert(SchemaConverter, {"columns": {"v": shape}}, pa.array([None, row]))
+
+
+def test_nested_casts_keep_nulls_order_and_slices() -> None:
+    rows = [None, [], [{"a": 1, "b": ["x"]}, None], [{"a": None, "b": None}], [{"a": 3, "b": [None, "y"]}]]
+    values = pa.array([[{"a": 9, "b": ["cut off"]}], *rows])[1:]
+    options = {"columns": {"v": [{"b": ["string"], "a": "decimal(5,2)"}]}}
+    assert _convert(SchemaConverter, options, values) == [
+        None,
+        [],
+        [{"b": ["x"], "a": Decimal("1.00")}, None],
+        [{"b": None, "a": None}],
+        [{"b": [None, "y"], "a": Decimal("3.00")}],
+    ]
+
+
 @pytest.mark.parametrize("word", ["infinity", "-infinity", "epoch"])
 def test_words_that_duckdb_takes_for_a_time_are_none(word: str) -> None:
     form = "%d.%m.%Y"
