@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import BaseModel
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.files import FilesOptions
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
-from gobblin_dagster.spec.job import ConstructSpec, ExecutionSpec
+from gobblin_dagster.spec.job import ExecutionSpec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sources.md").read_text(encoding="utf-8")
 
@@ -28,15 +27,6 @@ def test_fields_named_for_every_source_exist() -> None:
     fields = re.findall(r"^\| `execution\.(\w+)`", PAGE, re.MULTILINE)
     assert fields == ["retries", "max_work_units"]
     assert set(fields) <= set(ExecutionSpec.model_fields)
-
-
-def test_job_files_of_the_section_on_files_hold() -> None:
-    section = PAGE.partition("## `files`\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"^```yaml\n(.+?)^```", section, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
-    for block in blocks:
-        spec = ConstructSpec.model_validate(yaml.safe_load(block)["source"])
-        assert registry.check(ConstructKind.SOURCE, spec.type, spec.options) == []
 
 
 def test_section_on_files_names_every_format_and_its_options() -> None:

@@ -1,0 +1,108 @@
+"""What the documents show can be written: job files are without fault, commands and their options exist, Python compiles."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.core import TyperGroup
+
+from gobblin_dagster.cli.main import COMMANDS, load_command
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.project import check_construct, check_parts
+from gobblin_dagster.spec.load import load_job
+from gobblin_dagster.spec.project import ProjectSpec
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+FRAME: dict[str, Any] = {
+    "job": "example",
+    "source": {"type": "files", "path": "in/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}},
+    "extract": {"namespace": "n", "table": "t"},
+    "output": {"path": "out"},
+}
+"""What a part of a job file stands in, where the part does not say it itself."""
+ENVIRONMENT = {"SHOP_URL": "postgresql://reader@db.example/shop", "API_URL": "https://api.example", "BROKERS": "b:9092"}
+
+
+def blocks(language: str) -> list[Any]:
+    """Return the code blocks of a language in all documents, without what they are indented by."""
+    found = []
+    for page in DOCUMENTS:
+        text = page.read_text(encoding="utf-8")
+        parts = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
+        for number, (indent, block) in enumerate(parts):
+            lines = "".join(line.removeprefix(indent) for line in block.splitlines(keepends=True))
+            found.append(pytest.param(lines, id=f"{page.relative_to(ROOT)}-{number}"))
+    return found
+
+
+def commands() -> Iterator[str]:
+    """Yield what documents write as calls of `gobblin`: lines of code blocks, and code in sentences."""
+    for page in DOCUMENTS:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^```(?:console)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            for line in block.splitlines():
+                parts = line.removeprefix("$ ").partition(" #")[0].split(" && ")
+                yield from (part.strip() for part in parts if part.strip().startswith("gobblin "))
+        prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        yield from (re.sub(r"\s+", " ", code) for code in re.findall(r"`(gobblin [^`]+)`", prose))
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_job_file_is_without_fault(text: str, tmp_path: Path) -> None:
+    part = yaml.safe_load(text)
+    if part.keys() <= ProjectSpec.model_fields.keys():
+        ProjectSpec.model_validate({"project": "example", **part})
+        return
+    file = tmp_path / "example.yaml"
+    file.write_text(yaml.safe_dump(FRAME | part), encoding="utf-8")
+    job = load_job(file, check_construct, ENVIRONMENT)
+    try:
+        check_parts(job.spec, tmp_path)
+    except UsageError as error:
+        assert "No module named" in str(error)  # noqa: PT017 - the module of an example is shown beside it, not made
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_python_compiles(text: str) -> None:
+    compile(text, "example", "exec")
+
+
+@pytest.mark.parametrize("call", sorted(set(commands())))
+def test_command_and_its_options_exist(call: str) -> None:
+    words = [*takewhile(lambda word: word not in {"|", ">", "2>"}, shlex.split(call))][1:]
+    if words[0] in {"-C", "--project"}:
+        words = words[2:]
+    name, *rest = words
+    if name.startswith("--"):
+        assert name in {"--help", "--version"}
+        return
+    assert {*name.split("|")} <= {*COMMANDS}
+    command = load_command(name.partition("|")[0])
+    while rest and isinstance(command, TyperGroup) and not rest[0].startswith("-"):
+        assert {*rest[0].split("|")} <= {*command.commands}
+        _, command, _ = command.resolve_command(typer.Context(command), [rest.pop(0).partition("|")[0]])
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    used = {word.partition("=")[0] for word in rest if word.startswith("-")}
+    assert used <= known | {"--help"}
+
+
+def test_commands_are_found() -> None:
+    assert len(set(commands())) > 50
+
+
+@pytest.mark.parametrize("name", ["iceberg", "delta", "sql_table", "kafka_topic"])
+def test_every_option_of_a_publisher_to_tables_stands_on_the_page(name: str) -> None:
+    page = (ROOT / "docs/reference/publishers-tables.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    options = registry.load(ConstructKind.PUBLISHER, name).Options.model_fields
+    assert [option for option in options if not re.search(rf"\b{option}\b", section)] == []
