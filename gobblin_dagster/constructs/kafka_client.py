@@ -14,6 +14,7 @@ from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.optional import optional_package
 
 _LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # else a broker that is away fills the terminal of who set no logging up
 _SECRET = ("password", "secret", ".pem", "oauthbearer.config")
 
 
@@ -54,7 +55,7 @@ def client_settings(
     secret = from_environment(connection.config_env, "Kafka setting")
     # A broker that comes back is found within a second, not ten.
     settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **(defaults or {}), **connection.config, **secret}
-    # Logged through Python: librdkafka itself would write to the terminal at each lost connection.
+    # Logged through Python: librdkafka itself would write to the terminal at each lost connection. Errors say the same.
     return {**settings, "bootstrap.servers": connection.brokers, "logger": _LOG, **own}
 
 
