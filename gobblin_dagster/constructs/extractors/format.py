@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
 _COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
@@ -138,8 +139,10 @@ def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema 
         first: those of the work unit's first file, which later ones must deliver; None for the first.
 
     Raises:
-        FormatError: the file lacks a column, has one more than the first, or one of another type.
+        FormatError: the file lacks a column, has one twice, one more than the first, or one of another type.
     """
+    if twice := repeated(found.names):
+        raise FormatError(f"has the column(s) {', '.join(twice)} more than once.")
     require_columns(include, found.names, "named in `include`")
     if first is None:
         return pa.schema([found.field(name) for name in include]) if include else found

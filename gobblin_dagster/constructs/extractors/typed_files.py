@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.extractors.files import first_line
@@ -48,8 +49,19 @@ class TypedFileReader(ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         names = self.schema.names
         for batch in self._batches(names):
+            yield self._as_in_first(batch.select(names))
             self._rows_read += batch.num_rows
-            yield batch.select(names).replace_schema_metadata(None)
+
+    def _as_in_first(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the schema of the work unit's first file; raises FormatError where that lets no null be."""
+        for values, field in zip(batch.columns, self.schema, strict=True):
+            if not field.nullable and values.null_count:
+                raise FormatError(
+                    f"column {field.name!r} has no value here, and in the first file of its work unit it always has one; "
+                    "set `files_per_work_unit: 1` so that every date has its own schema.",
+                    self._rows_read + pc.index(values.is_null(), pa.scalar(value=True)).as_py() + 1,
+                )
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
     def close(self) -> None:
         self._raw.close()

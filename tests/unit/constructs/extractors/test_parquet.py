@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,54 @@ def test_damaged_page_is_an_error_of_its_file(tmp_path: Path) -> None:
     data[10:2000] = b"\x00" * 1990
     (tmp_path / "day.parquet").write_bytes(data)
     with pytest.raises(ExtractError, match=r"file day\.parquet: cannot be read"):
+        read_parquet(tmp_path, "day.parquet")
+
+
+def test_page_that_its_checksum_contradicts_is_refused(tmp_path: Path) -> None:
+    table = pa.table({"id": pa.array(range(10_000), pa.int64())})
+    parquet.write_table(
+        table, tmp_path / "day.parquet", write_page_checksum=True, compression="none", use_dictionary=False
+    )
+    data = bytearray((tmp_path / "day.parquet").read_bytes())
+    data[40_000] ^= 1
+    (tmp_path / "day.parquet").write_bytes(data)
+    with pytest.raises(ExtractError, match=r"file day\.parquet: cannot be read.*CRC"):
+        read_parquet(tmp_path, "day.parquet")
+
+
+@pytest.mark.parametrize("is_nested", [False, True], ids=["plain", "nested"])
+def test_times_of_96_bits_are_read_from_year_1_to_9999(tmp_path: Path, is_nested: bool) -> None:
+    times = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), None, datetime(2020, 1, 1, 0, 0, 0, 1)]
+    values = pa.array(times, pa.timestamp("us"))
+    column = pa.StructArray.from_arrays([values], ["at"]) if is_nested else values
+    parquet.write_table(pa.table({"at": column}), tmp_path / "day.parquet", use_deprecated_int96_timestamps=True)
+    found = read_parquet(tmp_path, "day.parquet").column("at").to_pylist()
+    assert [one["at"] for one in found] == times if is_nested else found == times
+
+
+def test_nanoseconds_in_96_bits_are_not_cut(tmp_path: Path) -> None:
+    times = pa.array([1_000] * 20_000 + [1_577_836_800_123_456_789], pa.timestamp("ns"))
+    table = pa.table({"id": range(20_001), "at": times})
+    parquet.write_table(table, tmp_path / "day.parquet", use_deprecated_int96_timestamps=True)
+    with pytest.raises(ExtractError, match=r"file day\.parquet, row \d+: column 'at' holds nanoseconds"):
+        read_parquet(tmp_path, "day.parquet", block_bytes=1 << 16)
+    assert read_parquet(tmp_path, "day.parquet", include=["id"]).num_rows == 20_001
+
+
+def test_value_that_may_be_missing_in_a_later_file_is_told_only_where_it_is(tmp_path: Path) -> None:
+    always, perhaps = (pa.schema([pa.field("id", pa.int64(), nullable=nullable)]) for nullable in (False, True))
+    for name, ids, schema in (("one", [1], always), ("two", [2], perhaps), ("three", [3, None], perhaps)):
+        parquet.write_table(pa.table({"id": ids}, schema=schema), tmp_path / f"{name}.parquet")
+    assert read_parquet(tmp_path, "one.parquet", "two.parquet").column("id").to_pylist() == [1, 2]
+    assert read_parquet(tmp_path, "three.parquet", "one.parquet").column("id").to_pylist() == [3, None, 1]
+    with pytest.raises(ExtractError, match=r"three\.parquet, row 2: column 'id' has no value here"):
+        read_parquet(tmp_path, "one.parquet", "three.parquet")
+
+
+def test_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    parquet.write_table(table, tmp_path / "day.parquet")
+    with pytest.raises(ExtractError, match=r"day\.parquet: has the column\(s\) id more than once"):
         read_parquet(tmp_path, "day.parquet")
 
 
