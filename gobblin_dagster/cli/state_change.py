@@ -22,7 +22,7 @@ from gobblin_dagster.cli.context import (
 )
 from gobblin_dagster.cli.output import console, count, dataset_name, instant, print_facts, print_json, print_table
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state, known_jobs, require_match
-from gobblin_dagster.cli.views import mark, state_view
+from gobblin_dagster.cli.views import mark, origin_text, state_view
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
@@ -284,16 +284,17 @@ def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.T
             (
                 dataset_name(d.dataset_urn),
                 d.job,
-                _shown(d.here, d.startpoint_here),
-                _shown(d.there, d.startpoint_there),
+                _shown(d.here, d.startpoint_here, with_origin=d.is_other_origin),
+                _shown(d.there, d.startpoint_there, with_origin=d.is_other_origin),
             )
             for d in differences
         )
         print_table(out, columns, rows)
 
 
-def _shown(state: DatasetState | None, startpoint: Startpoint | None) -> str:
+def _shown(state: DatasetState | None, startpoint: Startpoint | None, *, with_origin: bool) -> str:
     shown = "-" if state is None else f"{state.settled or '-'}, snapshot {state.snapshot}"
+    shown += f", read from {origin_text(state) or '-'}" if with_origin and state is not None else ""
     return f"{shown}, startpoint {startpoint}" if startpoint else shown
 
 

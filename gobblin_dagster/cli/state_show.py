@@ -12,7 +12,7 @@ import typer
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, instant, print_facts, print_json
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, find_state
-from gobblin_dagster.cli.views import state_view
+from gobblin_dagster.cli.views import origin_text, state_view
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.file_set import LINE, FileSetWatermark
 from gobblin_dagster.core.ids import run_began_at
@@ -44,6 +44,7 @@ def show(
         **_remembered(state),
         "given up": str(state.given_up or "") or "nothing",
         "failed ranges": ", ".join(state.failed_ranges) or "none",
+        **({"read from": origin_text(state)} if state.origin else {}),
         "version": f"{state.version}, {instant(state.updated_at)}, by {_by(state.run_id)}",
         "rows read": f"{state.totals.rows_read:,}",
         "rows written": branches or "none",

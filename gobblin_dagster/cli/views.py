@@ -143,6 +143,13 @@ def _audit(audit: Audit) -> dict[str, Any]:
     }
 
 
+def origin_text(state: DatasetState) -> str:
+    """Return the ids of what a dataset was read from, a few of them; empty where the source gives none."""
+    ids = [f"{name} ({identity})" for name, identity in sorted(state.origin.items())]
+    more = [f"{len(ids) - 3:,} more"] if len(ids) > 3 else []
+    return ", ".join([*ids[:3], *more])
+
+
 def state_view(state: DatasetState) -> dict[str, Any]:
     """Return the progress of a dataset; `committed` is the stored, typed form of its ranges."""
     totals = state.totals
@@ -157,6 +164,7 @@ def state_view(state: DatasetState) -> dict[str, Any]:
         "committed": state.committed.to_json(),
         "failed_ranges": list(state.failed_ranges),
         "given_up": state.given_up.to_json() if state.given_up is not None else None,
+        "origin": dict(state.origin),
         "rows_read": totals.rows_read,
         "rows_quarantined": totals.rows_quarantined,
         "rows_by_branch": dict(totals.branch_rows),

@@ -86,6 +86,9 @@ class DatasetOffer:
     work_units: Sequence[WorkUnit] = ()
     problem: str = ""
     notes: Sequence[str] = ()
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the things that the work units read, by name, where they have any: what is committed keeps them
+    (`DatasetState.origin`), and the next plan can tell a thing that was made anew. No secrets."""
 
 
 @dataclass(frozen=True, slots=True)

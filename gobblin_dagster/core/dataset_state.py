@@ -119,6 +119,17 @@ class DatasetState:
     """Ranges of failed work units that are not read again (`execution.retry_failed`), until somebody says so."""
     pace: Pace = field(default_factory=Pace)
     """Size and cost of its work units lately, for packing."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the things that were read (a topic, a table), by name: where another thing has that name, positions mean nothing.
+    Empty where the source gives none, and in states that older programs wrote."""
+
+    def is_other(self, name: str, identity: str) -> bool:
+        """Tell whether what has this name now is not what was read; False where one of the ids is not known.
+
+        Source: none; Gobblin takes a topic that was made anew for the one that it read.
+        """
+        known = self.origin.get(name, "")
+        return bool(known and identity) and known != identity
 
     @property
     def settled(self) -> CommittedRanges:

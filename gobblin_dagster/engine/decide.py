@@ -168,6 +168,7 @@ def _publication(
         permissions=permissions_of(job),
         extract=job.to_extract(),
         publishers=publishers,
+        origin=plan.origin,
     )
     sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
     gone = decision.failed if decision.gives_up else ()
@@ -183,7 +184,13 @@ def _unread(
         idle = DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low, notes=plan.notes)
         return DatasetCommit(idle)
     begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
-    after = dataclasses.replace(begun, version=plan.version_read + 1, run_id=context.run_id, updated_at=now)
+    after = dataclasses.replace(
+        begun,
+        version=plan.version_read + 1,
+        run_id=context.run_id,
+        updated_at=now,
+        origin={**begun.origin, **plan.origin},
+    )
     sequence = CommitSequence.to(after, commit_id=plan.commit_id, output_root=context.output_root)
     result = DatasetResult(plan.dataset_urn, DatasetOutcome.COMMITTED, begun.watermark, notes=plan.notes)
     return _commit(plan, result, sequence)

@@ -198,6 +198,7 @@ def _dataset_plans(
             # A full extract of nothing leaves what is published, and what counts as read, as it is.
             begin=start.begin if start.startpoint is not None or offer.work_units else None,
             expired=start.expired,
+            origin=offer.origin,
         )
     for urn, start in unseen.items():
         state = states.get(urn)

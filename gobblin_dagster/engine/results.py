@@ -41,6 +41,8 @@ class DatasetPlan:
     """What counts as read under the startpoint; None where that is what was committed."""
     expired: Startpoint | None = None
     """A startpoint that is not applied any more: the run deletes it, be there anything to commit or not."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Ids of what is read, by name (`DatasetOffer.origin`); the commit keeps them."""
 
     @property
     def is_moving(self) -> bool:

@@ -55,10 +55,13 @@ def moved_states(
 def begin_at(
     before: DatasetState | None, job: str, dataset_urn: str, begin: CommittedRanges, now: datetime
 ) -> DatasetState:
-    """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is as it was."""
+    """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is as it was.
+
+    It counts as read of what is there now: a startpoint is how to go on with a table that was made anew.
+    """
     if before is None:
         return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
-    return with_committed(before, begin)
+    return dataclasses.replace(with_committed(before, begin), origin={})
 
 
 class _Resolution:

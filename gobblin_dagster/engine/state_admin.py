@@ -117,14 +117,22 @@ def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -
 
 
 def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetState:
-    """Return the state with other ranges; a new generation begins where some that were committed no longer are."""
+    """Return the state with other ranges; a new generation begins where some that were committed no longer are.
+
+    Where nothing counts as read any more, it does not matter of what.
+    """
     is_backward = any(
         not _covers(committed.ranges.get(name, ()), low, high)
         for name, parts in state.committed.ranges.items()
         for low, high in parts
     )
     return replace(
-        state, committed=committed, failed_ranges=(), given_up=None, generation=state.generation + is_backward
+        state,
+        committed=committed,
+        failed_ranges=(),
+        given_up=None,
+        generation=state.generation + is_backward,
+        origin=state.origin if committed.ranges else {},
     )
 
 

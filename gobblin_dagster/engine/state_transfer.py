@@ -307,6 +307,11 @@ class Difference:
     startpoint_here: Startpoint | None = None
     startpoint_there: Startpoint | None = None
 
+    @property
+    def is_other_origin(self) -> bool:
+        """Whether both have a state, of things with other ids."""
+        return self.here is not None and self.there is not None and self.here.origin != self.there.origin
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -331,7 +336,7 @@ def diff_states(here: Standing, there: Standing) -> list[Difference]:
 
 
 def _position(state: DatasetState | None) -> object:
-    return None if state is None else (state.committed, state.settled, state.snapshot)
+    return None if state is None else (state.committed, state.settled, state.snapshot, state.origin)
 
 
 def _wish(startpoint: Startpoint | None) -> object:

@@ -77,6 +77,7 @@ def state(version: int, urn: str = URN, job: str = JOB) -> DatasetState:
         totals=Totals(rows_read=10 * version, branch_rows={"all": 10 * version}),
         schemas={"all": "carrier: string"},
         failed_ranges=("[3, 4)",),
+        origin={"orders": "RjdN2yOxR-mZ1BRKj8qdmg"},
     )
 
 

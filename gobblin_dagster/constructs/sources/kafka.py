@@ -21,6 +21,7 @@ from gobblin_dagster.constructs.sources.kafka_offsets import (
     PartitionOffsets,
     component,
     plan_offsets,
+    vanished,
 )
 from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
@@ -102,15 +103,14 @@ class KafkaSource:
         try:
             admin = self._admin()
             datasets, problems = self._topics(admin, context)
-            wanted = [one for partitions in datasets.values() for one in partitions]
-            offsets = self._offsets(admin, wanted) if wanted else {}
+            offsets = self._bounds(admin, [one for partitions in datasets.values() for one in partitions])
         except KafkaException as error:
             raise self._unreachable(error) from error
         known = {urn for urn in context.states if context.is_selected(urn)}
         for urn in sorted({*datasets, *problems, *known}):
             faults = problems.get(urn, []) + [str(o) for p in datasets.get(urn, ()) if isinstance(o := offsets[p], str)]
             state = context.states.get(urn)
-            problem = " ".join(faults) or state_problem(state, CompositeWatermark, "kafka")
+            problem = " ".join(dict.fromkeys(faults)) or state_problem(state, CompositeWatermark, "kafka")
             if problem:
                 yield DatasetOffer(urn, None, None, problem=problem)
             else:
@@ -128,18 +128,18 @@ class KafkaSource:
             admin = self._admin()
             datasets, problems = self._topics(admin, alone)
             wanted = datasets.get(dataset_urn, [])
-            bounds = self._offsets(admin, wanted) if wanted else {}
+            bounds = self._bounds(admin, wanted)
             times = self._offsets_at(admin, wanted, position.instant) if isinstance(position, Timestamp) else {}
         except KafkaException as error:
             raise self._unreachable(error) from error
         faults = [*problems.get(dataset_urn, ()), *(one for one in bounds.values() if isinstance(one, str))]
         state = context.states.get(dataset_urn)
-        committed = state.committed if state is not None else CommittedRanges(CompositeWatermark, {})
-        there = {component(one, committed): one for one in bounds.values() if not isinstance(one, str)}
+        found = [one for one in bounds.values() if not isinstance(one, str)]
+        there = {component(one, state): one for one in found}
         try:
             if faults or not there:
-                raise ValueError(" ".join(faults).rstrip(".") or "the cluster has no such topic")
-            return CompositeWatermark(_offsets_of(position, there, times))
+                raise ValueError(" ".join(dict.fromkeys(faults)).rstrip(".") or "the cluster has no such topic")
+            return CompositeWatermark(vanished(found, state) | _offsets_of(position, there, times))
         except ValueError as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
 
@@ -174,7 +174,7 @@ class KafkaSource:
             notes.append(f"none of its topics is there any more; it is committed up to {state.watermark}.")
         if not plan.work_units:
             return DatasetOffer(urn, low, low, notes=notes)
-        return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes)
+        return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes, origin=plan.origin)
 
     def _admin(self) -> Any:
         own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
@@ -222,6 +222,34 @@ class KafkaSource:
             return admin.list_topics(timeout=self._options.timeout_s - first).topics
         finally:
             admin.poll(0)
+
+    def _bounds(
+        self, admin: Any, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionOffsets | str]:
+        """Return what the brokers say of partitions, with the ids of their topics; its fault where there is nothing."""
+        if not partitions:
+            return {}
+        # Ids first: of a topic that is made anew meanwhile the next plan must not think that it was read.
+        ids, faults = self._topic_ids(admin, sorted({topic for topic, _ in partitions}))
+        known = [one for one in partitions if one[0] in ids]
+        found = self._offsets(admin, known) if known else {}
+        return {one: faults[one[0]] for one in partitions if one[0] in faults} | {
+            one: offsets if isinstance(offsets, str) else replace(offsets, topic_id=ids[one[0]])
+            for one, offsets in found.items()
+        }
+
+    def _topic_ids(self, admin: Any, topics: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return ids and faults of topics, asked for at once; ids are empty where the brokers know none (before Kafka 2.8)."""
+        from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415  # optional package
+
+        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._options.timeout_s)
+        ids, faults = {}, {}
+        for topic in topics:
+            try:
+                ids[topic] = _id_text(asked[topic].result().topic_id)
+            except KafkaException as error:
+                faults[topic] = f"topic {topic}: {error.args[0].str()}."
+        return ids, faults
 
     def _offsets(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
@@ -276,6 +304,12 @@ class KafkaSource:
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
+
+
+def _id_text(identity: Any) -> str:
+    """Return a topic's id as Kafka's tools show it; empty for the id of zeros, which stands for none."""
+    is_known = identity is not None and (identity.get_most_significant_bits() or identity.get_least_significant_bits())
+    return str(identity) if is_known else ""
 
 
 def _offsets_of(

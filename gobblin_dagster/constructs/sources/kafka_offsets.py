@@ -35,6 +35,8 @@ class PartitionOffsets:
     """End of what may be read, exclusive: under `read_committed` the first offset of an open transaction."""
     log_end: int
     """End of the log, exclusive."""
+    topic_id: str = ""
+    """The topic's id, which another topic of that name does not have; empty where the broker gives none."""
 
     @property
     def name(self) -> str:
@@ -62,6 +64,8 @@ class OffsetPlan:
     high: dict[str, int] = field(default_factory=dict)
     work_units: list[WorkUnit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    origin: dict[str, str] = field(default_factory=dict)
+    """Ids of the topics that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +83,65 @@ def plan_offsets(
     """Plan what is new of a dataset; whatever is skipped or lost is stated in the notes.
 
     Source: gobblin-kafka-common `KafkaSource.getWorkUnitsForTopic`. Differs: offsets that are gone are stated and closed;
-    a new partition of a known topic is read from its beginning, whatever the bootstrap says.
+    a new partition of a known topic is read from its beginning, whatever the bootstrap says; a topic that was made anew
+    is told by its id.
     """
     plan = OffsetPlan()
-    committed = state.committed if state is not None else CommittedRanges(CompositeWatermark, {})
-    known_topics = {name.partition("@")[0].rpartition("-")[0] for name in committed.ranges}
+    there = sorted(partitions, key=lambda one: (one.topic, one.partition))
+    committed = _committed(state)
+    known_topics = {_partition_of(name)[0] for name in committed.ranges}
     is_anchored = True
-    for bounds in sorted(partitions, key=lambda one: (one.topic, one.partition)):
+    for bounds in there:
         name = _current_name(bounds.name, committed)
         parts: Any = committed.ranges.get(name, ())
-        if parts and bounds.log_end >= parts[-1][1]:
+        is_new_topic = _is_made_anew(bounds, state)
+        if parts and not is_new_topic and bounds.log_end >= parts[-1][1]:
             opens = _continued(bounds, name, parts, rules, plan.notes)
             plan.low[name], reached = parts[0][1], parts[-1][1]
         else:
-            start = (
-                _restarted(bounds, parts, rules, plan.notes)
-                if parts
-                else _first_start(bounds, bounds.topic in known_topics, rules, plan.notes)
-            )
+            if is_new_topic:
+                start = _begun_anew(bounds, parts, rules, plan.notes)
+            elif parts:
+                start = _restarted(bounds, parts, rules, plan.notes)
+            else:
+                start = _first_start(bounds, bounds.topic in known_topics, rules, plan.notes)
             if start is None:
                 continue
-            name = _next_name(name) if parts else name
+            name = component(bounds, state)
             opens = [_Open(start, start, max(start, bounds.end))]
             # Only the first offset that is there is found again by the next run, whatever has come by then.
-            is_anchored &= not parts and (bounds.topic in known_topics or rules.bootstrap == "earliest")
+            is_anchored &= not (parts or is_new_topic) and (
+                bounds.topic in known_topics or rules.bootstrap == "earliest"
+            )
             plan.low[name] = reached = start
+        if bounds.topic_id:
+            plan.origin[bounds.topic] = bounds.topic_id
         plan.high[name] = max([reached, *(one.high for one in opens)])
         for one in opens:
             plan.work_units += _units(dataset_urn, bounds, name, one, rules.unit_offsets)
+    if rules.out_of_range != "skip":
+        gone = vanished(there, state)
+        plan.low |= gone
+        plan.high |= gone
     if not plan.work_units and not is_anchored:
         # Committed though it reads nothing: else the next run would take a later beginning, and lose what came between.
         mark = CompositeWatermark(plan.low)
         plan.work_units.append(WorkUnit(f"{dataset_urn}-start", dataset_urn, mark, mark, read={"partitions": {}}))
     return plan
+
+
+def _committed(state: DatasetState | None) -> CommittedRanges:
+    return state.committed if state is not None else CommittedRanges(CompositeWatermark, {})
+
+
+def _partition_of(name: str) -> tuple[str, str]:
+    """Return topic and number of the partition that a component is of."""
+    topic, _, number = name.partition("@")[0].rpartition("-")
+    return topic, number
+
+
+def _is_made_anew(bounds: PartitionOffsets, state: DatasetState | None) -> bool:
+    return state is not None and state.is_other(bounds.topic, bounds.topic_id)
 
 
 def _current_name(name: str, committed: CommittedRanges) -> str:
@@ -121,11 +151,25 @@ def _current_name(name: str, committed: CommittedRanges) -> str:
     return name
 
 
-def component(bounds: PartitionOffsets, committed: CommittedRanges) -> str:
+def component(bounds: PartitionOffsets, state: DatasetState | None) -> str:
     """Return the component that a partition goes on as: a new one where its log began anew since it was committed."""
+    committed = _committed(state)
     name = _current_name(bounds.name, committed)
     parts: Any = committed.ranges.get(name, ())
-    return _next_name(name) if parts and bounds.log_end < parts[-1][1] else name
+    is_new_log = parts and (_is_made_anew(bounds, state) or bounds.log_end < parts[-1][1])
+    return _next_name(name) if is_new_log else name
+
+
+def vanished(partitions: Iterable[PartitionOffsets], state: DatasetState | None) -> dict[str, int]:
+    """Return new components for partitions that a topic had before it was made anew and has no more: nothing of them is read.
+
+    The topic may get them again, and they are not to be taken for those that were read.
+    """
+    anew = {one.topic for one in partitions if _is_made_anew(one, state)}
+    here = {one.name for one in partitions}
+    committed = _committed(state)
+    former = {"-".join(part) for name in committed.ranges if (part := _partition_of(name))[0] in anew}
+    return {_next_name(_current_name(name, committed)): 0 for name in sorted(former - here)}
 
 
 def _next_name(name: str) -> str:
@@ -149,15 +193,33 @@ def _first_start(bounds: PartitionOffsets, is_known_topic: bool, rules: OffsetRu
     return start
 
 
+def _begun_anew(
+    bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
+) -> int | None:
+    """Return where to begin in a topic of which nothing was read, though one of its name was; None to leave it alone."""
+    what = f"{bounds.name}: its topic was made anew (its id is {bounds.topic_id} now){_unread(parts)}"
+    if rules.out_of_range == "skip":
+        notes.append(f"{what}; it is left alone (on_out_of_range: skip).")
+        return None
+    start = bounds.end if rules.out_of_range == "latest" else bounds.earliest
+    left = f", {start - bounds.earliest:,} offset(s) before it are not read" if start > bounds.earliest else ""
+    notes.append(f"{what}; reading begins at {start} (on_out_of_range: {rules.out_of_range}){left}.")
+    return start
+
+
+def _unread(parts: Sequence[tuple[int, int]]) -> str:
+    """Say what is lost of a former log."""
+    unread = sum(two[0] - one[1] for one, two in pairwise(parts))
+    return f", and {unread:,} offset(s) of the former log that failed work units left are lost" if unread else ""
+
+
 def _restarted(
     bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
 ) -> int | None:
     """Return where to begin in a log that is shorter than what was committed of it; None to leave it alone."""
     where = f"{bounds.name} was committed up to {parts[-1][1]}, but ends at {bounds.log_end}"
-    what = f"{where}: its topic was made anew or cut short"
-    unread = sum(two[0] - one[1] for one, two in pairwise(parts))
-    if unread:
-        what += f", and {unread:,} offset(s) of the former log that failed work units left are lost"
+    how = "its log was cut short" if bounds.topic_id else "its topic was made anew or cut short"
+    what = f"{where}: {how}{_unread(parts)}"
     if rules.out_of_range == "skip":
         notes.append(f"{what}; it is left alone (on_out_of_range: skip).")
         return None

@@ -48,6 +48,7 @@ def build_sequence(
     permissions: Permissions = NO_PERMISSIONS,
     extract: Extract = _UNNAMED,
     publishers: Publishers = _APPEND_ALL,
+    origin: Mapping[str, str] | None = None,
 ) -> CommitSequence:
     """Return the sequence that publishes a decision: one rename per published file, and the state to come.
 
@@ -70,6 +71,7 @@ def build_sequence(
         permissions: what published files and folders shall have.
         extract: what the files belong to; only publishers need it.
         publishers: what becomes of the files of each branch; default: all are appended.
+        origin: ids of what was read, by name; those of other names stay as they were.
 
     Raises:
         UsageError: nothing is to be published.
@@ -94,6 +96,7 @@ def build_sequence(
         decision=decision,
         planned_low=planned_low,
         now=now,
+        origin=origin or {},
     )
     frame = PublishView(
         job=job,
@@ -162,6 +165,7 @@ def _after(
     decision: Decision,
     planned_low: Watermark | None,
     now: datetime,
+    origin: Mapping[str, str],
 ) -> DatasetState:
     """Return the state that the commit transaction will make true, but for the files."""
     committed = before.committed if before else CommittedRanges(type(decision.publish[0].low), {})
@@ -185,6 +189,7 @@ def _after(
         failed_ranges=tuple(f"[{unit.actual_high}, {unit.expected_high})" for unit in decision.failed),
         **({name: getattr(before, name) for name in _CARRIED} if before else {}),
         pace=_pace_after(before.pace if before else Pace(), decision.publish),
+        origin={**(before.origin if before else {}), **origin},
     )
     return _giving_up(after, decision.failed) if decision.gives_up and decision.failed else after
 

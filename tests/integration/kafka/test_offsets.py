@@ -169,38 +169,6 @@ def test_offsets_that_vanish_while_they_are_read_fail_the_work_unit_and_are_stat
     assert job.plan().work_units == ()
 
 
-@pytest.mark.parametrize(("policy", "ids"), [("earliest", [1, 2, 3, 7, 8, 9]), ("nearest", [1, 2, 3, 9])])
-def test_topic_made_anew_goes_on_as_another_log(
-    new_job: NewJob, broker: KafkaBroker, policy: str, ids: list[int]
-) -> None:
-    job = new_job(on_out_of_range=policy)
-    job.send(range(1, 4))
-    job.run()
-    broker.admin.delete_topics([job.topic])[job.topic].result()
-    wait_until(lambda: job.topic not in broker.admin.list_topics(timeout=5).topics)
-    broker.new_topic(job.topic)
-    job.send(range(7, 9))
-    job.run()
-    job.send(range(9, 10))
-    job.run()
-    assert job.ids() == ids
-    watermark = job.state().watermark
-    assert watermark == CompositeWatermark({f"{job.topic}-0": 3, f"{job.topic}-0@2": 3})
-
-
-def test_topic_made_anew_is_known_from_its_first_run_though_it_was_empty(new_job: NewJob, broker: KafkaBroker) -> None:
-    job = new_job()
-    job.send(range(3))
-    job.run()
-    broker.admin.delete_topics([job.topic])[job.topic].result()
-    wait_until(lambda: job.topic not in broker.admin.list_topics(timeout=5).topics)
-    broker.new_topic(job.topic)
-    job.run()
-    job.send(range(3, 9))  # more than the former log held
-    job.run()
-    assert job.ids() == list(range(9))
-
-
 def test_topic_that_vanished_keeps_its_watermark(new_job: NewJob, broker: KafkaBroker) -> None:
     job = new_job()
     job.send(range(3))

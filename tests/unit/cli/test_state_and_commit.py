@@ -93,6 +93,25 @@ def test_state_show_lists_the_files_that_a_set_remembers(cli: Cli, project: Path
     assert cli("state", "show", "a", "-o", "json").json()["input_files"] is None
 
 
+def test_state_show_and_diff_tell_what_a_dataset_was_read_from(
+    cli: Cli, project: Path, inline: list[InlineLane], tmp_path: Path
+) -> None:
+    def declare(rows: int, **ids: str) -> None:
+        named = {"type": "tests.unit.engine.test_origin:NamedRows", "datasets": {"a": {"rows": rows}}, "origin": ids}
+        write_job(project, {}, source=named)
+
+    declare(5, orders="id-1", users="id-2")
+    cli("run")
+    assert "read from      orders (id-1), users (id-2)" in cli("state", "show", "a").out
+    assert cli("state", "show", "a", "-o", "json").json()["origin"] == {"orders": "id-1", "users": "id-2"}
+    export = tmp_path / "before"
+    export.write_text(cli("state", "export").out)
+    declare(6, **{f"t{n}": "id-1" for n in range(5)})
+    cli("run")
+    assert "orders (id-1), t0 (id-1), t1 (id-1), 4 more" in cli("state", "show", "a").out
+    assert "read from orders (id-1), users (id-2)" in " ".join(cli("state", "diff", str(export)).out.split())
+
+
 def test_state_show_unknown_dataset_is_a_usage_error(cli: Cli, project: Path) -> None:
     called = cli("state", "show", "zz")
     assert called.code == 2

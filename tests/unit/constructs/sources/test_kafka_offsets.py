@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -80,6 +81,61 @@ def test_log_made_anew_is_committed_while_it_is_empty() -> None:
     assert read(plan_offsets("t", [offsets(end=7)], state(t_0=[(0, 5)], **{"t_0@2": [(0, 0)]}), EARLIEST)) == [
         ("t-0@2", 0, 0, 7)
     ]
+
+
+def anew(topic_id: str = "new", **bounds: Any) -> PartitionOffsets:
+    return replace(offsets(**bounds), topic_id=topic_id)
+
+
+OLD = {"t": "old"}
+
+
+@pytest.mark.parametrize("end", [3, 5, 9])
+@pytest.mark.parametrize("policy", ["nearest", "earliest", "latest", "skip"])
+def test_topic_with_another_id_is_another_log_however_long_it_is(policy: str, end: int) -> None:
+    known = replace(state(t_0=[(0, 5)]), origin=OLD)
+    plan = plan_offsets("t", [anew(end=end)], known, rules(out_of_range=policy))
+    begin = {"skip": None, "latest": end}.get(policy, 0)
+    assert read(plan) == ([("t-0@2", begin, begin, end)] if begin is not None else [])
+    assert plan.origin == ({"t": "new"} if begin is not None else {})
+    assert plan.notes[0].startswith("t-0: its topic was made anew (its id is new now); ")
+    after = replace(state(t_0=[(0, 5)], **{"t_0@2": [(0, end)]}), origin={"t": "new"})
+    assert plan_offsets("t", [anew(end=end)], after, rules(out_of_range=policy)).notes == []
+
+
+@pytest.mark.parametrize(("known", "now"), [({}, "new"), (OLD, ""), (OLD, "old")])
+def test_topic_whose_ids_are_equal_or_not_known_goes_on(known: dict[str, str], now: str) -> None:
+    plan = plan_offsets("t", [anew(now, end=9)], replace(state(t_0=[(0, 5)]), origin=known), EARLIEST)
+    assert (read(plan), plan.notes) == ([("t-0", 5, 5, 9)], [])
+    assert plan.origin == ({"t": now} if now else {})
+
+
+def test_log_that_got_shorter_though_its_topic_is_the_same_was_cut_short() -> None:
+    plan = plan_offsets("t", [anew("old", end=3)], replace(state(t_0=[(0, 5)]), origin=OLD), EARLIEST)
+    assert plan.notes[0].startswith(
+        "t-0 was committed up to 5, but ends at 3: its log was cut short; reading begins at 3"
+    )
+
+
+@pytest.mark.parametrize("policy", ["nearest", "latest", "skip"])
+def test_partitions_of_a_former_topic_are_not_taken_for_those_of_the_next(policy: str) -> None:
+    known = replace(state(t_0=[(0, 5)], t_1=[(0, 5)], u_0=[(0, 5)], u_1=[(0, 5)]), origin=OLD | {"u": "u"})
+    plan = plan_offsets("t", [anew(end=0)], known, rules(out_of_range=policy))
+    if policy == "skip":
+        assert (plan.low, plan.origin, plan.work_units) == ({}, {}, [])
+        return
+    (unit,) = plan.work_units
+    assert unit.low == unit.expected_high == CompositeWatermark({"t-0@2": 0, "t-1@2": 0})
+    after = replace(known, origin=plan.origin, committed=known.committed.anchored(unit.low))
+    later = plan_offsets("t", [anew(end=0), anew(partition=1, end=9)], after, rules(out_of_range=policy))
+    assert (read(later), later.notes) == ([("t-1@2", 0, 0, 9)], [])
+
+
+@pytest.mark.parametrize(("policy", "start"), [("nearest", 0), ("latest", 9), ("skip", None)])
+def test_further_partition_of_a_topic_made_anew_begins_as_the_others_do(policy: str, start: int | None) -> None:
+    known = replace(state(t_0=[(0, 5)]), origin=OLD)
+    plan = plan_offsets("t", [anew(end=9), anew(partition=1, end=9)], known, rules(out_of_range=policy))
+    assert plan.low == ({"t-0@2": start, "t-1": start} if start is not None else {})
 
 
 def test_bootstrap_skip_leaves_a_topic_alone_and_says_so() -> None:
