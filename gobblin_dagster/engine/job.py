@@ -22,6 +22,7 @@ from gobblin_dagster.engine.ending import run_record, run_status
 from gobblin_dagster.engine.extract import extract
 from gobblin_dagster.engine.foresee import with_schema_notes
 from gobblin_dagster.engine.lane.protocol import Lane, SessionLane
+from gobblin_dagster.engine.lost_store import with_lost_store
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
@@ -38,14 +39,16 @@ def plan_job(
     spark: SessionLane | None = None,
     startpoints: Mapping[str, Startpoint] | None = None,
 ) -> JobPlan:
-    """Plan a run for people, with notes on schemas that change, without running it; reads metadata only.
+    """Plan a run for people, without running it; reads metadata only.
 
+    Says which columns change, and what a run would refuse because the state store was lost.
     `spark` is asked for a session by sources that plan with Spark, and by no others. `startpoints` count instead of those
     that are stored. Raises as `OpenJob.of` and `OpenJob.plan`.
     """
     with closing(project.open_store()) as store:
         opened = OpenJob.of(project, job, store, selection, lane=spark)
-        return with_schema_notes(job, opened.source, opened.context, opened.plan(startpoints=startpoints))
+        plan = with_lost_store(opened, opened.plan(startpoints=startpoints))
+        return with_schema_notes(job, opened.source, opened.context, plan)
 
 
 def run_job(

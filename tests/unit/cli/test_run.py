@@ -88,6 +88,9 @@ def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
     export = project / "state.jsonl"
     export.write_text(cli("state", "export", "--select", "a").out)
     shutil.rmtree(project / ".gobblin")
+    planned = cli("plan")
+    assert "0 datasets with new data, 0 up to date, 2 that cannot be planned" in planned.out
+    assert "_gobblin/manifests/numbers/a tells of snapshots that the state store sqlite:///" in planned.out
     called = cli("run")
     assert called.code == 1
     assert "a: error[source]: " in called.out
@@ -106,6 +109,7 @@ def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_sin
     cli("run")
     shutil.rmtree(project / ".gobblin")
     shutil.copytree(project / "backup", project / ".gobblin")
+    assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1" in cli("plan").out
     called = cli("run")
     assert called.code == 1
     assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1, the newest that " in called.out

@@ -1,0 +1,94 @@
+"""A state store that was lost, set back or is another one: told by the manifests of the output, which outlive it.
+
+A manifest is written after its commit, so one above the state's snapshot tells that the store is not the one, or not as new
+as the one, that knew of it. What it does not know it would publish again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.commit.manifest import manifest_path
+from gobblin_dagster.engine.commit.roll import in_parallel
+from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
+from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.results import DatasetPlan, JobPlan
+
+MOST_DATASETS = 200
+"""Datasets with a state that a plan looks at before it looks at all: each may cost a request to a far file system."""
+
+
+def unknown_snapshots(
+    opened: OpenJob, datasets: Iterable[DatasetPlan], states: Mapping[str, DatasetState]
+) -> dict[str, str]:
+    """Say of which datasets the output holds snapshots that the store does not know: their rows would be published again.
+
+    Costs one listing for all datasets without a state, and one request for each other.
+
+    Raises:
+        OSError: the output cannot be read.
+    """
+    root, store, job = opened.context.output_root, opened.store.url, opened.job
+    urns = [one.dataset_urn for one in datasets]
+    new = [urn for urn in urns if urn not in states]
+    manifests = internal_dir(root, MANIFEST_DIR, job.job)
+    held = {*opened.storage.list_names(manifests)} if new else set()
+    strange = {
+        urn: f"{manifests}/{folder} tells of snapshots that the state store {store} does not know: it was lost, or is "
+        "another one. Point `state:` at the former store, or import its last export (`gobblin state import`); to begin "
+        "anew, give the job another output, or delete that folder: what is published stays beside."
+        for urn in new
+        if (folder := DatasetUrn(urn).path_segment) in held
+    }
+    known = [urn for urn in urns if urn in states]
+    next_ones = [manifest_path(root, job.job, urn, states[urn].snapshot + 1) for urn in known]
+    sizes = in_parallel(opened.storage.size, next_ones, job.commit.parallelism)
+    return strange | {
+        urn: f"{path} tells of a snapshot after {states[urn].snapshot}, the newest that the state store {store} knows: it "
+        "was set back to an older copy. Restore a newer one, or import a newer export (`gobblin state import`); else set "
+        "the watermark to where the published rows end (`gobblin state set`), and delete that manifest and those above."
+        for urn, path, size in zip(known, next_ones, sizes, strict=True)
+        if size is not None
+    }
+
+
+def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
+    """Return the plan with the problem of each dataset that a run would refuse for its store, found without a lease.
+
+    Where the output cannot be read, and beyond `MOST_DATASETS` datasets of which none has a problem, the run alone tells.
+    """
+    working = [one for one in plan.datasets if one.has_work]
+    if not working:
+        return plan
+    states = opened.store.load_dataset_states(plan.job, [one.dataset_urn for one in working])
+    new, known = ([one for one in working if (one.dataset_urn in states) is is_known] for is_known in (False, True))
+    try:
+        strange = unknown_snapshots(opened, [*new, *known[:MOST_DATASETS]], states)
+        if strange:
+            strange |= unknown_snapshots(opened, known[MOST_DATASETS:], states)
+    except OSError:
+        return plan
+    if strange:
+        # A run may have committed one since its state was loaded, and written the manifest that we found.
+        states = opened.store.load_dataset_states(plan.job, list(strange))
+    found = {urn: state.version for urn, state in states.items()}
+    versions = {one.dataset_urn: one.version_read for one in working}
+    strange = {urn: why for urn, why in strange.items() if found.get(urn, 0) == versions[urn]}
+    return replanned(
+        plan, [left_out(one, strange[one.dataset_urn]) if one.dataset_urn in strange else one for one in plan.datasets]
+    )
+
+
+def left_out(dataset: DatasetPlan, problem: str) -> DatasetPlan:
+    """Return the plan of a dataset of which nothing is read."""
+    return dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None, problem=problem)
+
+
+def replanned(plan: JobPlan, datasets: Sequence[DatasetPlan]) -> JobPlan:
+    """Return the plan with other datasets, without the work units that none of them has."""
+    ours = {unit.id for dataset in datasets for unit in dataset.work_units}
+    packs = (tuple(unit_id for unit_id in pack if unit_id in ours) for pack in plan.packs)
+    return dataclasses.replace(plan, datasets=tuple(datasets), packs=tuple(filter(None, packs)))

@@ -1,0 +1,112 @@
+"""What a plan tells of a state store that was lost, without a lease and without waiting for far storages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.engine import lost_store
+from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.lost_store import with_lost_store
+from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.results import JobPlan
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.sql_store import SqlStateStore
+from gobblin_dagster.storage import LocalStorage
+
+from .jobs import job_spec, project, run
+
+URNS = [f"d{number}" for number in range(5)]
+
+
+def rows(number: int) -> JobSpec:
+    return job_spec({urn: {"rows": number} for urn in URNS})
+
+
+def set_back(root: Path) -> None:
+    """Run twice, and bring back the store as it was between."""
+    run(root, rows(10))
+    shutil.copytree(root / ".gobblin", root / "backup")
+    run(root, rows(20))
+    shutil.rmtree(root / ".gobblin")
+    shutil.copytree(root / "backup", root / ".gobblin")
+
+
+def problems(plan: JobPlan) -> list[str]:
+    return [one.dataset_urn for one in plan.datasets if one.problem]
+
+
+@contextmanager
+def opened(root: Path, job: JobSpec) -> Iterator[OpenJob]:
+    one = project(root, job)
+    store = one.open_store()
+    try:
+        yield OpenJob.of(one, job, store)
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths whose size was asked for."""
+    paths: list[str] = []
+    size = LocalStorage.size
+
+    def asking(self: LocalStorage, path: str) -> int | None:
+        paths.append(path)
+        return size(self, path)
+
+    monkeypatch.setattr(LocalStorage, "size", asking)
+    return paths
+
+
+def test_plan_looks_at_some_datasets_and_at_all_where_one_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setattr(lost_store, "MOST_DATASETS", 2)
+    run(tmp_path, rows(10))
+    asked.clear()
+    healthy = plan_job(project(tmp_path, rows(20)), rows(20))
+    assert (problems(healthy), len(asked)) == ([], 2)
+    shutil.rmtree(tmp_path / ".gobblin")
+    shutil.rmtree(tmp_path / "lake")
+    set_back(tmp_path)
+    plan = plan_job(project(tmp_path, rows(30)), rows(30))
+    assert problems(plan) == URNS
+    assert not plan.packs
+
+
+@pytest.mark.parametrize("rows_before", [0, 10], ids=["new", "known"])
+def test_dataset_that_a_run_commits_while_it_is_looked_at_is_neither_lost_nor_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_before: int
+) -> None:
+    if rows_before:
+        run(tmp_path, rows(rows_before))
+    load = SqlStateStore.load_dataset_states
+
+    def load_and_run(self: SqlStateStore, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        monkeypatch.undo()
+        states = load(self, job, urns)
+        run(tmp_path, rows(20))
+        return states
+
+    with opened(tmp_path, rows(20)) as one:
+        plan = one.plan()
+        monkeypatch.setattr(SqlStateStore, "load_dataset_states", load_and_run)
+        assert plan.is_moving
+        assert with_lost_store(one, plan) == plan
+
+
+def test_output_that_cannot_be_read_leaves_the_plan_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_back(tmp_path)
+
+    def refuse(self: LocalStorage, path: str) -> int | None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(LocalStorage, "size", refuse)
+    assert problems(plan_job(project(tmp_path, rows(30)), rows(30))) == []
