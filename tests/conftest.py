@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.services.gcs import GcsServer, gcs_binary, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
@@ -12,6 +13,10 @@ from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariad
 from tests.services.postgres import PostgresServer, binaries, running_postgres
 from tests.services.s3 import S3Server, running_s3
 from tests.services.sftp import SftpServer, running_sftp, sshd_binary
+
+# No example is too late on a slow machine. Where CI is set, Hypothesis chooses the same examples each time.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gobblin_dagster.core.commit import CommitEffect, PublishedFile
@@ -111,7 +111,7 @@ def test_recorded_sequence_removes_files_too(store: StateStore) -> None:
     assert store.load_snapshot(JOB, URN, 1) == [first, second]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.data())
 def test_any_history_with_removals_reads_as_it_was_written(data: st.DataObject) -> None:
     publisher = Publisher(FileStateStore("/state", MemoryStorage()))
@@ -125,7 +125,7 @@ def test_any_history_with_removals_reads_as_it_was_written(data: st.DataObject) 
     publisher.check()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.none(), st.integers(min_value=0, max_value=40)), max_size=40))
 def test_any_history_of_publications_and_rollbacks_reads_as_it_was_written(history: list[int | None]) -> None:
     publisher = Publisher(FileStateStore("/state", MemoryStorage()))

@@ -61,7 +61,7 @@ def _is_number(text: str | None) -> bool:
     return number is None or -(2**63) <= number < 2**63
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS, CUTS)
 def test_tolerant_stage_loses_exactly_the_bad_rows(texts: list[str | None], size: int) -> None:
     rejected: list[int] = []
@@ -83,7 +83,7 @@ def test_tolerant_stage_loses_exactly_the_bad_rows(texts: list[str | None], size
     assert (stage.rejected["columns"], stage.rows_filtered) == (len(rejected), 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LISTS, CUTS, st.booleans())
 def test_explode_gives_the_items_in_order_at_the_place_of_their_row(lists: list[Any], size: int, keep: bool) -> None:
     converter = _converter({"type": "explode", "column": "items", "keep_empty": keep})
@@ -91,7 +91,7 @@ def test_explode_gives_the_items_in_order_at_the_place_of_their_row(lists: list[
     assert rows == [(at + 1, item) for at, items in enumerate(lists) for item in items or [None] * keep]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORDS, CUTS)
 def test_split_gives_the_parts_that_hold_text(words: list[str | None], size: int) -> None:
     rows = _rows(
@@ -100,7 +100,7 @@ def test_split_gives_the_parts_that_hold_text(words: list[str | None], size: int
     assert rows == [(at + 1, part) for at, word in enumerate(words) for part in (word or "").split(";") if part]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORDS, CUTS)
 def test_csv_text_reads_what_a_csv_writer_wrote(words: list[str | None], size: int) -> None:
     import csv
@@ -120,14 +120,14 @@ def test_csv_text_reads_what_a_csv_writer_wrote(words: list[str | None], size: i
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORDS, CUTS)
 def test_dedup_keeps_the_first_of_each_key_however_rows_come_in_batches(words: list[str | None], size: int) -> None:
     rows = _rows(_converter({"type": "dedup", "by": ["s"]}), _chunks("s", words, pa.string(), size), "s")
     assert rows == [(words.index(word) + 1, word) for word in dict.fromkeys(words)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORDS, CUTS)
 def test_json_text_reads_what_to_json_wrote(words: list[str | None], size: int) -> None:
     chunks = _chunks("s", words, pa.string(), size)
@@ -136,7 +136,7 @@ def test_json_text_reads_what_to_json_wrote(words: list[str | None], size: int) 
     assert _rows(unpack, packed, "s") == [(at + 1, word) for at, word in enumerate(words)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS.filter(lambda texts: not all(map(_is_number, texts))), CUTS)
 def test_strict_converter_names_the_first_bad_row(texts: list[str | None], size: int) -> None:
     converter = _converter({"type": "schema", "columns": {"text": "int64", "at": "int64"}})

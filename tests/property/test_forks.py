@@ -6,7 +6,7 @@ import functools
 import operator
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gobblin_dagster.constructs.forks.identity import IdentityForkOperator
@@ -14,8 +14,6 @@ from gobblin_dagster.constructs.forks.sql import Rest, SqlForkOperator
 from gobblin_dagster.core.constructs import ConstructContext
 
 CONTEXT = ConstructContext(job="j", base_dir="/")
-no_deadline = settings(deadline=None)
-"""The first query of a process is slower than all later ones together."""
 values = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=30)
 thresholds = st.lists(st.integers(-4, 4), min_size=1, max_size=4)
 
@@ -28,7 +26,6 @@ def _flags(fork: SqlForkOperator, column: list[int | None]) -> list[list[bool]]:
     return [flag.to_pylist() for flag in fork.fork_batch(_batch(column)) if not isinstance(flag, bool)]
 
 
-@no_deadline
 @given(values, thresholds)
 def test_each_branch_takes_exactly_the_rows_of_its_condition(column: list[int | None], limits: list[int]) -> None:
     names = [f"b{at}" for at in range(len(limits))]
@@ -38,7 +35,6 @@ def test_each_branch_takes_exactly_the_rows_of_its_condition(column: list[int | 
     assert _flags(fork, column) == expected
 
 
-@no_deadline
 @given(values, thresholds)
 def test_conditions_and_rest_cover_every_row_and_rest_overlaps_none(
     column: list[int | None], limits: list[int]
@@ -51,7 +47,6 @@ def test_conditions_and_rest_cover_every_row_and_rest_overlaps_none(
     assert rest == [not flag for flag in by_a_condition]
 
 
-@no_deadline
 @given(values, st.integers(1, 6))
 def test_identity_covers_every_row_in_every_branch(column: list[int | None], count: int) -> None:
     fork = IdentityForkOperator(IdentityForkOperator.Options(), CONTEXT, branches=[f"b{at}" for at in range(count)])
@@ -59,7 +54,6 @@ def test_identity_covers_every_row_in_every_branch(column: list[int | None], cou
     assert list(fork.fork_schema(_batch(column).schema)) == [True] * count
 
 
-@no_deadline
 @given(values, st.integers(1, 10))
 def test_flags_do_not_depend_on_how_rows_are_batched(column: list[int | None], size: int) -> None:
     options = SqlForkOperator.Options(branches={"odd": "a % 2 <> 0", "rest": Rest(rest=True)})

@@ -52,7 +52,7 @@ def load(text: str, name: str) -> None:
             assert load_job(again, check_construct, {"HOME": "/h"}).spec == job
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(LINES)
 @example([("converter.classes", ".1", "SamplingConverter"), ("fork.branches", "", "2")])
 def test_properties_with_any_value_of_any_key(lines: list[tuple[str, str, str]]) -> None:
@@ -61,7 +61,7 @@ def test_properties_with_any_value_of_any_key(lines: list[tuple[str, str, str]])
     load(KAFKA + body, "job.pull")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.text(max_size=80))
 def test_any_text(text: str) -> None:
     load(text.replace("\x00", ""), "job.pull")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gobblin_dagster.constructs.sources.files import FilesOptions, FilesSource
@@ -144,7 +144,7 @@ policies = st.sampled_from(["full", "successful", "partial"])
 limits = st.sampled_from([{}, {"rows": 1}, {"rows": 3}, {"bytes": 1}])
 merges = st.sampled_from([0, 1 << 20])
 """Whether small work units share their files."""
-laws = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=15)
 days = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(1, 5)), st.integers(0, 3), max_size=4)
 """Rows of the files that come before a run, by dataset and days since the last ones."""
 steps = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 4)), max_size=12)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -23,7 +23,7 @@ from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.lane import InlineLane
 
 URNS = "ab"
-laws = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=15)
 arrivals = st.fixed_dictionaries({urn: st.integers(0, 12) for urn in URNS})
 """Rows that come to each dataset before a run."""
 fails = st.fixed_dictionaries({urn: st.none() | st.integers(0, 30) for urn in URNS})

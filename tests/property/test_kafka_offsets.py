@@ -59,7 +59,7 @@ def apply(committed: CommittedRanges, plan: Any, failed: list[bool], seen: Count
     return committed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 def test_every_offset_is_read_once_or_lost_and_the_plan_comes_to_rest(steps: list[dict[str, Any]]) -> None:
     log, committed, seen = Log(), CommittedRanges(CompositeWatermark, {}), Counter[tuple[str, int]]()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gobblin_dagster.constructs.extractors import in_order
@@ -53,7 +53,6 @@ def _chunks(batches: list[list[int]]) -> Iterator[Chunk]:
         yield Chunk(pa.RecordBatch.from_pydict({"id": pa.array(batch, pa.int64())}), "t", numbers)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 6), max_size=6), max_size=6), st.integers(1, 4))
 def test_rows_in_order_are_cut_only_where_a_value_ends(batches: list[list[int]], held: int) -> None:
     values = sorted(value for batch in batches for value in batch)

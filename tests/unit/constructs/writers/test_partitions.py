@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -48,7 +48,6 @@ def test_order_inside_a_folder_is_kept() -> None:
     assert _split(["a"], rows) == {f"a={rest}/": list(range(rest, 100, 3)) for rest in range(3)}
 
 
-@settings(deadline=None)  # the first call of a process is slower than all later ones together
 @given(st.lists(st.tuples(st.sampled_from(["x", "y/", "", None]), st.sampled_from([1, 2, None])), max_size=40))
 def test_every_row_lands_once_in_the_folder_of_its_values(keys: list[tuple[str | None, int | None]]) -> None:
     rows = batch({"k": pa.array([k for k, _ in keys], pa.string()), "n": pa.array([n for _, n in keys], pa.int8())})

@@ -128,7 +128,7 @@ def test_stop_cancels_units_that_have_not_begun(tmp_path: Path) -> None:
     assert _run(tmp_path, job).outcome is DatasetOutcome.COMMITTED
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(sizes=st.lists(st.integers(0, 30), max_size=6))
 def test_however_rows_are_spread_over_partitions_the_counts_are_the_same(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
