@@ -78,7 +78,11 @@ class AvroReader(TypedFileReader):
             # Damaged bytes make it raise ValueError, EOFError, IndexError, KeyError and the errors of zlib and snappy.
             if as_os_error(error) is not None:
                 raise
-            raise incomplete("Avro", error, self._rows_read + 1 if self._rows_read else None) from error
+            row = self._rows_read + 1 if self._rows_read else None
+            if "out of range" in str(error):
+                problem = f"holds a date or time beyond the years 1 to 9999, or is damaged ({first_line(error)})."
+                raise FormatError(problem, row) from error
+            raise incomplete("Avro", error, row) from error
 
 
 class AvroFormat(TypedFileFormat):

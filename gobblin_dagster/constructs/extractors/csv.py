@@ -15,8 +15,9 @@ from contextlib import closing, contextmanager
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
 from gobblin_dagster.constructs.extractors.csv_quotes import QuoteCounter, row_of_open_quote
@@ -33,8 +34,17 @@ from gobblin_dagster.constructs.extractors.format import (
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.repeated import repeated
 
-Char = Annotated[str, StringConstraints(min_length=1, max_length=1)]
-_FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): (.*)")
+_FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
+_INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
+
+
+def _in_ascii(char: str) -> str:
+    if not char.isascii():
+        raise ValueError(f"expected a character of ASCII, got {char!r}")
+    return char
+
+
+Char = Annotated[str, StringConstraints(min_length=1, max_length=1), AfterValidator(_in_ascii)]
 
 
 class CsvOptions(BaseModel):
@@ -132,8 +142,13 @@ class CsvReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._has_rows:
             return
+        floats = {field.name for field in self.schema if pa.types.is_floating(field.type)}
         with self._explained():
-            yield from self._arrow_reader(self._text, self.schema)
+            for batch in self._arrow_reader(self._text, self.schema):
+                for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
+                    self._refuse_overflow(column)
+                    floats.remove(column)
+                yield batch
         if self._quotes is not None and self._quotes.count % 2:
             self._require_closed_quotes()
 
@@ -227,35 +242,19 @@ class CsvReader:
                     "`execution.block_bytes`."
                 )
             if match := _FAULTY_COLUMN.match(message):
-                column = self._header[int(match[1])]
+                column, row = self._header[int(match[1])], int(match[2]) - int(self._options.header)
                 hint = f", expected {self._options.encoding}; set `encoding`." if "UTF8" in message else ""
-                raise FormatError(f"column {column!r}: {match[2]}{hint}", self._first_misfit(column)) from error
+                raise FormatError(f"column {column!r}: {match[3]}{hint}", row) from error
             raise FormatError(message) from error
 
-    def _first_misfit(self, column: str) -> int | None:
-        """Read one column again as bytes and return the number of the first row that does not fit its type."""
+    def _refuse_overflow(self, column: str) -> None:
+        """Read one column again as text; raises FormatError where a number is so large that Arrow made it infinite."""
         kind, rows = self.schema.field(column).type, 0
         with closing(self._file.open_text()) as text:
-            for batch in self._arrow_reader(text, pa.schema([(column, pa.binary())])):
-                values = batch.column(0)
-                if not _fits(values, kind):
-                    return rows + _bisect(values, kind) + 1
-                rows += len(values)
-        return None
-
-
-def _fits(values: pa.Array, kind: pa.DataType) -> bool:
-    try:
-        values.cast(pa.string()).cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _bisect(values: pa.Array, kind: pa.DataType) -> int:
-    """Return the index of the first value that does not fit, given that one does not."""
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if not _fits(values[low:middle], kind) else (middle, high)
-    return low
+            for batch in self._arrow_reader(text, pa.schema([(column, pa.string())])):
+                texts = batch.column(0)
+                is_large = pc.is_inf(pc.utf8_trim_whitespace(texts).cast(kind))
+                at = pc.index(pc.and_not(is_large, pc.match_substring_regex(texts, _INFINITE)), value=True).as_py()
+                if at >= 0:
+                    raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)
+                rows += batch.num_rows

@@ -6,6 +6,7 @@ files that end in `.gz`, `.bz2`, `.zst` or `.xz` are unpacked on the way.
 
 from __future__ import annotations
 
+import bz2
 import lzma
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.extractors.packed import PackedStreams
 from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
-_COMPRESSIONS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+_ARROW_CODECS = {"gz": "gzip", "zst": "zstd"}
+_UNPACKERS = {"bz2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}
 REQUEST_BYTES = 8 << 20
 """Bytes that one request to a far file system fetches."""
 
@@ -45,6 +48,9 @@ class OpenStream:
     """A file that is read from its beginning to its end."""
 
     def __init__(self, raw: pa.NativeFile, ending: str, *, is_far: bool) -> None:
+        if ending in (*_ARROW_CODECS, *_UNPACKERS) and not raw.size():
+            raw.close()
+            raise FormatError("is empty; a packed file has at least a few bytes. Was its upload interrupted?")
         self._raw = raw
         # Held together: a dropped stream would close the file beneath it.
         self._buffered = pa.BufferedInputStream(raw, REQUEST_BYTES) if is_far else raw
@@ -63,9 +69,9 @@ class OpenStream:
 
 
 def _unpacked(raw: pa.NativeFile, ending: str) -> pa.NativeFile:
-    if ending == "xz":
-        return pa.PythonFile(lzma.LZMAFile(raw), mode="r")
-    return pa.CompressedInputStream(raw, _COMPRESSIONS[ending]) if ending in _COMPRESSIONS else raw
+    if unpacker := _UNPACKERS.get(ending):
+        return pa.PythonFile(PackedStreams(raw, unpacker), mode="r")
+    return pa.CompressedInputStream(raw, _ARROW_CODECS[ending]) if ending in _ARROW_CODECS else raw
 
 
 class FormatError(Exception):

@@ -158,6 +158,7 @@ def test_row_of_another_length_without_header_is_numbered_from_one(tmp_path: Pat
     [
         ("int32", b"12", b"1.5"),
         ("int8", b"127", b"128"),
+        ("int32", b" 7 ", b"seven"),
         ("float64", b"1e3", b"one"),
         ("date", b"2013-01-01", b"01.01.2013"),
         ("timestamp", b"2013-01-01T00:00:00Z", b"noon"),
@@ -174,6 +175,17 @@ def test_value_that_does_not_fit_its_type_is_named_with_its_number(
     assert caught.value.row == 50_002
     assert "column 'b'" in caught.value.problem
     assert bad.decode() in caught.value.problem
+    assert "Row #" not in caught.value.problem
+
+
+@pytest.mark.parametrize(("kind", "large"), [("float32", "-1e39"), ("float64", " 1e400 ")])
+def test_number_too_large_for_a_float_is_not_made_infinite(tmp_path: Path, kind: str, large: str) -> None:
+    words = b"a,b\nx,inf\nx,-Infinity\nx,\nx,1.5\n"
+    put(tmp_path, sound_csv=words, day_csv=words + b'"x\nx",1\n' * 50_000 + f"x,{large}\n".encode())
+    found = read_csv(tmp_path, "sound.csv", columns={"b": kind}).column("b").to_pylist()
+    assert found == [float("inf"), -float("inf"), None, 1.5]
+    with pytest.raises(ExtractError, match=rf"row 50005: column 'b': {large} is too large for (float|double)"):
+        read_csv(tmp_path, "day.csv", columns={"b": kind}, block_bytes=1 << 16)
 
 
 def test_declared_column_that_the_header_lacks_is_named_with_the_header(tmp_path: Path) -> None:
@@ -256,6 +268,7 @@ def test_row_longer_than_a_block_says_how_to_go_on(tmp_path: Path) -> None:
         ({"column_names": ["a"]}, "either a header or `column_names`"),
         ({"include": ["a"], "columns": {"b": "int8"}}, "`columns` declares b, which `include` leaves out"),
         ({"columns": {"b": "integer"}}, "unknown column type 'integer'"),
+        ({"delimiter": "§"}, "expected a character of ASCII, got '§'"),
     ],
 )
 def test_bad_option_is_refused_with_a_reason(options: dict[str, Any], problem: str) -> None:

@@ -107,6 +107,14 @@ def test_avro_that_ends_in_a_block_is_named_with_its_row(tmp_path: Path) -> None
     assert 5_000 < caught.value.row <= 10_000
 
 
+@pytest.mark.parametrize(("kind", "logical"), [("int", "date"), ("long", "timestamp-millis")])
+def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(tmp_path: Path, kind: str, logical: str) -> None:
+    days = {"name": "at", "type": {"type": kind, "logicalType": logical}}
+    write(tmp_path / "day.avro", [{"at": 2_932_897 if kind == "int" else 253_402_300_800_000}], fields=[days])
+    with pytest.raises(ExtractError, match=r"day\.avro: holds a date or time beyond the years 1 to 9999"):
+        read(tmp_path, "day.avro", type="avro")
+
+
 def test_avro_types_become_those_of_arrow(tmp_path: Path) -> None:
     moment = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
     key = uuid.UUID(int=5)
