@@ -18,6 +18,13 @@ from gobblin_dagster.storage.checksums import scan_with_checksums
 from gobblin_dagster.storage.remote import RemoteEntry, local_facts, remote_files
 
 MAX_EXAMPLES = 5
+_MARKS = ("_SUCCESS", "_temporary")
+_STAGING = (".spark-staging", ".hive-staging")
+
+
+def _is_of_writers(name: str) -> bool:
+    """Tell whether Hadoop, Spark or Hive make such a name for what is no data yet, or never will be."""
+    return name in _MARKS or name.startswith(_STAGING) or name.endswith("._COPYING_")
 
 
 class FoundFile(NamedTuple):
@@ -176,6 +183,8 @@ class Walk:
 
     def _visit(self, entries: Iterable[Entry], states: list[_State]) -> None:
         for entry in entries:
+            if _is_of_writers(entry.name):
+                continue
             try:
                 is_dir = entry.is_dir()
             except OSError:
