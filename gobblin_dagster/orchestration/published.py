@@ -6,23 +6,28 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.audit import file_format
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.orchestration.published_formats import (
+    arrow_factory,
+    folder_levels,
+    headless_names,
+    spark_fields,
+    spark_options,
+    stored_types,
+)
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.storage.arrow import arrow_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json"}
-_ARROW_FORMATS = {"parquet": ds.ParquetFileFormat, "csv": ds.CsvFileFormat, "json": ds.JsonFileFormat}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,10 @@ class PublishedDatasets:
     branch: str
     files: Mapping[str, tuple[PublishedFile, ...]]
     """Files by dataset.urn; datasets that were never committed are absent."""
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Types of columns as they were before the writer turned some into folders (`flight_date=2013-02-06/`)."""
+    types: Mapping[str, Mapping[str, pa.DataType | None]] = field(default_factory=dict)
+    """Types of columns by dataset.urn as they were before the writer made text or folders of them; None for nested ones."""
+    csv: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the branch's writer where it is `csv`: how such files are read."""
 
     @classmethod
     def load(
@@ -60,10 +67,10 @@ class PublishedDatasets:
                 urn: tuple(file for file in store.load_snapshot(job.job, urn) if file.branch == branch)
                 for urn in sorted(states)
             }
-        types: dict[str, pa.DataType] = {}
-        for state in states.values():
-            types |= _types(state.schemas.get(branch, ""))
-        return cls(job.job, branch, files, types)
+        types = {urn: stored_types(states[urn].schemas.get(branch, "")) for urn in files}
+        writers = [job.writer_of(one) for one in job.fork.branches if one.name == branch]
+        csv = next((writer.options for writer in writers if writer.type == "csv"), {})
+        return cls(job.job, branch, files, types, csv)
 
     @property
     def paths(self) -> dict[str, list[str]]:
@@ -78,26 +85,48 @@ class PublishedDatasets:
     def to_dataset(self) -> ds.Dataset:
         """Return all files as one lazy pyarrow dataset; a column that only some files have is null in the others.
 
-        Shape: columns as they were given to the writer, those that became folders last; no order of rows is promised.
+        Shape: columns as they were given to the writer, those that became folders last (decimals among them as text); no order of
+        rows is promised. In JSON lines bytes are base64, and days, times of day and what lies inside of other values are as
+        pyarrow guesses them.
         Without any file it has no columns.
+
+        Raises:
+            UsageError: pyarrow cannot read the files, or their types cannot be brought together.
         """
-        factories = [_factory(name, paths, self.types) for name, _, paths in self._groups()]
-        if not factories:
+        groups = list(self._groups())
+        if not groups:
             return ds.dataset(pa.table({}))
-        schemas = [factory.inspect(promote_options="permissive") for factory in factories]
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-        return ds.dataset([factory.finish(schema) for factory in factories])
+        try:
+            parts = [arrow_factory(name, urn, paths, self.types.get(urn, {}), self.csv) for name, urn, paths in groups]
+            schema = pa.unify_schemas([schema for _, schema in parts], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise UsageError(
+                problem=f"Files of job {self.job!r}, branch {self.branch!r}, have no types in common: {error}.",
+                hint="Load fewer datasets at once, or give `paths` to a reader that is told which types to take.",
+            ) from error
+        return ds.dataset([factory.finish(schema) for factory, _ in parts])
 
     def to_arrow(self) -> pa.Table:
         """Read everything into memory; shape as of `to_dataset`."""
         return self.to_dataset().to_table()
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """Read with Spark; a column that only some files have is null in the others. Shape as of `to_dataset`."""
+        """Read with Spark; a column that only some files have is null in the others.
+
+        Shape: as of `to_dataset`, where Spark has the types.
+        """
         frames = []
         for name, urn, paths in self._groups():
+            types, levels = self.types.get(urn, {}), folder_levels(urn, paths)
             reader = session.read.format(name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
-            frames.append(reader.options(header="true", mergeSchema="true").load(paths))
+            reader = reader.options(**spark_options(name, self.csv))
+            found = reader.load(paths).schema
+            # Guessed from the folders' names, 007 would be 7.
+            told = {level: types.get(level) or pa.string() for level in levels}
+            if name in ("csv", "json"):
+                told = {**types, **told}
+            names = headless_names(name, types, levels, self.csv)
+            frames.append(reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths))
         if not frames:
             return session.createDataFrame([], "struct<>")
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
@@ -106,30 +135,8 @@ class PublishedDatasets:
         """Yield (format, dataset.urn, paths): files that one reader takes together, below one folder of the dataset."""
         for urn, paths in self.paths.items():
             folder_in = DatasetUrn(urn).folder_in
-            for group in sorted({(_format(path), folder_in(path)) for path in paths}):
-                yield group[0], urn, [path for path in paths if (_format(path), folder_in(path)) == group]
-
-
-def _format(path: str) -> str:
-    """Return the format of a published file: its extension, a codec after it left out."""
-    return next(_FORMATS[suffix] for suffix in PurePosixPath(path).suffixes if suffix in _FORMATS)
-
-
-def _factory(name: str, paths: list[str], types: Mapping[str, pa.DataType]) -> ds.FileSystemDatasetFactory:
-    levels = dict.fromkeys(part.partition("=")[0] for path in paths for part in path.split("/")[:-1] if "=" in part)
-    folders = ds.partitioning(pa.schema([(level, types.get(level, pa.string())) for level in levels]), flavor="hive")
-    options = ds.FileSystemFactoryOptions(partitioning=folders)
-    filesystem, inside = arrow_files(paths)
-    return ds.FileSystemDatasetFactory(filesystem, inside, _ARROW_FORMATS[name](), options)
-
-
-def _types(schema_text: str) -> dict[str, pa.DataType]:
-    """Read the types that folder names can carry out of a stored schema (`name: type` lines)."""
-    types = {}
-    for line in schema_text.splitlines():
-        name, _, kind = line.removesuffix(" not null").rpartition(": ")
-        try:
-            types[name] = pa.type_for_alias(kind)
-        except ValueError:
-            continue  # a type with parameters: as text
-    return types
+            groups: dict[tuple[str, str], list[str]] = {}
+            for path in paths:
+                groups.setdefault((file_format(path), folder_in(path)), []).append(path)
+            for (name, _), group in sorted(groups.items()):
+                yield name, urn, group

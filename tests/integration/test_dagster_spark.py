@@ -12,6 +12,7 @@ from gobblin_dagster.demo.project import add_day, write_demo
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.orchestration import GobblinSparkResource, PublishedDatasets, build_definitions
 from gobblin_dagster.orchestration import metadata as md
+from tests.unit.engine.jobs import job_spec, project, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ALL = dg.AssetKey(["nyc", "flights", "all"])
@@ -91,3 +92,35 @@ def test_idle_run_starts_no_spark(tmp_path: Path) -> None:
         assert job.execute_in_process(instance=instance).success
         assert list(instance.get_dynamic_partitions("numbers.dataset_urn")) == ["a"]
     assert not lane.is_started
+
+
+def test_spark_reads_text_formats_and_folders_as_they_were_written(tmp_path: Path) -> None:
+    select = (
+        "id, '00' || id as code, case id when 1 then '' when 2 then 'say \"a\\b\",\nc' else value end as text, "
+        "id::decimal(9,3) as amount, timestamp '2020-01-01 12:00:00.5' as wall, date '2020-01-01' as day"
+    )
+    writers = [
+        {"type": "parquet", "partition_by": ["code"]},
+        {"type": "csv", "partition_by": ["code"], "delimiter": ";"},
+        {"type": "csv", "header": False},
+        {"type": "jsonl"},
+    ]
+    job = job_spec(
+        {"a": {"rows": 20}},
+        converters=[{"type": "sql", "select": select}],
+        fork={"branches": [{"name": f"b{at}", "writer": writer} for at, writer in enumerate(writers)]},
+    )
+    bound = project(tmp_path, job)
+    run(tmp_path, job)
+    session = GobblinSparkResource.of_project(bound).session
+    frames = [
+        PublishedDatasets.load(bound, job, f"b{at}")
+        .to_spark(session)
+        .select("id", "code", "text", "amount", "wall", "day")
+        for at in range(len(writers))
+    ]
+    truth = sorted(map(tuple, frames[0].collect()))
+    assert truth[1][:2] == (1, "001")
+    for frame in frames:
+        assert frame.dtypes == frames[0].dtypes
+        assert sorted(map(tuple, frame.collect())) == truth

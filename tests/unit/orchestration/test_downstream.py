@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.orchestration import CommitStepIOManager, PublishedDatasets
 from gobblin_dagster.orchestration import metadata as md
 from tests.unit.orchestration.world import World
@@ -126,6 +127,77 @@ def test_formats_and_columns_may_differ_between_snapshots(world: World) -> None:
     table = PublishedDatasets.load(world.binding.project, world.job, "all", ["a"]).to_arrow()
     assert sorted(table["id"].to_pylist()) == list(range(40))
     assert table["dataset"].null_count == 30
+
+
+ONE_BRANCH = {"branches": [{"name": "all"}]}
+TYPED = {
+    "type": "sql",
+    "select": "'00' || id as code, case id when 1 then '' when 2 then 'NA' when 3 then 'say \"a\",\nb' else value end as text, "
+    "cast(id as decimal(20,3)) / 8 as amount, id::utinyint as small, timestamp '2020-01-01 12:00:00.5' as wall, "
+    "timestamptz '2020-01-01 12:00:00+02' as instant, '2020-01-01' as like_a_time, id % 2 = 0 as even",
+}
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [
+        {"type": "csv"},
+        {"type": "csv", "delimiter": ";", "header": False, "compression": "gzip"},
+        {"type": "jsonl", "compression": "gzip"},
+    ],
+    ids=["csv", "csv of another form", "jsonl"],
+)
+def test_text_formats_come_back_with_the_types_and_nulls_that_were_written(
+    world: World, writer: dict[str, Any]
+) -> None:
+    branches = [{"name": "all", "writer": writer}, {"name": "truth", "writer": {"type": "parquet"}}]
+    world.parts = {"converters": [TYPED], "fork": {"branches": branches}}
+    world.run_all()
+    tables = [
+        PublishedDatasets.load(world.binding.project, world.job, name, ["a"]).to_arrow() for name in ("all", "truth")
+    ]
+    assert tables[0].num_rows == 30
+    assert tables[0].schema.equals(tables[1].schema)
+    assert tables[0].sort_by("code").equals(tables[1].sort_by("code"))
+
+
+def test_folder_names_come_back_as_they_were_written(world: World) -> None:
+    select = "id, '00' || id % 3 as \"my code\", id::decimal(9,2) as amount, date '2020-01-01' as day"
+    levels = ["my code", "amount", "day", {"sql": "id % 2", "name": "a/b"}]
+    world.parts = {
+        "converters": [{"type": "sql", "select": select}],
+        "writer": {"type": "parquet", "partition_by": levels},
+        "output": {"path": "env=test"},
+        "fork": ONE_BRANCH,
+    }
+    world.datasets = {"a": {"rows": 6}}
+    world.run_all()
+    table = PublishedDatasets.load(world.binding.project, world.job, "all").to_arrow().sort_by("id")
+    assert table.column_names == ["id", "my code", "amount", "day", "a/b"]
+    assert table["my code"].to_pylist() == ["000", "001", "002"] * 2
+    assert table["a/b"].to_pylist() == ["0", "1"] * 3
+    assert table["day"].type == pa.date32()
+    assert table["amount"].to_pylist() == [f"{number}.00" for number in range(6)]
+
+
+def test_format_that_pyarrow_does_not_read_is_told(world: World) -> None:
+    branches = [{"name": "all", "writer": {"type": "orc"}}, {"name": "other", "writer": {"type": "avro"}}]
+    world.parts = {"fork": {"branches": branches}}
+    world.run_all()
+    published = [PublishedDatasets.load(world.binding.project, world.job, name) for name in ("all", "other")]
+    assert published[0].to_arrow().num_rows == 55
+    with pytest.raises(UsageError, match="pyarrow reads no avro files"):
+        published[1].to_arrow()
+
+
+def test_datasets_whose_types_differ_are_told(world: World) -> None:
+    world.parts = {"fork": ONE_BRANCH}
+    world.run_all()
+    world.parts |= {"converters": [{"type": "sql", "select": "dataset = 'a' as id"}]}
+    world.datasets = {"a": {"rows": 60}}
+    world.run_all()
+    with pytest.raises(UsageError, match=r"have no types in common: .*id"):
+        PublishedDatasets.load(world.binding.project, world.job, "all", ["a", "c c"]).to_arrow()
 
 
 class ForbiddenIOManager(dg.IOManager):
