@@ -16,6 +16,7 @@ from gobblin_dagster.core.errors import ForkBranchMismatchError, UsageError
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "fork operator 'records'"
+_METHODS = ("fork_record", "fork_schema")
 
 
 class RecordForkOperator:
@@ -49,6 +50,12 @@ class RecordForkOperator:
             raise UsageError(problem=f"{_NAME}: {options.operator} cannot be made: {error}.") from error
         if not callable(getattr(self._operator, "fork_record", None)):
             raise UsageError(problem=f"{_NAME}: {options.operator} has no method fork_record.")
+        # Misspelt, the optional one would be passed over.
+        if unknown := [name for name in dir(self._operator) if name.startswith("fork") and name not in _METHODS]:
+            raise UsageError(
+                problem=f"{_NAME}: {options.operator} has {', '.join(unknown)}, which nobody calls.",
+                hint=f"Names that begin with `fork` are {' and '.join(_METHODS)}; begin helpers of your own with `_`.",
+            )
 
     def fork_schema(self, schema: pa.Schema) -> Sequence[bool]:
         flags = getattr(self._operator, "fork_schema", None)

@@ -96,5 +96,11 @@ class FirstOnly(ByParity):
         return [True, False]
 
 
+class Misspelt(FirstOnly):
+    """A fork operator whose branches would all exist."""
+
+    fork_shema = FirstOnly.fork_schema
+
+
 class NoForkRecord:
     """Lacks what a fork operator needs."""
