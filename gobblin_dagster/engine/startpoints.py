@@ -61,7 +61,7 @@ def begin_at(
     """
     if before is None:
         return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
-    return dataclasses.replace(with_committed(before, begin), origin={})
+    return dataclasses.replace(with_committed(before, begin), updated_at=now, origin={})
 
 
 class _Resolution:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gobblin_dagster.constructs.sources import spark_snapshots
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.startpoint import Specific
 from gobblin_dagster.core.task_state import PolicyResult
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.audit import audit_dataset
 from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.spark import SparkLane
+from gobblin_dagster.engine.state_admin import Change, apply_change, plan_reset, plan_set
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.spark_connect import running_connect, table_jars
 from tests.unit.engine.jobs import by_urn, project, published
+from tests.unit.engine.test_startpoints import wish
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -68,6 +75,9 @@ class Table:
         if self.kind == "iceberg":
             self._sql("create namespace if not exists lake.db")
         self._sql(f"create or replace table {self.name} (id bigint, name string) using {self.kind} {self._properties}")
+
+    def drop(self) -> None:
+        self._sql(f"drop table {self.name}")
 
     def append(self, low: int, high: int) -> None:
         self._sql(f"insert into {self.name} select id, 'n' || id from range({low}, {high}, 1, 1)")
@@ -195,7 +205,7 @@ def test_table_that_was_made_anew_is_refused(tmp_path: Path, lane: SparkLane, ta
     made.append(5, 9)
     job = made.job()
     _run(tmp_path, job, lane)
-    lane.session.sql(f"drop table {made.name}")
+    made.drop()
     made.create()
     made.append(0, 5)
     assert "made anew" in _run(tmp_path, job, lane).failures[0].message
@@ -251,8 +261,49 @@ def test_full_extract_reads_an_iceberg_table_that_was_rolled_back(tmp_path: Path
     assert published(tmp_path, job, "test.d") == [0]
 
 
-@pytest.mark.parametrize("appends", [1, 2])
+def make_anew(made: Table, how: str, appends: int = 1) -> None:
+    """Make another table of the name, with rows of its own."""
+    if how == "dropped":
+        made.drop()
+    made.create()
+    for at in range(appends):
+        made.append(50 + at, 51 + at)
+
+
+@pytest.mark.parametrize(("how", "appends"), [("dropped", 1), ("dropped", 2), ("replaced", 1)])
 def test_delta_table_made_anew_with_as_many_versions_is_refused(
+    tmp_path: Path, lane: SparkLane, table: str, how: str, appends: int
+) -> None:
+    made = Table(lane.session, "delta", table)
+    made.create()
+    made.append(0, 5)
+    job = made.job()
+    assert _run(tmp_path, job, lane).rows_read == 5
+    make_anew(made, how, appends)
+    message = _run(tmp_path, job, lane).failures[0].message
+    assert re.search(r"its id is \S+, what was read had \S+: the table was made anew; `gobblin state reset`", message)
+    assert published(tmp_path, job, "test.d") == list(range(5))
+    reset(tmp_path, job)
+    assert _run(tmp_path, job, lane).rows_read == appends
+    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+
+
+def test_delta_startpoint_goes_on_in_a_table_that_was_made_anew(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "delta", table)
+    made.create()
+    made.append(0, 5)
+    job = made.job()
+    _run(tmp_path, job, lane)
+    make_anew(made, "dropped", appends=3)
+    wish(tmp_path, job, Specific("2"), "test.d")
+    assert _run(tmp_path, job, lane).rows_read == 2
+    made.append(60, 61)
+    assert _run(tmp_path, job, lane).rows_read == 1
+    assert published(tmp_path, job, "test.d") == [*range(5), 51, 52, 60]
+
+
+@pytest.mark.parametrize("appends", [1, 2])
+def test_delta_table_made_anew_is_told_by_its_time_where_a_state_has_no_id(
     tmp_path: Path, lane: SparkLane, table: str, appends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_snapshots, "_CLOCKS_APART", timedelta(0))
@@ -260,13 +311,82 @@ def test_delta_table_made_anew_with_as_many_versions_is_refused(
     made.create()
     made.append(0, 5)
     job = made.job()
-    assert _run(tmp_path, job, lane).rows_read == 5
-    lane.session.sql(f"drop table {made.name}")
-    made.create()
-    for _ in range(appends):
-        made.append(5, 7)
+    _run(tmp_path, job, lane)
+    forget_origin(tmp_path, job)
+    made.append(5, 7)
+    assert _run(tmp_path, job, lane).rows_read == 2  # and its id is known from now on
+    assert list(state_of(tmp_path, job).origin) == ["table"]
+    forget_origin(tmp_path, job)
+    make_anew(made, "dropped", appends + 1)
     assert "the table was made anew; `gobblin state reset`" in _run(tmp_path, job, lane).failures[0].message
-    assert published(tmp_path, job, "test.d") == list(range(5))
+    assert published(tmp_path, job, "test.d") == list(range(7))
+
+
+def test_full_extract_reads_a_delta_table_that_was_replaced(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "delta", table)
+    made.create()
+    made.append(0, 5)
+    job = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
+    _run(tmp_path, job, lane)
+    make_anew(made, "replaced")
+    assert _run(tmp_path, job, lane).rows_read == 1
+    assert published(tmp_path, job, "test.d") == [50]
+    make_anew(made, "dropped", appends=3)  # as many versions: no version says that anything changed
+    assert "the table was made anew" in _run(tmp_path, job, lane).failures[0].message
+    made.append(70, 71)
+    assert _run(tmp_path, job, lane).rows_read == 4
+
+
+def test_job_that_names_another_delta_table_is_told(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    first, second = (Table(lane.session, "delta", f"{table}_{name}") for name in ("a", "b"))
+    for made in (first, second):
+        made.create()
+        made.append(0, 5)
+    _run(tmp_path, first.job(), lane)
+    second.append(5, 7)
+    assert "what was read had" in _run(tmp_path, second.job(), lane).failures[0].message
+
+
+def test_iceberg_table_made_anew_without_rows_is_told(tmp_path: Path, lane: SparkLane, table: str) -> None:
+    made = Table(lane.session, "iceberg", table)
+    made.create()
+    assert _run(tmp_path, made.job(), lane).outcome is DatasetOutcome.IDLE
+    made.append(0, 5)
+    _run(tmp_path, made.job(), lane)
+    made.drop()
+    made.create()
+    assert "the table has no snapshot any more" in _run(tmp_path, made.job(), lane).failures[0].message
+    whole = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
+    (planned,) = plan_job(project(tmp_path, whole), whole, spark=lane).datasets
+    assert planned.notes == ("the table has no snapshot any more; what was published of it stays.",)
+
+
+def state_of(root: Path, job: JobSpec) -> DatasetState:
+    store = project(root, job).open_store()
+    try:
+        return store.load_dataset_states(job.job)["test.d"]
+    finally:
+        store.close()
+
+
+def reset(root: Path, job: JobSpec) -> None:
+    change = plan_reset(state_of(root, job), who="anna", why="made anew", now=datetime.now(UTC))
+    _apply(root, job, change)
+
+
+def forget_origin(root: Path, job: JobSpec) -> None:
+    """Take the ids out of a dataset's state, as programs wrote it that knew none."""
+    state = state_of(root, job)
+    change = plan_set(state, LongWatermark(int(str(state.watermark))), who="anna", why="older", now=datetime.now(UTC))
+    _apply(root, job, replace(change, after=replace(change.after, origin={})))
+
+
+def _apply(root: Path, job: JobSpec, change: Change) -> None:
+    store = project(root, job).open_store()
+    try:
+        apply_change(store, change)
+    finally:
+        store.close()
 
 
 def test_delta_without_a_change_feed_says_how_to_turn_it_on(tmp_path: Path, lane: SparkLane, table: str) -> None:

@@ -22,6 +22,8 @@ from gobblin_dagster.core.work_unit import WorkUnit
 _RESET = "`gobblin state reset` reads the table anew; `extract.type: snapshot_only` reads it whole whenever it changed"
 
 _MADE_ANEW = "the table was made anew; `gobblin state reset` reads it from its beginning"
+_TABLE = "table"
+"""The name of the one origin: where the job names another table, that is another one too."""
 _CLOCKS_APART = timedelta(minutes=5)
 """How far apart the clocks of those who make tables and of those who run jobs may be."""
 
@@ -43,6 +45,9 @@ class TableHistory(Protocol):
     @property
     def watermark_type(self) -> type[Watermark]:
         """Return the class of its places."""
+
+    def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
+        """Return the table's id, and why it is not the one that was read; empty where there is none, and where it is."""
 
     def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
         """Return the place behind the newest snapshot and the table's rows then; None where there is no snapshot.
@@ -72,16 +77,19 @@ class SnapshotPlanner:
     def offer(self, session: Any, dataset: str, urn: str, state: DatasetState | None) -> DatasetOffer:
         """Offer one dataset; raises ValueError where its history cannot be read as added rows."""
         newest = self.history.newest(session, dataset, state)
+        last = _last(state)
         if newest is None:
-            mark = state.watermark if state is not None else None
-            return DatasetOffer(urn, mark, mark)
+            return self._without_snapshot(urn, state)
         high, rows = newest
         beginning = self.history.beginning()
-        last = _last(state)
         low = self._mark(last) if last is not None else beginning
+        identity, other = self.history.identity(session, dataset, state if last is not None else None)
+        if other and (not self.is_full or low == high):
+            raise ValueError(f"{other}: {_MADE_ANEW}")
+        origin = {_TABLE: identity} if identity else {}
         if self.is_full:
             units = self._numbered(urn, [(low, high, rows)], read={"whole": True}) if low != high else []
-            return DatasetOffer(urn, low, high, units)
+            return DatasetOffer(urn, low, high, units, origin=origin)
         parts: list[tuple[Watermark, Watermark, int | None]] = []
         if state is not None:
             parts = [
@@ -92,7 +100,17 @@ class SnapshotPlanner:
         elif low != high:
             parts += self._parts(session, dataset, low, high)
         units = self._numbered(urn, parts)
-        return DatasetOffer(urn, units[0].low if units else low, units[-1].expected_high if units else low, units)
+        first, end = (units[0].low, units[-1].expected_high) if units else (low, low)
+        return DatasetOffer(urn, first, end, units, origin=origin)
+
+    def _without_snapshot(self, urn: str, state: DatasetState | None) -> DatasetOffer:
+        """Offer a table to which nothing was ever written; a full extract of it leaves what is published."""
+        if _last(state) is None:
+            return DatasetOffer(urn, None, None)
+        mark, what = state.watermark if state is not None else None, "the table has no snapshot any more"
+        if not self.is_full:
+            raise ValueError(f"{what}, the dataset is committed up to {mark}: {_MADE_ANEW}")
+        return DatasetOffer(urn, mark, mark, notes=[f"{what}; what was published of it stays."])
 
     def _parts(
         self, session: Any, dataset: str, low: Watermark, high: Watermark
@@ -139,6 +157,10 @@ class IcebergHistory:
 
     def beginning(self) -> Watermark:
         return TableSnapshotWatermark(0, 0)
+
+    def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
+        """Return nothing: Spark does not show a table's uuid, and no two tables have a snapshot in common."""
+        return "", ""
 
     def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
         chain = self._chain(session, dataset)
@@ -212,18 +234,26 @@ class DeltaHistory:
     def beginning(self) -> Watermark:
         return LongWatermark(0)
 
+    def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
+        detail = session.sql(f"describe detail {self.frames.sql_name(dataset)}")
+        ((identity, made),) = detail.selectExpr("id", "unix_micros(createdAt)").collect()
+        if state is None:
+            return identity, ""
+        if state.is_other(_TABLE, identity):
+            return identity, f"its id is {identity}, what was read had {state.origin[_TABLE]}"
+        # States that older programs wrote know no id, only when they were written.
+        is_later = made is not None and made > (state.updated_at + _CLOCKS_APART).timestamp() * 1_000_000
+        if is_later and _TABLE not in state.origin:
+            return identity, f"it was made after the dataset was committed up to version {_last(state) - 1}"
+        return identity, ""
+
     def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
-        table = self.frames.sql_name(dataset)
-        (row,) = session.sql(f"describe history {table} limit 1").collect()
-        version = row["version"]
-        if state is not None and (last := _last(state)) is not None:
-            if version + 1 < last:
-                raise ValueError(
-                    f"its newest version is {version}, the dataset is committed up to {last - 1}: {_MADE_ANEW}"
-                )
-            made = session.sql(f"describe detail {table}").selectExpr("unix_micros(createdAt)").collect()[0][0]
-            if made is not None and made > (state.updated_at + _CLOCKS_APART).timestamp() * 1_000_000:
-                raise ValueError(f"it was made after the dataset was committed up to version {last - 1}: {_MADE_ANEW}")
+        (row,) = session.sql(f"describe history {self.frames.sql_name(dataset)} limit 1").collect()
+        version, last = row["version"], _last(state)
+        if last is not None and version + 1 < last:
+            raise ValueError(
+                f"its newest version is {version}, the dataset is committed up to {last - 1}: {_MADE_ANEW}"
+            )
         return LongWatermark(version + 1), None
 
     def steps(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> list[Step]:
