@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -368,6 +369,60 @@ def test_watermark_types_read_each_row_once_by_units_of_their_own_width(
     assert reader.run() == list(range(1, 51))
 
 
+def test_table_of_nothing_but_a_decimal_is_planned_and_read(url: str, connect: Connect) -> None:
+    """How many rows there are is told as JSON, which was taken for a value of its column."""
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TABLE numbers AS SELECT n::numeric(30, 0) AS id FROM generate_series(1, 8) n")
+    owner.commit()
+    reader = Reader(source(url, tables=["numbers"]), "public.numbers")
+    assert [unit.rows for unit in reader.plan().work_units] == [8]
+    assert reader.run() == list(range(1, 9))
+
+
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_texts_of_a_database_that_keeps_latin1_arrive_as_they_are(
+    postgres_server: PostgresServer, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    name = f"latin_{driver}"
+    postgres_server.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    postgres_server.execute("CREATE TABLE events AS SELECT 1 AS id, 'é' AS body, ARRAY['ü'] AS bodies", name)
+    made = source(postgres_server.url(name))
+    (unit,) = Reader(made).plan().work_units
+    with closing(made.extractor(unit)) as extractor:
+        rows = [row for chunk in extractor.chunks() for row in chunk.batch.to_pylist()]
+    assert rows == [{"id": 1, "body": "é", "bodies": "{ü}"}]
+
+
+@pytest.mark.parametrize("driver", ["adbc", "sqlalchemy"])
+def test_settings_of_the_database_change_no_value(
+    url: str, connect: Connect, postgres_server: PostgresServer, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if driver == "sqlalchemy":
+        monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    name = url.rpartition("/")[2]
+    for setting in ("datestyle = 'SQL, DMY'", "extra_float_digits = -5", "timezone = 'Asia/Tokyo'"):
+        postgres_server.execute(f"ALTER DATABASE {name} SET {setting}")
+    columns = "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum"
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE kinds AS SELECT {columns}, ARRAY['2020-02-01 05:00Z'::timestamptz] AS times")
+    owner.commit()
+    made = source(url, tables=["kinds"])
+    (unit,) = Reader(made, "public.kinds").plan().work_units
+    with closing(made.extractor(unit)) as extractor:
+        (row,) = [row for chunk in extractor.chunks() for row in chunk.batch.to_pylist()]
+    assert row == {
+        "id": 1,
+        "days": "[2020-02-01,2020-03-01)",
+        "sums": "{0.30000000000000004}",
+        "sum": 0.1 + 0.2,
+        "times": '{"2020-02-01 05:00:00+00"}',
+    }
+
+
 def test_types_of_the_server_are_asked_for_once_and_those_made_later_are_read_too(
     url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -546,7 +601,7 @@ def test_table_that_may_not_be_read_fails_alone(url: str, connect: Connect) -> N
     made = source(f"postgresql://half_reader:pw@{url.rpartition('@')[2]}", include=[r"public\..*"])
     context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
     closed, events = made.plan(context)
-    assert "public.closed: database" in closed.problem
+    assert "public.closed, watermark column id: database" in closed.problem
     assert "permission denied for table closed" in closed.problem
     assert [unit.rows for unit in events.work_units] == [1]
 
@@ -634,6 +689,36 @@ def test_time_before_all_that_watermarks_hold_is_refused(url: str, connect: Conn
         cursor.execute("UPDATE events SET at = '0001-01-01 00:00Z' WHERE id = 1")
     writer.commit()
     assert Reader(source(url, "at", "timestamp")).run() == [1, 2]
+
+
+def test_number_that_is_none_fails_the_work_unit_and_tells_what_to_do(url: str, connect: Connect) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("ALTER TABLE events ADD price numeric(10, 2) DEFAULT 'NaN'")
+    insert(owner), owner.commit()
+    made = source(url)
+    (unit,) = Reader(made).plan().work_units
+    with closing(made.extractor(unit)) as extractor, pytest.raises(ExtractError, match=r"column price.*NULLIF"):
+        list(extractor.chunks())
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "words"),
+    [
+        ("text", "'2020-01-01 00:00', '2020-01-01T05:00'", "column mark of type `timestamp`: .* got texts"),
+        ("uuid", "gen_random_uuid(), gen_random_uuid()", r"column mark: database .* says: function min\(uuid\)"),
+    ],
+)
+def test_watermark_column_of_another_type_is_named(
+    url: str, connect: Connect, kind: str, values: str, words: str
+) -> None:
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE marks AS SELECT unnest(ARRAY[{values}])::{kind} AS mark")
+    owner.commit()
+    context = SourceContext(Extract("shop", "all"), {}, lambda urn: True, SystemClock())
+    (offer,) = source(url, "mark", "timestamp", tables=["marks"]).plan(context)
+    assert re.search(words, offer.problem)
 
 
 def test_domains_are_read_as_what_they_are_made_of(url: str, connect: Connect) -> None:

@@ -22,7 +22,8 @@ from gobblin_dagster.constructs.extractors.in_order import InOrder
 from gobblin_dagster.constructs.sources.query_database import (
     APPLICATION,
     CONNECT_WAIT_S,
-    IN_UTC,
+    ENCODING,
+    SESSION,
     Database,
     postgresql_may_recover,
     without_credentials,
@@ -108,7 +109,10 @@ class QueryExtractor:
             try:
                 arrays.append(_cast(array, field.type))
             except (pa.ArrowException, NotImplementedError) as error:
-                problem = f"column {field.name}: expected {field.type}, got {array.type}: {str(error)[:200]}"
+                problem = (
+                    f"column {field.name}: {str(error)[:200]}, expected {field.type}. Read it by a `query` with a CAST "
+                    "or NULLIF, or leave it out by `exclude_columns`."
+                )
                 raise self._fail(problem) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -181,7 +185,7 @@ class _AdbcReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._errors(), self._adbc.AdbcStatement(self._connection) as statement:
-            statement.set_sql_query(IN_UTC)
+            statement.set_sql_query(SESSION)
             statement.execute_update()
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
             statement.set_sql_query(self._sql)
@@ -270,6 +274,7 @@ def _libpq_url(url: sa.URL) -> str:
         **given,
         "application_name": APPLICATION,
         "connect_timeout": str(CONNECT_WAIT_S),
+        "client_encoding": ENCODING,
         # What the URL sets (a search_path) counts for the plan, and so for the reading.
         "options": f"{given.get('options', '')} -c default_transaction_read_only=on".lstrip(),
     }

@@ -52,9 +52,9 @@ class RowCounts:
         return [Expected(int(number or 0)) for number in self._connection.execute(self._relation.counts(ranges)).one()]
 
     def _estimate(self, low: int, high: int) -> Expected:
-        explained: Any = self._connection.execute(
-            _Explain(self._relation.rows(low, high, with_nulls=False))
-        ).scalar_one()
+        rows = self._relation.rows(low, high, with_nulls=False).subquery()
+        # By `*`, or the answer would be taken for the only column of a table, and read as that column's type.
+        explained: Any = self._connection.execute(_Explain(sa.select(sa.text("*")).select_from(rows))).scalar_one()
         plan = explained[0]["Plan"]
         return Expected(int(plan["Plan Rows"]), int(plan["Plan Rows"] * plan["Plan Width"]))
 

@@ -22,8 +22,14 @@ from gobblin_dagster.core.errors import SourceError, TransientError
 
 APPLICATION = "gobblin_dagster"
 """Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
-IN_UTC = "SET TIME ZONE 'UTC'"
-"""On which day an instant lies is not for the server's setting, or PGTZ of whoever runs, to say."""
+SESSION = (
+    "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false), "
+    "set_config('extra_float_digits', '3', false)"
+)
+"""On which day an instant lies, and how times and floats are written where PostgreSQL is asked for text, is not for the
+server's settings, or PGTZ of whoever runs, to say."""
+ENCODING = "UTF8"
+"""That of Arrow, whatever the database keeps."""
 CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
 _LOST_STATES = ("08", "57P", "40", "53")
@@ -106,10 +112,14 @@ class Database:
     def _make_engine(self) -> sa.Engine:
         connect_args: dict[str, Any] = {}
         if self.is_postgresql:
-            connect_args = {"connect_timeout": CONNECT_WAIT_S, "application_name": APPLICATION}
+            connect_args = {
+                "connect_timeout": CONNECT_WAIT_S,
+                "application_name": APPLICATION,
+                "client_encoding": ENCODING,
+            }
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
-            sa.event.listen(engine, "connect", _at_first(IN_UTC))
+            sa.event.listen(engine, "connect", _at_first(SESSION))
         if self.backend in MYSQL:
             sa.event.listen(
                 engine, "connect", _at_first("SET time_zone = '+00:00'", "SET SESSION TRANSACTION READ ONLY")

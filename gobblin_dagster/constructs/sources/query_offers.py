@@ -58,7 +58,7 @@ class Offers:
         mark = state.watermark if state is not None else None
         try:
             self._require_order(relation, committed)
-            lowest, highest = self.connection.execute(relation.bounds()).one()
+            lowest, highest = self._bounds(urn, relation)
         except (ValueError, TypeError, OverflowError) as error:  # drivers make times of Python's
             return self._no_position(urn, mark, relation, error)
         nulls = self._count_nulls(relation, table)
@@ -92,6 +92,15 @@ class Offers:
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += self._reading_notes(committed, units)
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
+
+    def _bounds(self, urn: str, relation: Relation) -> tuple[Any, Any]:
+        """Return the lowest and the highest value, None without rows; raises ValueError where they are no positions."""
+        with self.tables.database.errors(f"{urn}, watermark column {relation.cursor_column}: "):
+            lowest, highest = self.connection.execute(relation.bounds()).one()
+        if isinstance(lowest, str) and self._cursor.is_time and not relation.is_sqlite:
+            # Texts are compared as texts, whatever times they tell.
+            raise ValueError(f"expected times, got texts, e.g. {lowest!r}; a `query` with CAST makes times of them")
+        return lowest, highest
 
     def _require_order(self, relation: Relation, committed: Sequence[Range]) -> None:
         """Raise ValueError where SQLite, which compares texts, would pass over rows."""

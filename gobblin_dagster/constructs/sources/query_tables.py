@@ -110,7 +110,7 @@ class Tables:
         wanted = (self.options.watermark.column, *self.options.primary_key)
         absent = [name for name in wanted if table.column(name) is None]
         if absent:
-            there = ", ".join(column.name for column in table.columns)
+            there = ", ".join(column.name for column in table.columns) or "none"
             problem = f"{table.urn} has no column {', '.join(absent)}; it has {there}."
             return Table(table.schema, table.name, table.columns, problem)
         left_out = set(self.options.exclude_columns) - set(wanted)
