@@ -90,6 +90,33 @@ def test_each_run_reads_what_is_new(tmp_path: Path, lane: SparkLane) -> None:
     assert (audit.source_rows, audit.lost, audit.duplicated) == (1002, 0, 0)
 
 
+@pytest.mark.parametrize("kind", ["long", "timestamp", "date"])
+def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
+    tmp_path: Path, lane: SparkLane, kind: str
+) -> None:
+    days = [EPOCH + dt.timedelta(days=day) for day in range(10)]
+    at = {"long": pa.array(range(10), pa.int64()), "timestamp": pa.array(days), "date": pa.array(days, pa.date32())}[
+        kind
+    ]
+    job = _job(_parquet(watermark={"column": "at", "type": kind}))
+
+    def notes(count: int) -> tuple[int, Sequence[str]]:
+        for file in (tmp_path / "data").glob("*"):
+            file.unlink()
+        _write(tmp_path, range(count), at=at[:count])
+        (dataset,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+        return len(dataset.work_units), dataset.notes
+
+    assert notes(9) == (1, ())
+    assert _run(tmp_path, job, lane).rows_read == 9
+    assert notes(9) == (0, ())
+    assert notes(10) == (1, ())
+    for count in (8, 0):
+        units, (note,) = notes(count)
+        assert units == 0
+        assert "where its last read ended, or behind it: were rows deleted, or the table made anew?" in note
+
+
 @pytest.mark.parametrize(
     ("options", "units"),
     [({"partitions": 4}, 4), ({"partition_interval": 30}, 4), ({"partition_interval": 1, "partitions": 3}, 3)],

@@ -45,13 +45,20 @@ class Column:
         """Return a condition that holds for rows before `low`, from `high` on, and for those without a position."""
         return f"{self.name} < {self._literal(low)} or {self.name} >= {self._literal(high)} or {self.name} is null"
 
-    def bounds(self, frame: Any) -> tuple[int | None, int | None, int]:
-        """Return the lowest and the highest step of the rows (None without rows) and how many have no position."""
-        lowest, highest = self._number(f"min({self.name})"), self._number(f"max({self.name})")
-        low, high, nulls = frame.selectExpr(lowest, highest, f"count_if({self.name} is null)").collect()[0]
-        if low is None:
-            return None, None, nulls
-        return self._step(low), self._step(high), nulls
+    def bounds(self, frame: Any, known: Range | None = None) -> tuple[int | None, int | None, int]:
+        """Return the lowest and the highest step of the rows (None without rows) and how many have no position.
+
+        Of rows inside of `known` only those of its last step are looked at, and only for the highest: where the format keeps
+        statistics, Spark skips the files of the others. So a highest step before them says that they are gone.
+        """
+        lowest, highest = f"min({self.name})", f"max({self.name})"
+        if known is not None:
+            low, high = known
+            lowest += f" filter (where {self.outside(low, high)})"
+            frame = frame.where(self.outside(low, max(low, high - 1)))
+        row = frame.selectExpr(self._number(lowest), self._number(highest), f"count_if({self.name} is null)").collect()
+        first, last, nulls = row[0]
+        return None if first is None else self._step(first), None if last is None else self._step(last), nulls
 
     def counts(self, frame: Any, ranges: Sequence[Range]) -> list[int]:
         """Return the number of rows in each range, in one pass."""

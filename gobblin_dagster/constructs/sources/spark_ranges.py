@@ -27,16 +27,15 @@ class ColumnPlanner:
     def offer(self, frame: Any, urn: str, state: DatasetState | None) -> DatasetOffer:
         """Offer one dataset.
 
-        The rows between the lowest and the highest committed position are not looked at again, only those outside:
-        where the format keeps statistics, Spark skips their files. Raises ValueError where the column does not fit.
+        The rows between the lowest and the highest committed position are not looked at again, only those outside. Raises
+        ValueError where the column does not fit.
         """
         cursor, options = self.options.cursor, self.options
         column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
         committed = committed_steps(state.committed, cursor) if state is not None else []
         mark = state.watermark if state is not None else None
         first, last = (committed[0][0], committed[-1][1]) if committed else (None, None)
-        rest = frame if first is None or last is None else frame.where(column.outside(first, last))
-        lowest, highest, nulls = column.bounds(rest)
+        lowest, highest, nulls = column.bounds(frame, None if first is None or last is None else (first, last))
         if nulls and options.nulls == "fail":
             raise ValueError(null_problem(nulls, column.name))
         lowest = lowest if lowest is not None else first
@@ -48,6 +47,12 @@ class ColumnPlanner:
         start = cursor.parse(options.start) if options.start is not None else None
         units = self._units(frame, column, urn, list(open_ranges(committed, lowest, high, start)), committed)
         notes = null_notes(options.nulls, nulls, column.name, units)
+        if last is not None and (highest is None or highest < last - 1):
+            # Whatever bounded a read: there was a row at its last position, or behind it.
+            notes.append(
+                f"no row is at {cursor.mark(last - 1)}, where its last read ended, or behind it: were rows deleted, or the "
+                "table made anew? What it holds is not read again."
+            )
         if why and high < after:
             notes.append(f"from {cursor.mark(high)} on, rows are left for a later run: {why}.")
         if not units:
