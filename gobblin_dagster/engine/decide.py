@@ -45,7 +45,7 @@ def decide_dataset(
     if plan.quarantined:
         return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, "quarantined", plan.problem))
     if plan.problem:
-        return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, "source", plan.problem))
+        return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, plan.code, plan.problem))
     if not states:
         return _unread(job, plan, before, context, now)
     # What was only noted changes nothing that readers see: a publisher that replaces would leave them nothing.

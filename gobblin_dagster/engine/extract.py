@@ -25,7 +25,7 @@ def extract(
     """Return what is to be committed of each dataset, `busy` ones being in the hands of others."""
     job, store = opened.job, opened.store
     left_out = {d.dataset_urn: _busy(d, busy[d.dataset_urn]) for d in plan.datasets if d.dataset_urn in busy}
-    faulty = [without_commit(d, DatasetOutcome.FAILED, "source", d.problem) for d in plan.datasets if d.problem]
+    faulty = [without_commit(d, DatasetOutcome.FAILED, d.code, d.problem) for d in plan.datasets if d.problem]
     # Where all datasets are one unit, and one of them can already not be published, reading would be in vain.
     blocked = blocked_by(job, [*faulty, *left_out.values()])
     states = [] if blocked else _run_units(plan, lane, opened.context, observer, stop)

@@ -12,7 +12,7 @@ from gobblin_dagster.core.collector import collector_paused
 from gobblin_dagster.core.commit import WAITING, SequenceState
 from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import InvalidUrnError, QuarantinedError, UsageError
+from gobblin_dagster.core.errors import InvalidUrnError, QuarantinedError, SourceError, StartpointError, UsageError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import RunRecord
@@ -65,6 +65,7 @@ def make_plan(
         is_selected=selection.matches,
         clock=clock,
         previous_runs=cache(lambda: store.load_runs(spec.job)),
+        publishes_parts=spec.commit.policy != "full",
     )
     if starts_over(spec, source):
         starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
@@ -180,7 +181,7 @@ def _dataset_plans(
         urn = offer.dataset_urn
         unseen.pop(urn, None)
         state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
-        problem = offer.problem or start.problem or (_urn_problem(urn) if offer.work_units else "")
+        problem, code = _problem(offer, start)
         if leftover is not None:
             problem = str(QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason))
         yield DatasetPlan(
@@ -192,6 +193,7 @@ def _dataset_plans(
             work_units=() if problem else tuple(offer.work_units),
             notes=(*([start.note] if start.note else []), *offer.notes),
             problem=problem,
+            code=code,
             quarantined=leftover is not None,
             previous_schemas=state.schemas if state else {},
             startpoint=start.startpoint,
@@ -210,13 +212,16 @@ def _dataset_plans(
         )
 
 
-def _urn_problem(urn: str) -> str:
-    """Say what is wrong with a dataset.urn: before a store is asked for it, which may cut it or refuse all of the run."""
-    try:
-        DatasetUrn(urn)
-    except InvalidUrnError as error:
-        return str(error)
-    return ""
+def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
+    """Say why a dataset cannot be planned, and the code of that; the first is empty where it can."""
+    if not offer.problem and start.problem:
+        return start.problem, StartpointError.code
+    if not offer.problem and offer.work_units:
+        try:  # before a store is asked for the urn, which may cut it or refuse all of the run
+            DatasetUrn(offer.dataset_urn)
+        except InvalidUrnError as error:
+            return str(error), error.code
+    return offer.problem, SourceError.code
 
 
 def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:

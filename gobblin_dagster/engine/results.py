@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.serial import AnyRanges, AnyWatermark
 from gobblin_dagster.core.startpoint import Startpoint
@@ -32,6 +33,8 @@ class DatasetPlan:
     """What people should know: late files, vanished files."""
     problem: str = ""
     """Why the dataset cannot be planned; it fails alone."""
+    code: str = SourceError.code
+    """That of `problem`."""
     quarantined: bool = False
     """Whether `problem` is a quarantined commit sequence that waits for a person."""
     previous_schemas: Mapping[str, str] = field(default_factory=dict)

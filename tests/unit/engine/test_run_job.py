@@ -327,4 +327,6 @@ def test_urn_that_no_folder_can_carry_fails_its_dataset_alone(tmp_path: Path, ur
     opened = Project(tmp_path, ProjectSpec(project="tests", state=state), (job,))
     result = run_job(opened, job, lane=InlineLane())
     assert (result.exit_code, by_urn(result)["a"].rows_read) == (4, 3)
-    assert by_urn(result)[urn].failures[0].message.startswith(f"dataset.urn {urn[:8]!r}"[:-1])
+    (failure,) = by_urn(result)[urn].failures
+    assert failure.code == "urn-invalid"
+    assert failure.message.startswith(f"dataset.urn {urn[:8]!r}"[:-1])

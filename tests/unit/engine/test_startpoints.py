@@ -262,6 +262,7 @@ def test_startpoint_that_cannot_be_resolved_fails_its_dataset_alone(
     saved = wish(tmp_path, job, position)
     results = by_urn(run(tmp_path, job))
     assert results["a"].outcome is DatasetOutcome.FAILED
+    assert results["a"].failures[0].code == "startpoint"
     assert problem in results["a"].failures[0].message
     assert "Set another one with `gobblin startpoint set`" in results["a"].failures[0].message
     assert results["b"].outcome is DatasetOutcome.COMMITTED
