@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,8 @@ class KafkaConnection(BaseModel):
     brokers: str = Field(min_length=1)
     """`host:port`, several separated by commas. Source: `kafka.brokers`."""
     config: dict[str, str | int | bool] = Field(default_factory=dict)
-    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. What this source needs for itself cannot be set."""
+    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. What this source needs for itself cannot be set. Files
+    (`ssl.ca.location`) are named by absolute paths, the same on every worker."""
     config_env: dict[str, str] = Field(default_factory=dict)
     """Settings taken from environment variables by name, e.g. `sasl.password: KAFKA_PASSWORD`: read where they are used,
     never written to plans, logs or state."""
@@ -88,7 +89,18 @@ def is_refusal(error: Any) -> bool:
     """Tell whether a KafkaError says that the brokers do not take our login, or we not their certificate."""
     from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
-    return error.code() in {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+    refusals = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+    # A broker that does not take our certificate says so as an alert, which the library takes for a broken connection.
+    return error.code() in refusals or "SSL alert" in error.str()
+
+
+def telling(errors: Sequence[Any]) -> str:
+    """Return what says most of the KafkaErrors that a client met: the last refusal, else the last fault; empty where none."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    said = [one for one in errors if one.code() != KafkaError._ALL_BROKERS_DOWN]
+    last = [*said[-1:], *[one for one in said if is_refusal(one)][-1:]]
+    return last[-1].str().partition(" (after ")[0] if last else ""
 
 
 def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:

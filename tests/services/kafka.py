@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.services import maven
+from tests.services.certificates import Authority
 from tests.services.ending import wait_or_kill
 
 ARTIFACTS = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
@@ -49,19 +50,30 @@ class KafkaBroker:
         self._home = home
         self._properties = home / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self.sasl_port, controller_port = _free_port(), _free_port(), _free_port()
-        settings = _settings(home, self.port, self.sasl_port, controller_port)
-        self._properties.write_text(settings, encoding="utf-8")
+        self.certificates = Authority(home / "certificates")
+        self._ports = {name: _free_port() for name in (*_LISTENERS, "CONTROLLER")}
+        settings = _settings(home, self._ports) | _encryption(home, self.certificates)
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         self._java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c").wait(timeout=_START_S)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{self._ports['PLAINTEXT']}"
 
     @property
     def sasl_address(self) -> str:
         """Where a user and a password are asked for."""
-        return f"127.0.0.1:{self.sasl_port}"
+        return f"127.0.0.1:{self._ports['SASL_PLAINTEXT']}"
+
+    @property
+    def ssl_address(self) -> str:
+        """Where a client has to show a certificate of `certificates`."""
+        return f"127.0.0.1:{self._ports['SSL']}"
+
+    @property
+    def sasl_ssl_address(self) -> str:
+        """Where a user and a password are asked for, and the server shows a certificate."""
+        return f"127.0.0.1:{self._ports['SASL_SSL']}"
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -71,7 +83,7 @@ class KafkaBroker:
         """Start it, on its former data, and wait until it answers."""
         self._process = self._java("kafka.Kafka")
         deadline = time.monotonic() + _START_S
-        while not _is_open(self.port):
+        while not _is_open(self._ports["PLAINTEXT"]):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"Kafka did not start: {(self._home / 'log').read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
@@ -122,18 +134,23 @@ def running_kafka(libs: Path) -> Iterator[KafkaBroker]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _settings(home: Path, port: int, sasl_port: int, controller_port: int) -> str:
+_LISTENERS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
+
+
+def _settings(home: Path, ports: Mapping[str, int]) -> dict[str, str]:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    settings = {
+    login += f' user_{SASL_USER}="{SASL_PASSWORD}";'
+    listeners = {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()}
+    return {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},"
-        f"CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        "listeners": ",".join(listeners.values()),
+        "advertised.listeners": ",".join(listeners[name] for name in _LISTENERS),
+        "listener.security.protocol.map": ",".join(f"{n}:{n}" for n in _LISTENERS) + ",CONTROLLER:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_{SASL_USER}="{SASL_PASSWORD}";',
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": login,
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": f"{home}/data",
@@ -153,7 +170,19 @@ def _settings(home: Path, port: int, sasl_port: int, controller_port: int) -> st
         "log.segment.delete.delay.ms": "100",
         "log.initial.task.delay.ms": "200",
     }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _encryption(home: Path, certificates: Authority) -> dict[str, str]:
+    store = home / "certificates" / "keystore.pem"
+    certificate, key = certificates.signed("server")
+    store.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.ca),
+        "listener.name.ssl.ssl.client.auth": "required",
+    }
 
 
 def _free_port() -> int:

@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.kafka_client import (
     KafkaConnection,
     client_settings,
     kafka_error,
+    telling,
     translated_kafka_errors,
 )
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
@@ -97,6 +98,7 @@ class KafkaExtractor:
         self._reached: dict[str, Any] = dict(unit.low.components())
         self._target_bytes = context.block_bytes
         self._batch = _FIRST_MESSAGES
+        self._told: list[Any] = []
         topic = next((one["topic"] for one in self._partitions.values()), unit.dataset_urn)
         self._key = _decoder(reading.key, topic, "key", context) if reading.key is not None else None
         self._value = _decoder(reading.value, topic, "value", context)
@@ -144,6 +146,7 @@ class KafkaExtractor:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
+            "error_cb": self._told.append,
         }
         # The library's own second of rest, whenever it is 100,000 messages ahead, starves a fast reader: 5x slower.
         settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
@@ -176,9 +179,10 @@ class KafkaExtractor:
                 yield messages, offsets
             position = max([position, *(end for end in map(self._end, ends, [name] * len(ends)))])
             if position < high and time.monotonic() > deadline:
+                why = telling(self._told).rstrip(".")
                 raise TransientError(
                     problem=f"Dataset {self._urn!r}, partition {name}: no message for {self._timeout_s:g} s at offset "
-                    f"{position}, and the end {high} is not reached."
+                    f"{position}, and the end {high} is not reached{f': {why}' if why else ''}."
                 )
 
     def _end(self, message: Any, name: str) -> int:

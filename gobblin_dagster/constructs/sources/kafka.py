@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.extractors.kafka import KafkaExtractor, KafkaReading
-from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings, is_passing, is_refusal
+from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings, is_passing, is_refusal, telling
 from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka_offsets import (
     Bootstrap,
@@ -297,10 +297,10 @@ class KafkaSource:
         return found
 
     def _unreachable(self, error: Any) -> SourceError:
-        refusals = [told for told in self._told if is_refusal(told)][-1:]
-        said = [one.str().rstrip(".") for one in [error.args[0], *refusals]]
+        said = [one.rstrip(".") for one in (error.args[0].str(), telling(self._told)) if one]
         problem = f"the brokers {self._options.brokers} cannot be asked: {'; '.join(said)}."
-        return self._error(problem, "Look at `brokers`, `config` (is a login asked for?) and whether the cluster runs.")
+        asks = "is a login or encryption asked for: `security.protocol`?"
+        return self._error(problem, f"Look at `brokers`, `config` ({asks}) and whether the cluster runs.")
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)

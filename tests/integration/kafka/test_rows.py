@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,10 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.errors import EnvironmentFaultError, InvalidSpecError, SourceError
+from gobblin_dagster.core.errors import InvalidSpecError, SourceError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from tests.integration.kafka.conftest import KafkaJob
-from tests.services.kafka import SASL_PASSWORD, SASL_USER, KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.kafka
 NewJob = Callable[..., KafkaJob]
@@ -155,7 +154,7 @@ def test_no_matching_topic_is_told_with_what_is_there(new_job: NewJob) -> None:
 
 def test_broker_that_is_away_is_told(new_job: NewJob) -> None:
     job = new_job(brokers="127.0.0.1:9", timeout_s=0.5)
-    with pytest.raises(SourceError, match=r"127\.0\.0\.1:9 cannot be asked"):
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:9 cannot be asked.*; .*Connection refused\. Look"):
         job.run()
 
 
@@ -163,40 +162,6 @@ def test_setting_that_the_library_does_not_know_is_told(new_job: NewJob) -> None
     job = new_job(config={"no.such.setting": "x"})
     with pytest.raises(SourceError, match=r"no\.such\.setting"):
         job.run()
-
-
-def test_user_with_a_password_reads_and_a_wrong_password_is_told_at_once(
-    new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": SASL_USER}
-    job = new_job(
-        brokers=broker.sasl_address, config=login, config_env={"sasl.password": "LAKE_PASSWORD"}, timeout_s=300
-    )
-    job.send(range(3))
-    monkeypatch.setenv("LAKE_PASSWORD", "wrong-word")
-    with pytest.raises(SourceError, match="Invalid username or password") as caught:
-        job.run()  # long before 300 seconds are over
-    monkeypatch.setenv("LAKE_PASSWORD", SASL_PASSWORD)
-    job.run()
-    assert job.ids() == [0, 1, 2]
-    written = [file.read_bytes() for file in job.root.rglob("*") if file.is_file()]
-    assert not any(word in f"{caught.value}{caplog.text}{written}" for word in (SASL_PASSWORD, "wrong-word"))
-
-
-def test_secret_comes_from_the_environment_and_goes_nowhere(
-    new_job: NewJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    job = new_job(config_env={"sasl.password": "KAFKA_TEST_PASSWORD"})
-    with pytest.raises(EnvironmentFaultError, match=r"'sasl\.password' is taken from KAFKA_TEST_PASSWORD"):
-        job.run()
-    monkeypatch.setenv("KAFKA_TEST_PASSWORD", "hunter2-secret")
-    job.send(range(3))
-    with caplog.at_level(logging.DEBUG):
-        job.run()
-    assert job.ids() == [0, 1, 2]
-    assert "hunter2-secret" not in caplog.text
-    texts = [path.read_bytes() for path in Path(job.root).rglob("*") if path.is_file()]
-    assert not any(b"hunter2-secret" in text for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +179,7 @@ def test_secret_comes_from_the_environment_and_goes_nowhere(
 )
 def test_wrong_options_are_told_before_anything_is_asked(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     job = KafkaJob(tmp_path, KafkaBroker.__new__(KafkaBroker), "t", {"brokers": "b:1", **options})
-    job.broker.port = 1
+    job.broker._ports = {"PLAINTEXT": 1}
     with pytest.raises(InvalidSpecError, match=said):
         job.run()
 
