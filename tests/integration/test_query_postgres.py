@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import quote
 
 import adbc_driver_postgresql
 import psycopg2
@@ -475,6 +476,24 @@ def test_days_of_instants_do_not_depend_on_the_zone_of_the_session(
     assert reader.run() == list(range(1, 9))
     monkeypatch.setenv("PGTZ", "Asia/Tokyo")
     assert reader.run() == []
+
+
+def test_names_and_passwords_of_any_letters_are_read_with(postgres_server: PostgresServer) -> None:
+    user, password, database = "an na/", "p @:/?#%41+é w", "my shop?#%"
+    user_in_url, password_in_url, database_in_url = (quote(part, safe="") for part in (user, password, database))
+    postgres_server.execute(f'CREATE DATABASE "{database}" TEMPLATE template0')
+    postgres_server.execute(f'DROP ROLE IF EXISTS "{user}"; CREATE ROLE "{user}" LOGIN PASSWORD \'{password}\'')
+    postgres_server.execute("CREATE TABLE events AS SELECT 1 AS id; GRANT SELECT ON events TO PUBLIC", database_in_url)
+    address = f"{user_in_url}:{password_in_url}@127.0.0.1:{postgres_server.port}/{database_in_url}"
+    assert Reader(source(f"postgresql://{address}")).run() == [1]
+
+
+def test_one_of_several_hosts_is_read_that_answers(url: str, connect: Connect) -> None:
+    writer = connect()
+    insert(writer), writer.commit()
+    user, _, host = url.partition("@")
+    host, _, database = host.partition("/")
+    assert Reader(source(f"{user}@/{database}?host=127.0.0.1:1&host={host}")).run() == [1]
 
 
 def test_search_path_of_the_url_counts_for_planning_and_reading(url: str, connect: Connect) -> None:

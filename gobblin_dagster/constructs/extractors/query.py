@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import psycopg2
 
 from gobblin_dagster.constructs.extractors.in_order import InOrder
 from gobblin_dagster.constructs.sources.query_database import (
@@ -269,7 +270,7 @@ def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
 
 def _libpq_url(url: sa.URL) -> str:
     """Return the URL as libpq reads it, read-only and under our name."""
-    given = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
+    _, given = psycopg2.dialect().create_connect_args(url)  # type: ignore[no-untyped-call]  # as `dialect` above
     options = {
         **given,
         "application_name": APPLICATION,
@@ -278,7 +279,5 @@ def _libpq_url(url: sa.URL) -> str:
         # What the URL sets (a search_path) counts for the plan, and so for the reading.
         "options": f"{given.get('options', '')} -c default_transaction_read_only=on".lstrip(),
     }
-    # Encoded by hand: libpq knows %20, not `+`.
-    query = "&".join(f"{quote(key)}={quote(value, safe='')}" for key, value in options.items())
-    base = url.set(drivername="postgresql", query={}).render_as_string(hide_password=False)
-    return f"{base}?{query}"
+    # Encoded by hand: libpq knows %20, neither `+` nor a space, which SQLAlchemy leaves in names and passwords.
+    return "postgresql:///?" + "&".join(f"{quote(key)}={quote(str(value), safe='')}" for key, value in options.items())
