@@ -105,6 +105,8 @@ class SourceContext:
     """Loads the job's last runs, newest first: what became of each dataset that had work, and which ranges failed. Costs a
     query; where a dataset stands, and what of it is left to read, is in `states`.
     Source: gobblin-api `SourceState.getPreviousWorkUnitStates`."""
+    publishes_parts: bool = False
+    """Whether what succeeded of a dataset is published beside what failed: `commit.policy` is not `full`."""
 
 
 class Extractor(Protocol):
