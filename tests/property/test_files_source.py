@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 from hypothesis import given
@@ -34,7 +35,14 @@ runs: st.SearchStrategy[Runs] = st.lists(
     st.tuples(arrivals, st.lists(st.booleans(), min_size=1, max_size=6)), min_size=1, max_size=6
 )
 """What arrives before each run, and which of its work units succeed."""
-limits = st.builds(Limits, st.integers(1, 6), st.integers(1, 120), st.none() | st.integers(1, 9))
+limits = st.builds(
+    Limits,
+    st.integers(1, 6),
+    st.integers(1, 120),
+    st.none() | st.integers(1, 9),
+    st.just(1),
+    st.sampled_from([-inf, 5e-6, inf]),
+)
 
 
 def same(path: str) -> str:
@@ -162,6 +170,8 @@ def test_work_units_and_runs_keep_to_their_limits_but_for_single_positions(
             assert fits or len({dataset.files[path].start for path in paths(unit)}) == 1
         if limits.run_files is not None and len(plan.work_units) > 1:
             assert plan.files <= limits.run_files
+        if plan.left and way in (named, remembered):  # where no files have to stay together
+            assert plan.files == limits.run_files
 
 
 @given(ways, runs, limits, st.integers(0, 20))

@@ -7,9 +7,10 @@ read is never left out in silence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from math import inf
 from typing import Any, ClassVar, Protocol
 
 from gobblin_dagster.constructs.sources.listing import Examples, FoundFile
@@ -31,6 +32,19 @@ class Limits:
     size_bytes: int
     run_files: int | None = None
     """Most files of one dataset in one run; None for no limit."""
+    tried_files: int = 1
+    """How much one work unit may hold of files that runs have tried, and failed."""
+    tried_at: float = -inf
+    """Seconds since the epoch; what had come by then and is not read was tried."""
+
+    def after(self, failed: Sequence[datetime]) -> Limits:
+        """Return the limits for a dataset of which some runs failed, by the instants at which they began, newest first.
+
+        A bad file holds up those of its work unit. An eighth with each failure: one that passes by itself leaves no swarm of
+        small work units behind.
+        """
+        few = max(1, self.files >> 3 * len(failed))
+        return replace(self, tried_files=few, tried_at=failed[0].timestamp())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +134,32 @@ def described(file: FoundFile, label: Label) -> dict[str, Any]:
 
 
 def in_units(
-    files: Iterable[FoundFile], position: Callable[[FoundFile], Any], limits: Limits
+    files: Iterable[FoundFile], position: Callable[[FoundFile], Any], limits: Limits, taken: int
 ) -> Iterator[list[FoundFile]]:
-    """Yield the files of one work unit after the other; those of one position are never split over two."""
-    most = limits.files if limits.run_files is None else min(limits.files, limits.run_files)
+    """Yield the files of one work unit after the other; those of one position are never split over two.
+
+    Args:
+        files: in order of their positions.
+        position: returns where a file stands.
+        limits: size of work units and runs.
+        taken: files that the run reads already of the dataset; the last work unit fills up the room that they leave.
+    """
+    room = inf if limits.run_files is None else limits.run_files - taken
     unit: list[FoundFile] = []
-    unit_bytes = 0
+    unit_bytes, was_tried = 0, False
     for _, group in groupby(files, key=position):
         together = list(group)
         size = sum(file.size_bytes for file in together)
-        if unit and (len(unit) + len(together) > most or unit_bytes + size > limits.size_bytes):
+        is_tried = any(file.changed_at <= limits.tried_at for file in together)
+        most = min(limits.tried_files if is_tried else limits.files, room)
+        is_full = len(unit) + len(together) > most or unit_bytes + size > limits.size_bytes
+        if unit and (is_full or is_tried is not was_tried):
             yield unit
+            room -= len(unit)
             unit, unit_bytes = [], 0
         unit += together
         unit_bytes += size
+        was_tried = is_tried
     if unit:
         yield unit
 

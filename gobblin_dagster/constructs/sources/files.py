@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.extractors.files import FilesExtractor, translated_errors
 from gobblin_dagster.constructs.extractors.format import FileFormat, InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.arrivals import Arrivals, Gate, Limits
+from gobblin_dagster.constructs.sources.arrivals import Arrivals, FilesPlan, Gate, Limits
 from gobblin_dagster.constructs.sources.checksums import Checksums, Compare
 from gobblin_dagster.constructs.sources.dated import DatedArrivals
 from gobblin_dagster.constructs.sources.files_options import FilesOptions, NewFiles
@@ -34,9 +35,9 @@ from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.constructs.sources.remembered import Memory, RememberedArrivals
 from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
-from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
 from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.traits import FormatTraits, traits_of
 from gobblin_dagster.core.urn import DatasetUrn
@@ -68,7 +69,7 @@ class FilesSource:
         self._below = f"{self._base.rstrip('/')}/"
         """What stands before the names of files. Kept: it is asked for with each of 100,000 files."""
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
-        self._arrivals = self._made_arrivals()
+        self._arrivals = self._made_arrivals(self._limits())
 
     @property
     def full_extract(self) -> str:
@@ -80,9 +81,8 @@ class FilesSource:
         known = {urn for urn in context.states if context.is_selected(urn)}
         urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
         shared = _skip_notes(listing, None, self._options.pattern.date_format, self._label)
-        gate = self._gate(context.clock.now())
         for urn in sorted(str(urn) for urn in urns):
-            yield self._offer(urn, listing, context.states.get(urn), gate, shared)
+            yield self._offer(urn, listing, context, shared)
             shared = []
 
     def extractor(self, unit: WorkUnit) -> Extractor:
@@ -130,7 +130,7 @@ class FilesSource:
         elif not files:
             problem = "it has no files yet behind which it could begin; `oldest` reads all that come"
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
-        arrivals = self._made_arrivals(is_limited=False)
+        arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
         units = arrivals.plan(dataset_urn, files, None, Gate(self._start())).work_units
         return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
 
@@ -140,11 +140,13 @@ class FilesSource:
             return self._options.pattern.end_of(file.start) <= instant
         return datetime.fromtimestamp(file.modified_us / 1e6, UTC) < instant
 
-    def _made_arrivals(self, *, is_limited: bool = True) -> Arrivals:
+    def _limits(self) -> Limits:
+        options = self._options
+        return Limits(options.files_per_work_unit, options.bytes_per_work_unit, options.max_files_per_run)
+
+    def _made_arrivals(self, limits: Limits) -> Arrivals:
         """Return the way to know what is new that the options ask for."""
         options = self._options
-        most = options.max_files_per_run if is_limited else None
-        limits = Limits(options.files_per_work_unit, options.bytes_per_work_unit, most)
         checksums = None
         if options.compare is not Compare.MODIFIED:
             checksums = Checksums(always=options.compare is Compare.CHECKSUM_ALWAYS)
@@ -192,15 +194,14 @@ class FilesSource:
         folders = RemoteFolders(root, checksums=checksums) if "://" in root else LocalFolders()
         return Walk(pattern, root, folders, is_selected, default_urn).run()
 
-    def _offer(
-        self, urn: str, listing: Listing, state: DatasetState | None, gate: Gate, shared: list[str]
-    ) -> DatasetOffer:
+    def _offer(self, urn: str, listing: Listing, context: SourceContext, shared: list[str]) -> DatasetOffer:
+        state = context.states.get(urn)
         problem = listing.problems.get(urn, "") or _urn_problem(urn)
         problem = problem or state_problem(state, self._arrivals.watermark_type, "files")
         if problem:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
-        plan = self._arrivals.plan(urn, files, state, gate)
+        plan = self._planned(urn, files, context)
         notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
         if plan.waiting:
             notes.append(f"{plan.waiting} file(s) are younger than `lead_time` and wait for a later run.")
@@ -213,6 +214,24 @@ class FilesSource:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
         units = [replace(unit, read={**unit.read, "root": self._label(self._below)}) for unit in plan.work_units]
         return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
+
+    def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext) -> FilesPlan:
+        """Plan what is new; where that failed before, in ever smaller work units, so that a bad file holds up no other."""
+        state, gate = context.states.get(urn), self._gate(context.clock.now())
+        plan = self._arrivals.plan(urn, files, state, gate)
+        if not context.publishes_parts or not any((unit.files or 0) > 1 for unit in plan.work_units):
+            return plan
+        runs = [run for run in context.previous_runs() if urn in run.datasets]
+        failed = [run.started_at for run in takewhile(lambda run: _has_failed(run.datasets[urn]), runs)]
+        if not failed:
+            return plan
+        limits = self._limits().after(failed)
+        plan = self._made_arrivals(limits).plan(urn, files, state, gate)
+        most = f"at most {limits.tried_files} in a work unit"
+        plan.notes.append(
+            f"{len(failed)} run(s) of it failed; files that they tried are read {most}, to part bad from good."
+        )
+        return plan
 
     def _start(self) -> datetime | None:
         """Return the instant before which files are left alone."""
@@ -258,6 +277,10 @@ def _contents(folder: Path) -> str:
     except OSError as error:
         return f" cannot be listed: {error.strerror}"
     return f" holds {len(names)} name(s), e.g. {names[0]}" if names else " is empty"
+
+
+def _has_failed(run: DatasetRunRecord) -> bool:
+    return bool(run.failed_ranges) or run.outcome is DatasetOutcome.FAILED
 
 
 def _skip_notes(listing: Listing, urn: str | None, date_format: str, label: Callable[[str], str]) -> list[str]:

@@ -72,7 +72,7 @@ def plan_line(
             plan.notes.append(
                 f"[{line.mark(low)}, {line.mark(high)}) was never committed and holds no file any more; it stays open."
             )
-        units = list(in_units(inside, line.position, limits))
+        units = list(in_units(inside, line.position, limits, plan.files))
         ends = [*(line.position(unit[0]) for unit in units[1:]), high][: len(units)]
         begin = low
         for unit, end in zip(units, ends, strict=True):

@@ -225,7 +225,7 @@ def add_file_units(
     limits: Limits,
 ) -> None:
     """Add work units that read files, as many as fit into a run."""
-    for unit in in_units(files, attrgetter("path"), limits):
+    for unit in in_units(files, attrgetter("path"), limits, plan.files):
         if plan.left or not has_room(plan, unit, limits):
             plan.left += len(unit)
         else:
