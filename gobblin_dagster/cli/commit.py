@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import (
     JobsArgument,
     Output,
@@ -35,7 +36,7 @@ from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import abandonment_view, recovered_view, sequence_view, status_view
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.engine.abandon import Abandonment, abandon_sequence, preview_abandonment
+from gobblin_dagster.engine.abandon import abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
 from gobblin_dagster.engine.lane.protocol import SessionLane
@@ -166,7 +167,7 @@ def abandon(
     ctx: typer.Context,
     sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Give one commit sequence up, so that its dataset is read again from its watermark.
@@ -179,7 +180,7 @@ def abandon(
         found = preview_abandonment(project, store, sequence_id)
         is_kept = found.state is SequenceState.QUARANTINED
         if not dry_run:
-            _confirm(found, yes=yes)
+            confirm(f"Give up {found.state} sequence {found.sequence_id} of {dataset_name(found.dataset_urn)}?", yes)
             found = abandon_sequence(project, store, sequence_id)
     if output is Output.JSON:
         print_json(dry_run=dry_run, **abandonment_view(found))
@@ -192,16 +193,6 @@ def abandon(
         for path in found.orphans:
             out.print(f"  in no snapshot, delete it yourself: {path}")
     raise typer.Exit(int(not dry_run and found.state is not SequenceState.ABORTED))
-
-
-def _confirm(found: Abandonment, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(problem="Abandoning a sequence needs a word of yours.", hint="Add `--yes`.")
-    typer.confirm(
-        f"Give up {found.state} sequence {found.sequence_id} of {dataset_name(found.dataset_urn)}?", abort=True
-    )
 
 
 def _shortened(text: str, sequence: CommitSequence) -> str:

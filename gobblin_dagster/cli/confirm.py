@@ -1,4 +1,4 @@
-"""Asking before something is changed, and who was asked."""
+"""Asking before something is changed, who was asked, and why it is changed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from gobblin_dagster.core.errors import UsageError
 def who() -> str:
     """Return the person at the keyboard, for the history."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def readable(given: str) -> str:
+    """Refuse a text that no store can hold: bytes of a command line that are no UTF-8 (BadParameter)."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise typer.BadParameter("it is no UTF-8 text") from error
+    return given.strip()
 
 
 def confirm(question: str, yes: bool) -> None:

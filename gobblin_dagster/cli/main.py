@@ -6,7 +6,10 @@ committed, 130 interrupted.
 
 from __future__ import annotations
 
+import codecs
+import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,8 +89,19 @@ def _globals(
         typer.echo(ctx.get_help())
 
 
+def _use_utf8() -> None:
+    """Read and write UTF-8 in pipes and files, whatever the locale: so are JSON and exports. A terminal shows what it can."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            if stream.isatty():
+                stream.reconfigure(errors="backslashreplace")
+            else:
+                stream.reconfigure(encoding="utf-8")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; `arguments` default to those of the process."""
+    _use_utf8()
     try:
         code = app(args=arguments, prog_name="gobblin", standalone_mode=False)
     except BaseException as error:  # noqa: BLE001 - the last stop: every error becomes a message and an exit code

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.confirm import confirm, who
+from gobblin_dagster.cli.confirm import confirm, readable, who
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
 from gobblin_dagster.cli.output import console, count, dataset_name, print_facts, print_json
 from gobblin_dagster.cli.state_lookup import DatasetArgument, JobOption, one_state
@@ -25,7 +25,9 @@ def rollback(
     ctx: typer.Context,
     dataset: DatasetArgument,
     to: Annotated[int, typer.Option(metavar="SNAPSHOT", help="Its number, as `gobblin show DATASET` lists them.")],
-    reason: Annotated[str, typer.Option("--reason", "-m", help="Why; kept in the dataset's history.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", "-m", help="Why; kept in the dataset's history.", callback=readable)
+    ] = "",
     job: JobOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,

@@ -59,7 +59,7 @@ def set_startpoint(
     reason: ReasonOption,
     job: JobOption = None,
     expires: Annotated[
-        int, typer.Option(metavar="DAYS", min=1, help="Days until it expires where no run honoured it.")
+        int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires where no run honoured it.")
     ] = DEFAULT_EXPIRY.days,
     yes: YesOption = False,
     dry_run: DryRunOption = False,

@@ -11,7 +11,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from gobblin_dagster.cli.confirm import confirm, who
+from gobblin_dagster.cli.confirm import confirm, readable, who
 from gobblin_dagster.cli.context import (
     ExcludeOption,
     JobsArgument,
@@ -35,7 +35,7 @@ from gobblin_dagster.state.store import StateStore
 def _some_reason(given: str) -> str:
     if not given.strip():
         raise typer.BadParameter("a reason is what others will ask for; say one")
-    return given.strip()
+    return readable(given)
 
 
 ReasonOption = Annotated[
@@ -302,7 +302,7 @@ def _read(file: Path) -> state_transfer.Exported:
     if str(file) == "-":
         return state_transfer.read_export(sys.stdin)
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:
             return state_transfer.read_export(lines)
     except OSError as error:
         raise UsageError(

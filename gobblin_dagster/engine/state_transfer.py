@@ -34,6 +34,7 @@ from gobblin_dagster.engine.state_admin import LEASE_TTL
 from gobblin_dagster.state.store import StateStore
 
 FORMAT = "GobblinState/1"
+_SEQUENCE = "StoredSequence/1"
 MAX_RUNS = 1_000_000
 Key: TypeAlias = tuple[str, str]
 """Job and dataset.urn."""
@@ -116,7 +117,7 @@ def read_export(lines: Iterable[str]) -> Exported:
     Raises:
         CorruptRecordError: it is none, a line is damaged, it broke off, or a dataset's history has a hole.
     """
-    rows = iter(lines)
+    rows = _decoded_lines(lines)
     header = _parsed(next(rows, ""), 1)
     if header.get("format") != FORMAT:
         raise CorruptRecordError(what="The export", problem=f"expected format {FORMAT!r}, got {header.get('format')!r}")
@@ -148,6 +149,13 @@ def read_export(lines: Iterable[str]) -> Exported:
     return Exported(tuple(sequences), tuple(runs), tuple(startpoints))
 
 
+def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as error:
+        raise CorruptRecordError(what="The export", problem=f"it is no UTF-8 text: {error.reason}") from error
+
+
 def _parsed(line: str, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
@@ -176,11 +184,14 @@ def _sequence_to_json(stored: StoredSequence) -> dict[str, Any]:
 
 
 def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
+    if not isinstance(raw, dict):
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence")
     try:
-        created_at, state = datetime.fromisoformat(raw["created_at"]), SequenceState(raw["state"])
-        stored = StoredSequence(**{**raw, "created_at": created_at, "state": state})
-    except (TypeError, ValueError, KeyError) as error:
-        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error}") from error
+        stored = from_document(StoredSequence, {**raw, "format": _SEQUENCE})
+    except CorruptRecordError as error:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error.problem}") from error
+    if stored.state is not SequenceState.COMMITTED:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is a sequence that is {stored.state}")
     _decoded(stored)  # checks the digest
     return stored
 

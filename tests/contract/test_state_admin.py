@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -372,8 +373,34 @@ def test_export_is_whole_where_a_run_commits_meanwhile(filled: StateStore, monke
         (lambda rows: [*rows, rows[-2]], "breaks off after line 10"),
         (lambda rows: [rows[0], *rows[3:-1], '{"end": 6}'], "has a hole"),
         (lambda rows: [rows[0], rows[1].replace("rows_read", "rows_lost")], "does not match its digest"),
+        (lambda rows: [rows[0], '{"sequence": 7}'], "line 2 is no sequence"),
+        (
+            lambda rows: [rows[0], re.sub('"reason":"[^"]*"', '"reason":null', rows[1])],
+            "no sequence: reason: .* string",
+        ),
+        (
+            lambda rows: [rows[0], re.sub('"body":".*","created', '"body":null,"created', rows[1])],
+            "no sequence: body: ",
+        ),
+        (lambda rows: [rows[0], rows[1].replace('"committed"', '"prepared"')], "line 2 is a sequence that is prepared"),
     ],
-    ids=["format", "empty", "list", "unknown", "incomplete", "lost", "cut", "short", "long", "hole", "damaged"],
+    ids=[
+        "format",
+        "empty",
+        "list",
+        "unknown",
+        "incomplete",
+        "lost",
+        "cut",
+        "short",
+        "long",
+        "hole",
+        "damaged",
+        "number",
+        "no reason",
+        "no body",
+        "prepared",
+    ],
 )
 def test_damaged_export_is_refused_before_anything_is_imported(
     filled: StateStore, damage: object, problem: str

@@ -203,3 +203,8 @@ def test_expired_one_is_told_by_list_and_plan_and_deleted_by_run_or_clean(cli: C
     assert cli("clean", "-o", "json").json()["jobs"][0]["startpoints"][0]["dataset"] == "a"
     assert waiting(cli) == {}
     assert "nothing to clean up" in cli("clean").out
+
+
+def test_expiry_beyond_the_calendar_is_refused(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "a", "20", *WHY, "--yes", "--expires", "9999999")
+    assert (called.code, "Invalid value for '--expires'" in called.err) == (2, True)

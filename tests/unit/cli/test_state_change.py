@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from datetime import timedelta
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gobblin_dagster.cli.main import main
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.testing.lane import InlineLane
@@ -171,6 +175,55 @@ def test_export_that_broke_off_is_refused(cli: Cli, ran: Path, tmp_path: Path) -
     file.write_text("".join(cli("state", "export").out.splitlines(keepends=True)[:-2]))
     called = cli("state", "import", file, "--yes")
     assert (called.code, "breaks off after line 3" in called.err) == (1, True)
+
+
+@pytest.mark.parametrize(("encoding", "code"), [("utf-8", 0), ("utf-8-sig", 0), ("utf-16", 1), ("cp1252", 1)], ids=str)
+def test_export_that_an_editor_or_a_shell_wrote_anew(
+    cli: Cli, ran: Path, tmp_path: Path, encoding: str, code: int
+) -> None:
+    cli("state", "set", "a", "20", "--reason", "bad files of Zürich", "--yes")
+    file = tmp_path / "state.jsonl"
+    file.write_bytes(cli("state", "export").out.encode(encoding))
+    (ran / "gobblin.yaml").write_text("project: tests\nstate: files:elsewhere\n")
+    called = cli("state", "import", file, "--yes")
+    assert (called.code, "error[record-corrupt]: The export cannot be read: it is no UTF-8 text" in called.err) == (
+        code,
+        bool(code),
+    )
+
+
+def test_pipes_hold_utf8_whatever_the_locale(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON documents and exports are read as UTF-8 wherever they are brought to."""
+    pipe = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(pipe, "ascii"))
+    assert main(["state", "set", "a", "20", "--reason", "Zürich", "--dry-run", "--output", "json"]) == 0
+    sys.stdout.flush()
+    assert json.loads(pipe.getvalue().decode())["why"] == "Zürich"
+
+
+def test_terminal_that_lacks_a_letter_shows_its_number(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = BytesIO()
+    shown = TextIOWrapper(screen, "ascii")
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", shown)
+    assert main(["state", "set", "a", "20", "--reason", "Zürich", "--dry-run"]) == 0
+    shown.flush()
+    assert b"Z\\xfcrich" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("state", "set", "a", "20"),
+        ("state", "reset", "a"),
+        ("startpoint", "set", "a", "20"),
+        ("rollback", "a", "--to", "1"),
+    ],
+    ids=" ".join,
+)
+def test_reason_that_no_store_can_hold_is_refused(cli: Cli, ran: Path, command: tuple[str, ...]) -> None:
+    called = cli(*command, "--yes", "--reason", os.fsdecode(b"Z\xfcrich"))
+    assert (called.code, "Invalid value for '--reason' / '-m': it is no UTF-8 text" in called.err) == (2, True)
 
 
 def test_export_of_a_job_that_is_not_there_is_refused(cli: Cli, ran: Path) -> None:
