@@ -98,6 +98,17 @@ def test_what_comes_between_runs_is_read_once(
     assert published(tmp_path).column("id").to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
+def test_days_that_are_taken_for_utc_say_that_the_servers_clock_is_another(
+    mariadb_server: MariadbServer, database: str
+) -> None:
+    mariadb_server.execute("CREATE TABLE events AS SELECT 1 AS id, date '2020-01-01' AS day", database=database)
+    url, by_day = mariadb_server.url(database), {"column": "day", "type": "date"}
+    (offer,) = source(url, watermark=by_day).plan(CONTEXT)
+    assert "day has no time zone and is taken for UTC, while the server's clock is -5 h from it" in offer.notes[0]
+    (told,) = source(url, watermark=by_day, timezone="UTC").plan(CONTEXT)
+    assert told.notes == offer.notes[1:]
+
+
 def test_query_with_percent_and_colon_is_read(mariadb_server: MariadbServer, database: str, tmp_path: Path) -> None:
     mariadb_server.execute(
         "CREATE TABLE t (id bigint, v varchar(9), f float)",

@@ -36,7 +36,7 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.lane import InlineLane
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer, binaries, running_postgres
 
 pytestmark = pytest.mark.postgres
 URN = "public.events"
@@ -259,6 +259,40 @@ def test_reading_beside_random_writers_misses_nothing_and_reads_nothing_twice(
     last.committed = reader.committed
     last.run()
     assert sorted(reader.ids + last.ids) == sorted(kept)
+
+
+def test_standby_says_that_transactions_of_its_primary_are_not_waited_for(postgres_server: PostgresServer) -> None:
+    folder = binaries()
+    assert folder is not None  # the fixture runs from there
+    with running_postgres(folder) as server:
+        server.execute("CREATE TABLE events AS SELECT 1 AS id, now() AS at")
+        server.become_standby()
+        for column, kind in (("id", "long"), ("at", "timestamp")):
+            reader = Reader(source(server.url("postgres"), column, kind))
+            (note,) = reader.plan().notes
+            assert "a standby does not know those of its primary" in note
+            assert reader.run() == [1]
+
+
+@pytest.mark.parametrize(
+    ("zone", "options", "is_told"),
+    [
+        ("America/Los_Angeles", {}, True),
+        ("America/Los_Angeles", {"timezone": "UTC"}, False),
+        ("America/Los_Angeles", {"horizon": "none"}, False),
+        ("UTC", {}, False),
+    ],
+)
+def test_times_without_a_zone_say_that_the_servers_clock_is_another(
+    url: str, connect: Connect, postgres_server: PostgresServer, zone: str, options: dict[str, Any], is_told: bool
+) -> None:
+    postgres_server.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET timezone = '{zone}'")
+    owner = connect()
+    with owner.cursor() as cursor:
+        cursor.execute("CREATE TABLE walls AS SELECT 1 AS id, timestamp '2020-01-01' AS wall")
+    owner.commit()
+    notes = Reader(source(url, "wall", "timestamp", tables=["walls"], **options), "public.walls").plan().notes
+    assert any("wall has no time zone and is taken for UTC" in note for note in notes) is is_told
 
 
 # -- one snapshot, bounded reads ---------------------------------------------------------------------------------------

@@ -100,6 +100,12 @@ class PostgresServer:
         self.kill()
         self.start()
 
+    def become_standby(self) -> None:
+        """Come back as a standby: with nobody to follow it stays one, and can be read."""
+        self.stop()
+        (self._home / "data" / "standby.signal").touch()
+        self.start()
+
     def stop(self) -> None:
         """End the server in order: sessions are ended, nothing is left."""
         self._end(signal.SIGINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
@@ -29,25 +29,31 @@ class Horizon:
     """Beginning of the oldest open transaction; None where nobody asked."""
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """By urn, for tables with a `long` cursor."""
+    is_standby: bool = False
+    """Whether the transactions that are open on its primary are hidden from it."""
+    server_offset: timedelta | None = None
+    """Of the server's own clock from UTC; None where nobody knows, or the cursor is no time."""
 
 
 def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizon:
     """Look at the clock and at open transactions; must come before the snapshot that is planned from."""
     options, database = tables.options, tables.database
+    offset = database.clock_offset() if options.cursor.is_time else None
     if not database.is_postgresql:
-        return Horizon(now)
+        return Horizon(now, server_offset=offset)
     with database.session() as session:
-        now = session.execute(sa.select(sa.func.clock_timestamp())).scalar_one().astimezone(UTC)
-    if options.horizon == "none":
-        return Horizon(now)
+        now, is_standby = session.execute(sa.select(sa.func.clock_timestamp(), sa.func.pg_is_in_recovery())).one()
+    seen = Horizon(now.astimezone(UTC), is_standby=is_standby, server_offset=offset)
+    if options.horizon == "none" or is_standby:
+        return seen
     if options.cursor.is_time:
-        return Horizon(now, oldest=oldest_transaction(database))
+        return replace(seen, oldest=oldest_transaction(database))
     if options.query:
-        return Horizon(now)
+        return seen
     readable = {urn: table for urn, table in datasets.items() if not table.problem}
     queries = {urn: tables.relation(table).highest() for urn, table in readable.items()}
     names = {urn: (table.schema, table.name) for urn, table in readable.items()}
-    return Horizon(now, settled=settle(database, names, queries, options.horizon_wait_s))
+    return replace(seen, settled=settle(database, names, queries, options.horizon_wait_s))
 
 
 def caps(options: QueryOptions, relation: Relation, urn: str, after: int, horizon: Horizon) -> list[tuple[int, str]]:
@@ -81,3 +87,15 @@ def _time_caps(options: QueryOptions, relation: Relation, horizon: Horizon) -> I
     if horizon.oldest is not None:
         oldest = cursor.floor(horizon.oldest - timedelta(seconds=MARGIN_S), zone, has_zone)
         yield oldest, f"a transaction is open since {horizon.oldest:%Y-%m-%d %H:%M:%SZ}"
+
+
+def zone_notes(options: QueryOptions, relation: Relation, horizon: Horizon) -> Iterator[str]:
+    """Say that the clock of times without a zone was guessed, where bounds depend on it and the server's is another."""
+    if relation.has_zone or "timezone" in options.model_fields_set or not horizon.server_offset:
+        return
+    if any(_time_caps(options, relation, horizon)):
+        yield (
+            f"{relation.cursor_column} has no time zone and is taken for UTC, while the server's clock is "
+            f"{horizon.server_offset / timedelta(hours=1):+g} h from it: rows of a clock behind UTC are lost where they come "
+            "late. Set `timezone` to the zone of those who write."
+        )

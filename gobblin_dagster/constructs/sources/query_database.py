@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,18 @@ _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 13
 _PARTITIONS = sa.text("""
     SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
 """)
+
+_OF_MYSQL = sa.text(
+    "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
+)
+_CLOCK_OFFSET = {
+    # Our session is in UTC; what it began with is what others have.
+    "postgresql": sa.text("""
+        SELECT EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC'))
+        FROM pg_settings WHERE name = 'TimeZone'
+    """),
+    **dict.fromkeys(MYSQL, _OF_MYSQL),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,15 @@ class Database:
         """Yield a connection on which each statement sees the newest state; PostgreSQL only."""
         with self.errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
+
+    def clock_offset(self) -> timedelta | None:
+        """Return how far the server's own clock is from UTC; None where it has none that is known."""
+        statement = _CLOCK_OFFSET.get(self.backend)
+        if statement is None:
+            return None
+        with self.errors(), self._engine.connect() as connection:
+            seconds = connection.execute(statement).scalar_one()
+        return None if seconds is None else timedelta(seconds=int(seconds))
 
     def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
         """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names.

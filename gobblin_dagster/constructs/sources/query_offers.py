@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from gobblin_dagster.constructs.sources.cursor_options import null_notes, null_problem
-from gobblin_dagster.constructs.sources.query_caps import Horizon, caps
+from gobblin_dagster.constructs.sources.query_caps import Horizon, caps, zone_notes
 from gobblin_dagster.constructs.sources.query_counts import MOST_COUNTED, RowCounts
 from gobblin_dagster.constructs.sources.query_cursor import Cursor
 from gobblin_dagster.constructs.sources.query_database import Table
@@ -90,7 +90,7 @@ class Offers:
         notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, units), *notes]
         if not units:
             return DatasetOffer(urn, mark, mark, notes=notes)
-        notes += self._reading_notes(committed, units)
+        notes += [*zone_notes(self._options, relation, self.horizon), *self._reading_notes(committed, units)]
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
 
     def _bounds(self, urn: str, relation: Relation) -> tuple[Any, Any]:
@@ -140,10 +140,13 @@ class Offers:
             notes.append(
                 f"{self._options.overlap} before the last watermark are read again; the newest row of ({key}) counts."
             )
-        blind = not database.is_postgresql or (bool(self._options.query) and not self._cursor.is_time)
-        if (self._options.horizon == "none" or blind) and not self._options.lag and database.backend != "sqlite":
+        is_blind = not database.is_postgresql or (bool(self._options.query) and not self._cursor.is_time)
+        is_open = self._options.horizon == "none" or is_blind or self.horizon.is_standby
+        if is_open and not self._options.lag and database.backend != "sqlite":
+            why = " (a standby does not know those of its primary)" if self.horizon.is_standby else ""
             notes.append(
-                "open transactions are not waited for: rows that are committed late, below the watermark, are lost; set `lag`."
+                f"open transactions are not waited for{why}: rows that are committed late, below the watermark, are lost; "
+                "set `lag`."
             )
         return notes
 
