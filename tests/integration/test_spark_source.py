@@ -90,6 +90,38 @@ def test_each_run_reads_what_is_new(tmp_path: Path, lane: SparkLane) -> None:
     assert (audit.source_rows, audit.lost, audit.duplicated) == (1002, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("reading", "text", "said"),
+    [
+        ({"format": "csv", "options": {"header": True}}, "id,value\n1,2\n2,x\n", "Malformed records are detected"),
+        ({"format": "CSV", "options": {"header": True}}, "id,value\n1,2\n2,3,4\n", "Malformed records are detected"),
+        (
+            {"format": "csv", "options": {"header": True}},
+            "value,id\n1,2\n",
+            "CSV header does not conform to the schema",
+        ),
+        ({"format": "json"}, '{"id": 1, "value": 2}\n{"id": 2, "value": "x"}\n', "Malformed records are detected"),
+    ],
+    ids=["type", "too many fields", "other order", "json"],
+)
+def test_text_that_does_not_fit_its_columns_is_no_null_unless_told_so(
+    tmp_path: Path, lane: SparkLane, reading: dict[str, Any], text: str, said: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text(text)
+    source = reading | {
+        "path": "data",
+        "columns": "id bigint, value int",
+        "watermark": {"column": "id", "type": "long"},
+    }
+    failed = _run(tmp_path, _job(source), lane)
+    assert failed.outcome is DatasetOutcome.FAILED
+    assert said in failed.failures[0].message
+    lenient = {"mode": "PERMISSIVE", "enforceschema": True}
+    source["options"] = source.get("options", {}) | lenient
+    assert _run(tmp_path, _job(source), lane).outcome is DatasetOutcome.COMMITTED
+
+
 @pytest.mark.parametrize("kind", ["long", "timestamp", "date"])
 def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
     tmp_path: Path, lane: SparkLane, kind: str

@@ -14,6 +14,7 @@ from gobblin_dagster.constructs.sources.spark_frames import quoted
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _US_PER_HOUR = 3_600_000_000
+_MORE_THAN_BIGINT = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,21 @@ class Column:
     def outside(self, low: int, high: int) -> str:
         """Return a condition that holds for rows before `low`, from `high` on, and for those without a position."""
         return f"{self.name} < {self._literal(low)} or {self.name} >= {self._literal(high)} or {self.name} is null"
+
+    def require_positions(self, low: int, high: int) -> None:
+        """Raise ValueError where a read from `low` up to `high` could not be told: there is nothing after the last instant."""
+        for step, bound in ((low, "lowest"), (high, "highest")) if low < high else ():
+            try:
+                self.cursor.mark(step)
+                fits = self.kind != "bigint" or -_MORE_THAN_BIGINT <= step < _MORE_THAN_BIGINT
+            except (ValueError, OverflowError):
+                fits = False
+            if not fits:
+                option = "`start`" if bound == "lowest" else "`end`"
+                raise ValueError(
+                    f"the {bound} value of column {self.name} lies at the edge of what `type: {self.cursor.kind}` tells or "
+                    f"beyond it; {option} leaves such rows out, or a `query` gives them another value"
+                )
 
     def bounds(self, frame: Any, known: Range | None = None) -> tuple[int | None, int | None, int]:
         """Return the lowest and the highest step of the rows (None without rows) and how many have no position.

@@ -31,7 +31,10 @@ def spark_problem(error: Exception) -> str:
     conditions = _CONDITION.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = conditions[0] if conditions else next((line for line in lines if _is_telling(line)), type(error).__name__)
-    problem = re.sub(r" ?SQLSTATE: \w+.*$", "", _CLASS.sub("", first))[:_MAX].rstrip(" .;")
+    problem = _without_class(first)
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if "FAILED_READ_FILE" in first and causes:
+        problem = f"{problem}: {_without_class(causes[0])}"  # of a file that cannot be read, the cause alone says why
     feed = _FEED_HINT if "DELTA_MISSING_CHANGE_DATA" in text else ""
     return f"{problem}.{feed}{_package_hint(text)}"
 
@@ -44,6 +47,10 @@ def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
     return ExtractError(dataset_urn=dataset_urn, file="(read by Spark)", problem=problem)
 
 
+def _without_class(line: str) -> str:
+    return re.sub(r" ?SQLSTATE: \w+.*$", "", _CLASS.sub("", line))[:_MAX].rstrip(" .;")
+
+
 def _is_telling(line: str) -> bool:
     """Skip what py4j says before the message."""
     return not line.startswith("An error occurred while calling")
@@ -51,6 +58,8 @@ def _is_telling(line: str) -> bool:
 
 def _package_hint(text: str) -> str:
     """Name the package where a format or a catalog is not there."""
+    if "No suitable driver" in text:
+        return " Add its JDBC driver to gobblin.yaml: `spark: {conf: {spark.jars.packages: group:artifact:version}}`."
     if not _ABSENT.search(text):
         return ""
     name = next((name for name in _PACKAGES if re.search(rf"\b{name}\b", text, re.IGNORECASE)), None)

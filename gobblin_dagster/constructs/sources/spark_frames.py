@@ -11,6 +11,13 @@ from gobblin_dagster.constructs.records import load_object
 from gobblin_dagster.constructs.sources.spark_options import DATASET, ReadOptions, SparkOptions
 from gobblin_dagster.core.errors import UsageError
 
+_STRICT = {
+    "csv": {"mode": "FAILFAST", "enforceSchema": "false"},
+    "json": {"mode": "FAILFAST"},
+    "xml": {"mode": "FAILFAST"},
+}
+"""Options that formats have unless the job says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frames:
@@ -63,7 +70,8 @@ class Frames:
 
     def _read(self, session: Any, read: ReadOptions, dataset: str, more: Mapping[str, Any]) -> Any:
         texts = {k: v.replace(DATASET, dataset) if isinstance(v, str) else v for k, v in read.options.items()}
-        reader = session.read.options(**texts, **more)
+        # Unless told so, what does not fit its columns is an error: Spark makes null of it, and goes by place, not by header.
+        reader = session.read.options(**_STRICT.get(read.format.lower(), {})).options(**texts, **more)
         if read.table:
             return reader.table(self._table(read, dataset))
         reader = reader.format(read.format)

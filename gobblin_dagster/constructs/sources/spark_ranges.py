@@ -45,6 +45,7 @@ class ColumnPlanner:
         high, why = min([(after, ""), *self._caps(column, after)])
         high = high if last is None else max(high, last)
         start = cursor.parse(options.start) if options.start is not None else None
+        column.require_positions(lowest if start is None else max(lowest, start), high)
         units = self._units(frame, column, urn, list(open_ranges(committed, lowest, high, start)), committed)
         notes = null_notes(options.nulls, nulls, column.name, units)
         if last is not None and (highest is None or highest < last - 1):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import Any
 
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
+from gobblin_dagster.constructs.sources.spark_column import Column
 from gobblin_dagster.constructs.sources.spark_errors import read_error, spark_problem
 from gobblin_dagster.constructs.sources.spark_frames import quoted
 from gobblin_dagster.core.errors import ExtractError, TransientError
@@ -91,9 +94,20 @@ def test_fault_is_named(options: dict[str, Any], problem: str) -> None:
             "`spark: {conf: {spark.jars.packages: org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0}}`.",
         ),
         ("java.io.IOException: no space left\n\tat y", "no space left."),
+        (
+            "o1.collect.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file x. "
+            "SQLSTATE: KD001\n\tat y\nCaused by: org.apache.spark.SparkException: [MALFORMED] Malformed: [2,null].\n\tat z\n"
+            'Caused by: java.lang.NumberFormatException: For input string: "x"\n',
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x: [MALFORMED] Malformed: [2,null].",
+        ),
+        (
+            "java.sql.SQLException: No suitable driver\n\tat z",
+            "No suitable driver. Add its JDBC driver to gobblin.yaml: "
+            "`spark: {conf: {spark.jars.packages: group:artifact:version}}`.",
+        ),
         ("", "RuntimeError."),
     ],
-    ids=["condition", "package", "java", "empty"],
+    ids=["condition", "package", "java", "cause", "driver", "empty"],
 )
 def test_error_of_spark_is_one_line(text: str, problem: str) -> None:
     assert spark_problem(RuntimeError(text)) == problem
@@ -104,6 +118,27 @@ def test_lost_tasks_are_transient_and_faults_of_the_data_are_not() -> None:
     assert isinstance(read_error(lost, "d"), TransientError)
     data = RuntimeError("Job aborted due to stage failure: [CAST_INVALID_INPUT] The value 'x' cannot be cast")
     assert isinstance(read_error(data, "d"), ExtractError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cursor", "low", "high", "bound"),
+    [
+        ("bigint", CursorType.LONG, 0, 1 << 63, "highest"),
+        ("timestamp", CursorType.TIMESTAMP, 0, Cursor(CursorType.TIMESTAMP).step(datetime.max) + 1, "highest"),
+        ("timestamp_ntz", CursorType.TIMESTAMP, -(10**17), 0, "lowest"),
+        ("date", CursorType.DATE, 1, date.max.toordinal() + 1, "highest"),
+    ],
+)
+def test_value_that_nothing_comes_after_is_named(
+    kind: str, cursor: CursorType, low: int, high: int, bound: str
+) -> None:
+    column = Column("`at`", kind, Cursor(cursor))
+    column.require_positions(high, low)  # nothing is read
+    column.require_positions(max(low, 1), high - 1)
+    with pytest.raises(
+        ValueError, match=f"the {bound} value of column `at` lies at the edge of what `type: {cursor}` tells"
+    ):
+        column.require_positions(low, high)
 
 
 def test_name_is_quoted_whatever_it_holds() -> None:
