@@ -36,7 +36,7 @@ class FoundFile(NamedTuple):
     """Absolute, or a URL."""
     size_bytes: int
     changed_at: float
-    """Seconds since the epoch of its last change, or of its coming here, whichever is later."""
+    """Seconds since the epoch of its last change or of its coming here, whichever is later, as the file system tells it."""
     modified_us: int = 0
     """Microseconds since the epoch of its last change, wherever that was."""
     checksum: str = ""
@@ -126,8 +126,8 @@ class LocalFolders:
     def facts(self, entry: Any) -> Facts | None:
         found = entry.stat()
         facts = local_facts(found)
-        # A file moved or copied here keeps its old mtime; its ctime tells that it is new at this place.
-        return (facts.size_bytes, max(found.st_mtime, found.st_ctime), facts.modified_us, "") if facts else None
+        # A file moved or copied here keeps its mtime, old or ahead of our clock; its ctime tells when it came or changed.
+        return (facts.size_bytes, found.st_ctime, facts.modified_us, "") if facts else None
 
 
 class RemoteFolders:
