@@ -186,7 +186,9 @@ def abandon(
         print_json(dry_run=dry_run, **abandonment_view(found))
     else:
         out = console(sys.stdout)
-        verb = ("would be " if dry_run else "was ") + ("marked" if is_kept else "undone")
+        verb = ("would be " if dry_run else "was ") + (
+            "given up, and stays in `commit list --all`" if is_kept else "undone"
+        )
         if found.state is SequenceState.QUARANTINED and not is_kept:
             verb = f"cannot be undone safely: {found.reason} Abandon it again to keep its files as they are. It is quarantined"
         out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")

@@ -13,6 +13,7 @@ from gobblin_dagster.cli.output import MAX_ROWS, bytes_of, count, dataset_name, 
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.progress import ProgressView
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.errors import QuarantinedError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import PolicyResult, TaskState
 from gobblin_dagster.engine.observer import Observer
@@ -167,9 +168,10 @@ def summary_line(result: RunResult) -> str:
 def next_step(results: Sequence[RunResult]) -> str:
     """Say what to do after runs of one or several jobs."""
     has = {dataset.outcome for result in results for dataset in result.datasets}
+    codes = {failure.code for result in results for dataset in result.datasets for failure in dataset.failures}
     if any(result.status is RunStatus.INTERRUPTED for result in results):
         return "`gobblin run` goes on where this run stopped."
-    if DatasetOutcome.QUARANTINED in has:
+    if DatasetOutcome.QUARANTINED in has or QuarantinedError.code in codes:
         return "`gobblin commit list` shows what waits for you; the other datasets go on."
     if DatasetOutcome.BUSY in has:
         return "wait for the other run to end, then `gobblin run`."

@@ -127,7 +127,7 @@ class HttpClient:
                 problem = f"it answers {response.status_code}"
                 pause = self._asked_pause(response, pause)
             except self._requests.RequestException as error:
-                problem = type(error).__name__  # its text holds the URL with all parameters
+                problem = f"no answer from {urlsplit(url).netloc} ({_reason(error)})"
             if attempt < options.retries:
                 if pause > options.retry_after_cap_s:
                     problem += f" and wants to be asked again in {pause:.0f} s, more than `retry_after_cap_s`"
@@ -184,6 +184,15 @@ class HttpClient:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, without the text of the error, which holds the URL with all parameters."""
+    root = error
+    while (below := root.__cause__ or root.__context__) is not None:
+        root = below
+    said = root.strerror if isinstance(root, OSError) else None
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _shown(target: str) -> str:

@@ -460,7 +460,8 @@ class GroupHeldBackError(CommitConflictError):
     """The dataset that failed, and how."""
 
     def message(self) -> str:
-        return f"Dataset {self.dataset_urn!r} was held back (commit.scope is job): {self.because}"
+        because = self.because if self.because.endswith(".") else f"{self.because}."
+        return f"Dataset {self.dataset_urn!r} was held back (commit.scope is job): {because}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -155,6 +155,13 @@ def test_next_step_fits_the_end_of_the_run(outcome: DatasetOutcome, status: RunS
     assert words in next_step([run_result(DatasetResult("a", outcome), status=status)])
 
 
+def test_next_step_names_the_sequence_that_this_run_left_for_a_person() -> None:
+    refused = DatasetResult(
+        "a", DatasetOutcome.FAILED, failures=(TaskFailure("quarantined", "a column has another type"),)
+    )
+    assert "`gobblin commit list`" in next_step([run_result(refused, status=RunStatus.FAILED)])
+
+
 def test_lines_few_datasets_have_a_line_each_with_failures() -> None:
     console, stream = terminal(100)
     lines = Lines(console)
