@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import pyarrow as pa
@@ -38,10 +41,18 @@ def copied(value: Any, column: str, kind: pa.DataType) -> Any:
         ) from error
 
 
+@contextmanager
+def prints_aside() -> Iterator[None]:
+    """Send what a user's code prints to standard error: on standard output it would stand among a command's JSON."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
 def load_object(target: str, construct: str) -> Any:
     """Return what `module:name` stands for; raises UsageError where it cannot be called."""
     try:
-        found = load_target(target)
+        with prints_aside():
+            found = load_target(target)
     except ImportError as error:
         raise UsageError(
             problem=f"{construct} cannot load {target}: {error}.",

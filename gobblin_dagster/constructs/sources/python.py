@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
-from gobblin_dagster.constructs.records import load_object
+from gobblin_dagster.constructs.records import load_object, prints_aside
 from gobblin_dagster.constructs.sources.python_rows import MisfitError, as_batch
 from gobblin_dagster.constructs.sources.ranges import open_units, state_problem
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
@@ -114,7 +114,8 @@ class PythonSource:
 
     def _called(self, function: Callable[[], Any]) -> Mapping[str, Any]:
         try:
-            ends = function()
+            with prints_aside():
+                ends = function()
         except GobblinDagsterError:
             raise
         except Exception as error:

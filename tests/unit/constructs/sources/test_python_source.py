@@ -13,9 +13,10 @@ from gobblin_dagster.constructs.sources import python
 from gobblin_dagster.constructs.sources.python import ReadUpTo
 from gobblin_dagster.core.errors import InvalidSpecError, SourceError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import ExecutionSpec, JobSpec, LimitSpec
-from tests.unit.engine.jobs import by_urn, published, run
+from tests.unit.engine.jobs import by_urn, project, published, run
 
 
 class Functions:
@@ -246,6 +247,18 @@ def test_fault_of_datasets_fails_the_job(tmp_path: Path, put: Put, monkeypatch: 
     monkeypatch.setattr(Functions, "datasets", staticmethod(lambda: 1 / 0))
     with pytest.raises(SourceError, match="raised ZeroDivisionError"):
         run(tmp_path, spec())
+
+
+def test_what_a_module_and_its_functions_print_stands_among_no_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = "print('at import')\ndef ends():\n    print('called')\n    return {'a': 1}\ndef read(unit):\n    yield {'id': 1}\n"
+    (tmp_path / "talkative.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    job = spec(read="talkative:read", datasets="talkative:ends")
+    plan_job(project(tmp_path, job), job)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "at import\ncalled\n")
 
 
 def test_function_that_is_not_there_is_told(tmp_path: Path) -> None:
