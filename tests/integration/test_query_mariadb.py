@@ -109,6 +109,17 @@ def test_days_that_are_taken_for_utc_say_that_the_servers_clock_is_another(
     assert told.notes == offer.notes[1:]
 
 
+def test_times_to_come_by_the_servers_clock_wait(mariadb_server: MariadbServer, database: str) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE events (id bigint, at datetime)",
+        "INSERT INTO events VALUES (1, '2020-01-01'), (2, UTC_TIMESTAMP() + INTERVAL 1 HOUR)",
+        database=database,
+    )
+    (offer,) = source(mariadb_server.url(database), watermark={"column": "at"}, timezone="UTC").plan(CONTEXT)
+    assert [unit.rows for unit in offer.work_units] == [1]
+    assert "they are less than 1 s old, or to come, by the clock of UTC" in offer.notes[0]
+
+
 def test_query_with_percent_and_colon_is_read(mariadb_server: MariadbServer, database: str, tmp_path: Path) -> None:
     mariadb_server.execute(
         "CREATE TABLE t (id bigint, v varchar(9), f float)",

@@ -265,7 +265,7 @@ def test_standby_says_that_transactions_of_its_primary_are_not_waited_for(postgr
     folder = binaries()
     assert folder is not None  # the fixture runs from there
     with running_postgres(folder) as server:
-        server.execute("CREATE TABLE events AS SELECT 1 AS id, now() AS at")
+        server.execute("CREATE TABLE events AS SELECT 1 AS id, now() - interval '1 hour' AS at")
         server.become_standby()
         for column, kind in (("id", "long"), ("at", "timestamp")):
             reader = Reader(source(server.url("postgres"), column, kind))

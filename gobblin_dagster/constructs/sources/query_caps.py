@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-
-import sqlalchemy as sa
+from datetime import datetime, timedelta
 
 from gobblin_dagster.constructs.sources.query_cursor import CursorType
 from gobblin_dagster.constructs.sources.query_database import Table
-from gobblin_dagster.constructs.sources.query_horizon import MARGIN_S, Settled, oldest_transaction, settle
+from gobblin_dagster.constructs.sources.query_horizon import (
+    MARGIN_S,
+    Settled,
+    is_in_recovery,
+    oldest_transaction,
+    settle,
+)
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
 from gobblin_dagster.constructs.sources.query_sql import Relation
 from gobblin_dagster.constructs.sources.query_tables import Tables
@@ -26,29 +30,27 @@ class Horizon:
     now: datetime
     """By the database's clock where it has one."""
     oldest: datetime | None = None
-    """Beginning of the oldest open transaction; None where nobody asked."""
+    """Beginning of the oldest transaction that is known to be open, or now; None where nobody asked."""
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """By urn, for tables with a `long` cursor."""
     is_standby: bool = False
     """Whether the transactions that are open on its primary are hidden from it."""
     server_offset: timedelta | None = None
-    """Of the server's own clock from UTC; None where nobody knows, or the cursor is no time."""
+    """Of the server's own zone from UTC; None where nobody knows."""
 
 
 def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizon:
     """Look at the clock and at open transactions; must come before the snapshot that is planned from."""
     options, database = tables.options, tables.database
-    offset = database.clock_offset() if options.cursor.is_time else None
-    if not database.is_postgresql:
-        return Horizon(now, server_offset=offset)
-    with database.session() as session:
-        now, is_standby = session.execute(sa.select(sa.func.clock_timestamp(), sa.func.pg_is_in_recovery())).one()
-    seen = Horizon(now.astimezone(UTC), is_standby=is_standby, server_offset=offset)
-    if options.horizon == "none" or is_standby:
+    now, offset = database.clock() or (now, None)
+    is_standby = database.is_postgresql and is_in_recovery(database)
+    seen = Horizon(now, is_standby=is_standby, server_offset=offset)
+    if options.horizon == "none":
         return seen
+    is_seen_through = database.is_postgresql and not is_standby
     if options.cursor.is_time:
-        return replace(seen, oldest=oldest_transaction(database))
-    if options.query:
+        return replace(seen, oldest=oldest_transaction(database) if is_seen_through else now)
+    if options.query or not is_seen_through:
         return seen
     readable = {urn: table for urn, table in datasets.items() if not table.problem}
     queries = {urn: tables.relation(table).highest() for urn, table in readable.items()}
@@ -86,14 +88,17 @@ def _time_caps(options: QueryOptions, relation: Relation, horizon: Horizon) -> I
         yield cursor.floor(horizon.now, zone, has_zone) - cursor.span(options.lag), f"`lag: {options.lag}`"
     if horizon.oldest is not None:
         oldest = cursor.floor(horizon.oldest - timedelta(seconds=MARGIN_S), zone, has_zone)
-        yield oldest, f"a transaction is open since {horizon.oldest:%Y-%m-%d %H:%M:%SZ}"
+        clock = "the database" if has_zone else f"{options.timezone} (`timezone`)"
+        now = f"they are less than {MARGIN_S} s old, or to come, by the clock of {clock}"
+        is_open = horizon.oldest < horizon.now
+        yield oldest, f"a transaction is open since {horizon.oldest:%Y-%m-%d %H:%M:%SZ}" if is_open else now
 
 
 def zone_notes(options: QueryOptions, relation: Relation, horizon: Horizon) -> Iterator[str]:
     """Say that the clock of times without a zone was guessed, where bounds depend on it and the server's is another."""
     if relation.has_zone or "timezone" in options.model_fields_set or not horizon.server_offset:
         return
-    if any(_time_caps(options, relation, horizon)):
+    if options.cursor.is_time and any(_time_caps(options, relation, horizon)):
         yield (
             f"{relation.cursor_column} has no time zone and is taken for UTC, while the server's clock is "
             f"{horizon.server_offset / timedelta(hours=1):+g} h from it: rows of a clock behind UTC are lost where they come "

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +60,17 @@ _PARTITIONS = sa.text("""
     SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
 """)
 
-_OF_MYSQL = sa.text(
-    "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
+_CLOCK_OF_MYSQL = sa.text(
+    "SELECT UTC_TIMESTAMP(6), TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
 )
-_CLOCK_OFFSET = {
-    # Our session is in UTC; what it began with is what others have.
+_CLOCKS = {
+    # Our session is in UTC; the zone that it began with is that of others.
     "postgresql": sa.text("""
-        SELECT EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC'))
+        SELECT clock_timestamp() AT TIME ZONE 'UTC',
+            EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC'))
         FROM pg_settings WHERE name = 'TimeZone'
     """),
-    **dict.fromkeys(MYSQL, _OF_MYSQL),
+    **dict.fromkeys(MYSQL, _CLOCK_OF_MYSQL),
 }
 
 
@@ -159,14 +160,14 @@ class Database:
         with self.errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
-    def clock_offset(self) -> timedelta | None:
-        """Return how far the server's own clock is from UTC; None where it has none that is known."""
-        statement = _CLOCK_OFFSET.get(self.backend)
+    def clock(self) -> tuple[datetime, timedelta | None] | None:
+        """Return the server's instant, and how far its own zone is from UTC where it is known; None without a server."""
+        statement = _CLOCKS.get(self.backend)
         if statement is None:
             return None
         with self.errors(), self._engine.connect() as connection:
-            seconds = connection.execute(statement).scalar_one()
-        return None if seconds is None else timedelta(seconds=int(seconds))
+            now, seconds = connection.execute(statement).one()
+        return now.replace(tzinfo=UTC), None if seconds is None else timedelta(seconds=int(seconds))
 
     def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
         """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names.

@@ -5,7 +5,8 @@ between loses 5 for ever. PostgreSQL tells which transactions are open:
 
     long    the highest id is noted, then those that hold a write lock on the table are waited for. Whoever
             comes later takes higher ids (sequences with the default CACHE 1, ids taken by the INSERT itself).
-    times   nothing is read after the oldest open transaction began: `now()` is never earlier than that.
+    times   nothing is read after the oldest open transaction began: `now()` is never earlier than that. Where
+            transactions are not seen, nothing of the last second is: its other rows may have the same time.
 
 Times that writers bring from a clock of their own, and prepared transactions, need `lag` beside it.
 """
@@ -25,7 +26,8 @@ from gobblin_dagster.constructs.sources.query_database import APPLICATION, Datab
 from gobblin_dagster.core.errors import SourceError
 
 MARGIN_S = 1
-"""Seconds kept before the oldest transaction: one that begins just now is seen a moment later."""
+"""Seconds kept before the oldest transaction: one that begins just now is seen a moment later, and times may be cut
+to seconds."""
 _POLL_S = 0.05
 
 _OLDEST = sa.text("""
@@ -55,6 +57,12 @@ _RELATIONS = sa.text("""
     )
     SELECT CAST(oid AS bigint) FROM relations WHERE oid IS NOT NULL
 """)
+
+
+def is_in_recovery(database: Database) -> bool:
+    """Tell whether PostgreSQL is a standby, which knows no transactions of its primary."""
+    with database.session() as session:
+        return bool(session.execute(sa.select(sa.func.pg_is_in_recovery())).scalar_one())
 
 
 def oldest_transaction(database: Database) -> datetime:

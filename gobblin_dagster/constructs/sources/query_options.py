@@ -71,7 +71,8 @@ class QueryOptions(BaseModel):
     are there at the first read, once."""
     horizon: Literal["auto", "none"] = "auto"
     """`auto`: in PostgreSQL nothing is read that a transaction still open could come before; other databases need `lag`
-    where writers commit out of order. `none`: rows that are committed late, below the watermark, are lost."""
+    where writers commit out of order. Times of the last second, or to come, wait. `none`: rows that are committed late,
+    below the watermark, are lost."""
     horizon_wait_s: float = Field(default=10.0, ge=0, le=3600)
     """Seconds to wait at most, in all, for open transactions that write to tables with a `long` watermark."""
     lag: int | str = 0

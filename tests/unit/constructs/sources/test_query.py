@@ -137,6 +137,19 @@ def test_second_plan_is_empty_and_new_rows_are_read_alone(tmp_path: Path, shop: 
     assert spans(orders(made, (1, 6))) == [("[6, 10)", 1)]
 
 
+@pytest.mark.parametrize("at", ["2013-01-10 12:29:59", "2013-01-10 12:30:00", "2013-02-01 00:00:00"])
+def test_times_of_the_last_second_or_to_come_wait(tmp_path: Path, shop: sqlite3.Connection, at: str) -> None:
+    """SQLite's CURRENT_TIMESTAMP tells whole seconds: what is written a moment later has the same time."""
+    add(shop, 6, at)
+    made = source(tmp_path, "at", "timestamp")
+    offer = plan(made)["main.orders"]
+    assert ids(made, offer) == [1, 2, 3, 4, 5]
+    (note,) = offer.notes
+    assert note.startswith("from 2013-01-10T12:29:59Z on, rows are left for a later run: they are less than 1 s old")
+    hasty = source(tmp_path, "at", "timestamp", horizon="none")
+    assert ids(hasty, plan(hasty)["main.orders"]) == [1, 2, 3, 4, 5, 6]
+
+
 def test_gaps_and_rows_below_the_beginning_are_read_alone(tmp_path: Path, shop: sqlite3.Connection) -> None:
     made = source(tmp_path)
     offer = orders(made, (2, 3), (4, 5))
@@ -209,6 +222,7 @@ def test_range_is_cut_and_bounded_as_the_options_say(
     [
         ("timestamp", "at", {"max_watermark": "CURRENTDATE-8"}, "2013-01-03"),
         ("timestamp", "at", {"max_watermark": "CURRENTDATE-8", "timezone": "Asia/Tokyo"}, "2013-01-03"),
+        ("timestamp", "at", {"max_watermark": "CURRENTDATE-8", "timezone": "Pacific/Kiritimati"}, "2013-01-04"),
         ("timestamp", "at", {"max_watermark": "CURRENTHOUR-150"}, "2013-01-04T07:00:00Z"),
         ("timestamp", "at", {"lag": "6d"}, "2013-01-04T12:30:00Z"),
         ("date", "day", {"max_watermark": "CURRENTDATE-8"}, "2013-01-03"),
