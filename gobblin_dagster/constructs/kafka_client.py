@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from gobblin_dagster.core.optional import optional_package
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # else a broker that is away fills the terminal of who set no logging up
-_SECRET = ("password", "secret", ".pem", "oauthbearer.config")
+_SECRET = ("password", "passphrase", "secret", ".pem", "oauthbearer.config")
 
 
 class KafkaConnection(BaseModel):
@@ -58,6 +58,51 @@ def client_settings(
     settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **(defaults or {}), **connection.config, **secret}
     # Logged through Python: librdkafka itself would write to the terminal at each lost connection. Errors say the same.
     return {**settings, "bootstrap.servers": connection.brokers, "logger": _LOG, **own}
+
+
+def topic_ids(
+    connection: KafkaConnection, topics: Iterable[str], admin: Any = None
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Ask for the ids of topics, all at once; a topic that was made anew has another one.
+
+    Args:
+        connection: how to reach the brokers.
+        topics: their names.
+        admin: client to ask with; default: one of its own.
+
+    Returns:
+        Ids by topic, empty ones where the brokers know none (before Kafka 2.8), and the errors of those that have none.
+    """
+    from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415  # optional package
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
+
+    admin = admin or AdminClient(client_settings(connection, {}))
+    names = sorted(set(topics))
+    asked = admin.describe_topics(TopicCollection(names), request_timeout=connection.timeout_s) if names else {}
+    ids, faults = {}, {}
+    for topic in names:
+        try:
+            ids[topic] = _id_text(asked[topic].result().topic_id)
+        except KafkaException as error:
+            faults[topic] = error.args[0]
+    return ids, faults
+
+
+def _id_text(identity: Any) -> str:
+    """Return a topic's id as Kafka's tools show it; empty for the id of zeros, which stands for none."""
+    is_known = identity.get_most_significant_bits() or identity.get_least_significant_bits()
+    return str(identity) if is_known else ""
+
+
+def is_absent(error: Any) -> bool:
+    """Tell whether a KafkaError says that there is no such topic or partition."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+
+    return error.code() in {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
 
 
 @contextmanager
@@ -107,20 +152,14 @@ def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | 
     """Return our error for a KafkaError of the library."""
     from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
-    gone = {
-        KafkaError._AUTO_OFFSET_RESET,
-        KafkaError.OFFSET_OUT_OF_RANGE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    }
+    gone = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
     final = {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError._AUTHENTICATION,
     }
-    if error.code() in gone:
+    if error.code() in gone or is_absent(error):
         problem = (
             f"its offsets or the partition are gone since the plan was made: {error.str()}. Run again to plan anew."
         )

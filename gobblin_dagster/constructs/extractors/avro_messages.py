@@ -20,6 +20,8 @@ from gobblin_dagster.core.optional import optional_package
 
 _REGISTRY_S = 30
 _HEADER_BYTES = 5
+_NO_SUCH_SCHEMA = 40403
+"""The code by which registries say that they know no schema of an id; a 404 without it is of somebody else."""
 
 
 class AvroDecoder:
@@ -77,7 +79,10 @@ class AvroDecoder:
         if self._writer_of is not None:
             if len(value) < _HEADER_BYTES or value[0] != 0:
                 raise ValueError("it does not begin with a zero byte and a schema id")
-            writer = self._writer(int.from_bytes(value[1:_HEADER_BYTES], "big"))
+            number = int.from_bytes(value[1:_HEADER_BYTES], "big")
+            writer = self._writer(number)
+            if writer is None:
+                raise ValueError(f"the registry has no schema {number}, which it names")
             data.seek(_HEADER_BYTES)
         datum = self._read(data, writer, self._reader)
         if data.read(1):
@@ -85,9 +90,11 @@ class AvroDecoder:
         return datum
 
     def _writer(self, number: int) -> Any:
+        """Return the schema of an id; None where there is none: some program wrote what is no such message."""
         if number not in self._writers:
             assert self._writer_of is not None  # noqa: S101  # asked only where ids stand before the data
-            self._writers[number] = self._parse(uuids_as_texts(self._writer_of(number)))
+            schema = self._writer_of(number)
+            self._writers[number] = None if schema is None else self._parse(uuids_as_texts(schema))
         return self._writers[number]
 
 
@@ -98,7 +105,8 @@ class _FolderRegistry:
         self._folder = folder
 
     def by_id(self, number: int) -> Any:
-        return _read_json(self._folder / f"{number}.avsc")
+        file = self._folder / f"{number}.avsc"
+        return _read_json(file) if file.exists() or not self._folder.is_dir() else None
 
     def newest(self, subject: str) -> Any:
         return _read_json(self._folder / f"{quote(subject, safe='')}.avsc")
@@ -115,12 +123,13 @@ class _HttpRegistry:
         self._auth = auth
 
     def by_id(self, number: int) -> Any:
-        return self._schema(f"/schemas/ids/{number}")
+        return self._schema(f"/schemas/ids/{number}", absent=_NO_SUCH_SCHEMA)
 
     def newest(self, subject: str) -> Any:
         return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
-    def _schema(self, path: str) -> Any:
+    def _schema(self, path: str, absent: int | None = None) -> Any:
+        """Return the schema at a path; None where the registry says by a code of its own that there is none."""
         try:
             answer = self._requests.get(self._url + path, auth=self._auth, timeout=_REGISTRY_S)
         except self._requests.RequestException as error:
@@ -129,12 +138,23 @@ class _HttpRegistry:
             ) from error
         if answer.status_code >= 500 or answer.status_code == 429:
             raise TransientError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}.")
+        if answer.status_code == 404 and absent is not None and _error_code(answer) == absent:
+            return None
         if answer.status_code != 200:
             raise UsageError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}.")
         body = answer.json()
         if body.get("schemaType", "AVRO") != "AVRO":
             raise UsageError(problem=f"{self._url}{path} is a schema of {body['schemaType']}, not of Avro.")
         return json.loads(body["schema"])
+
+
+def _error_code(answer: Any) -> Any:
+    """Return the registry's code of a fault; None where it is not the registry that answers."""
+    try:
+        body = answer.json()
+    except ValueError:
+        return None
+    return body.get("error_code") if isinstance(body, dict) else None
 
 
 def _registry(decoding: AvroDecoding, context: ConstructContext) -> _HttpRegistry | _FolderRegistry | None:

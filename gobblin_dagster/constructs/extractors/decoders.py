@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Protocol, Self, TypeAlias
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
 from gobblin_dagster.constructs.extractors.files import first_line
@@ -59,6 +60,15 @@ class AvroDecoding(BaseModel):
     """Subject in the registry; default: `<topic>-value`, `<topic>-key` for keys."""
     registry_auth_env: str | None = None
     """Environment variable with `user:password` for the registry."""
+
+    @field_validator("registry")
+    @classmethod
+    def _no_secrets(cls, registry: str | None) -> str | None:
+        if registry is not None and urlsplit(registry).username is not None:
+            raise ValueError(
+                "a user and a password must not stand in a job file; name their variable in `registry_auth_env`"
+            )
+        return registry
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
@@ -118,11 +128,9 @@ class JsonDecoder:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self.type = pa.struct([(name, arrow_type(kind)) for name, kind in columns.items()])
-        self._options = arrow_json.ParseOptions(
-            explicit_schema=pa.schema([("v", self.type)]),
-            newlines_in_values=True,
-            unexpected_field_behavior="ignore",
-        )
+        # Dates are numbers to Arrow, days since 1970; most programs write them as texts.
+        texts = [field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in self.type]
+        self._with_texts = pa.struct(texts)
 
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
         if not values:
@@ -130,15 +138,35 @@ class JsonDecoder:
         # Wrapped one by one: a message that holds no value, or two, cannot make up for another one, so that equal
         # counts mean that each row is its message's.
         text = b'{"v":' + b'}\n{"v":'.join([b"null" if value is None else value for value in values]) + b"}"
-        reading = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         try:
-            table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=self._options)
+            text.decode()  # Arrow hands on what is no UTF-8, and no Parquet reader takes what would be published
+            rows = self._read(text)
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"is no text in UTF-8: {error.reason}") from error
         except pa.ArrowException as error:
             problem = first_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
             raise DecodeError(f"is no JSON object of the declared columns: {problem}") from error
-        if table.num_rows != len(values):
+        if len(rows) != len(values):
             raise DecodeError("is not one JSON object")
-        return table.column("v").combine_chunks()
+        return rows
+
+    def _read(self, text: bytes) -> pa.Array:
+        if self._with_texts == self.type:
+            return _read_wrapped(text, self.type)
+        try:
+            return _read_wrapped(text, self.type)
+        except pa.ArrowInvalid:
+            return _read_wrapped(text, self._with_texts).cast(self.type)
+
+
+def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:
+    """Read objects `{"v": ...}`, each with a value of a type."""
+    parsing = arrow_json.ParseOptions(
+        explicit_schema=pa.schema([("v", kind)]), newlines_in_values=True, unexpected_field_behavior="ignore"
+    )
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
+    return table.column("v").combine_chunks()
 
 
 def decode_batch(decoder: Decoder, values: Sequence[bytes | None], *, null_where_bad: bool) -> pa.Array:

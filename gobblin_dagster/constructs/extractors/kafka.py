@@ -26,17 +26,21 @@ from gobblin_dagster.constructs.extractors.decoders import (
 from gobblin_dagster.constructs.kafka_client import (
     KafkaConnection,
     client_settings,
+    is_absent,
     kafka_error,
     telling,
+    topic_ids,
     translated_kafka_errors,
 )
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
-from gobblin_dagster.core.errors import ExtractError, TransientError, UsageError
+from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, TransientError, UsageError
 from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _POLL_S = 0.2
+_LOOK_S = 5.0
+"""Seconds for a look at whether a topic that brings nothing is still there."""
 _MAX_MESSAGES = 10_000
 _FIRST_MESSAGES = 500
 """Taken first, to learn how large messages are."""
@@ -64,16 +68,17 @@ class KafkaReading(BaseModel):
     """Further columns, of `topic`, `partition`, `offset`, `timestamp`, `headers`, `raw` (the value's bytes)."""
     metadata_prefix: str = ""
     """Put before `key` and the names of `metadata`, where the value has fields of these names."""
-    on_undecodable: Literal["fail", "null"] = "fail"
-    """A message that does not decode fails its work unit, or becomes a row without key or value."""
+    on_undecodable: Literal["fail", "null"] | None = "fail"
+    """A message that does not decode fails its work unit, or becomes a row without key or value (`null`, quoted or not)."""
 
 
 class KafkaExtractor:
-    """Reads what `WorkUnit.read` names: `{"partitions": {component: {"topic", "partition", "start"}}}`.
+    """Reads what `WorkUnit.read` names: `{"partitions": {component: {"topic", "topic_id", "partition", "start"}}}`.
 
     Each partition is read from `start` to the unit's expected high. Offsets without a message (compacted away, aborted or
     control records of transactions) are passed over. Only a broker that neither brings the end nor says so for
-    `timeout_s` ends the reading early, with a TransientError.
+    `timeout_s` ends the reading early, with a TransientError. Where a topic was made anew meanwhile, what was read may be
+    of either: the work unit fails.
 
     Shape: key, the value's columns, then `metadata`; rows in order of their offsets; `Chunk.rows` is the offset.
 
@@ -92,6 +97,7 @@ class KafkaExtractor:
         self.bytes_read = 0
         self._urn = unit.dataset_urn
         self._timeout_s = connection.timeout_s
+        self._connection = connection
         self._reading = reading
         self._partitions: dict[str, Any] = unit.read["partitions"]  # type: ignore[assignment]  # this source's own shape
         self._highs: dict[str, Any] = {name: high for name, _, high in unit.interval.pairs()}
@@ -117,6 +123,7 @@ class KafkaExtractor:
                 self._reached[name] = offsets[-1] + 1
                 yield chunk
             self._reached[name] = self._highs[name]
+        self._require_planned_topics()
 
     def _before(self, name: str, messages: list[Any], offsets: list[int], bad: int) -> Iterator[Chunk]:
         """Yield the messages before the first one that does not decode; `bad` is the first whose key or value does not."""
@@ -130,8 +137,12 @@ class KafkaExtractor:
             yield chunk
             return
 
-    def position(self) -> CompositeWatermark:
-        """Return the offset behind the last message of each partition."""
+    def position(self) -> CompositeWatermark | None:
+        """Return the offset behind the last message of each partition; None where that may be of another topic."""
+        try:
+            self._require_planned_topics()
+        except GobblinDagsterError:
+            return None
         return CompositeWatermark(self._reached)
 
     def close(self) -> None:
@@ -154,6 +165,38 @@ class KafkaExtractor:
 
         with translated_kafka_errors(self._urn, "all partitions"):
             return Consumer(settings)
+
+    def _require_planned_topics(self) -> None:
+        """Raise where what was read was not, all of it, of the topics that were planned; a deleted one can have been read."""
+        planned = {one["topic"]: one["topic_id"] for one in self._partitions.values() if one["topic_id"]}
+        with translated_kafka_errors(self._urn, "all partitions"):
+            ids, faults = topic_ids(self._connection, planned) if planned else ({}, {})
+        for topic, identity in ids.items():
+            if identity != planned[topic]:
+                problem = (
+                    f"the topic was made anew while it was read: its id is {identity} now. Run again to plan anew."
+                )
+                raise ExtractError(dataset_urn=self._urn, file=topic, problem=problem)
+        for topic, error in faults.items():
+            if not is_absent(error):
+                raise kafka_error(self._urn, topic, error)
+
+    def _stuck(self, name: str, position: int) -> ExtractError | TransientError:
+        """Return why no message comes: the topic is not there any more, or what the library says."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        topic = self._partitions[name]["topic"]
+        try:
+            _, faults = topic_ids(self._connection.model_copy(update={"timeout_s": _LOOK_S}), [topic])
+        except KafkaException:
+            faults = {}
+        if topic in faults and is_absent(faults[topic]):
+            return kafka_error(self._urn, name, faults[topic])
+        why = telling(self._told).rstrip(".")
+        return TransientError(
+            problem=f"Dataset {self._urn!r}, partition {name}: no message for {self._timeout_s:g} s at offset "
+            f"{position}, and the end {self._highs[name]} is not reached{f': {why}' if why else ''}."
+        )
 
     def _batches(self, name: str, partition: Any, high: int) -> Iterator[tuple[list[Any], list[int]]]:
         """Yield messages with their offsets, up to `high`."""
@@ -179,11 +222,7 @@ class KafkaExtractor:
                 yield messages, offsets
             position = max([position, *(end for end in map(self._end, ends, [name] * len(ends)))])
             if position < high and time.monotonic() > deadline:
-                why = telling(self._told).rstrip(".")
-                raise TransientError(
-                    problem=f"Dataset {self._urn!r}, partition {name}: no message for {self._timeout_s:g} s at offset "
-                    f"{position}, and the end {high} is not reached{f': {why}' if why else ''}."
-                )
+                raise self._stuck(name, position)
 
     def _end(self, message: Any, name: str) -> int:
         """Return the end of the partition that a message without data tells of; raises what else it tells."""
@@ -216,7 +255,7 @@ class KafkaExtractor:
         self, decoder: Decoder, values: list[bytes | None], name: str, offsets: list[int], part: str
     ) -> pa.Array:
         try:
-            return decode_batch(decoder, values, null_where_bad=self._reading.on_undecodable == "null")
+            return decode_batch(decoder, values, null_where_bad=self._reading.on_undecodable != "fail")
         except DecodeError as error:
             row = offsets[error.index] if error.index is not None else offsets[0]
             problem = (
@@ -236,7 +275,7 @@ class KafkaExtractor:
             case "offset":
                 data = offsets
             case "timestamp":
-                data = [stamp[1] for stamp in map(Message.timestamp, messages)]
+                data = [at if at >= 0 else None for _, at in map(Message.timestamp, messages)]  # some write none, as -1
             case "headers":
                 data = [_headers(message) for message in messages]
         return pa.array(data, _METADATA[kind])

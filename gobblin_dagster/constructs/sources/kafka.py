@@ -12,7 +12,14 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.extractors.kafka import KafkaExtractor, KafkaReading
-from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings, is_passing, is_refusal, telling
+from gobblin_dagster.constructs.kafka_client import (
+    KafkaConnection,
+    client_settings,
+    is_passing,
+    is_refusal,
+    telling,
+    topic_ids,
+)
 from gobblin_dagster.constructs.regexes import Regex
 from gobblin_dagster.constructs.sources.kafka_offsets import (
     Bootstrap,
@@ -230,26 +237,13 @@ class KafkaSource:
         if not partitions:
             return {}
         # Ids first: of a topic that is made anew meanwhile the next plan must not think that it was read.
-        ids, faults = self._topic_ids(admin, sorted({topic for topic, _ in partitions}))
+        ids, faults = topic_ids(self._options, [topic for topic, _ in partitions], admin)
         known = [one for one in partitions if one[0] in ids]
         found = self._offsets(admin, known) if known else {}
-        return {one: faults[one[0]] for one in partitions if one[0] in faults} | {
+        return {one: f"topic {one[0]}: {faults[one[0]].str()}." for one in partitions if one[0] in faults} | {
             one: offsets if isinstance(offsets, str) else replace(offsets, topic_id=ids[one[0]])
             for one, offsets in found.items()
         }
-
-    def _topic_ids(self, admin: Any, topics: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return ids and faults of topics, asked for at once; ids are empty where the brokers know none (before Kafka 2.8)."""
-        from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415  # optional package
-
-        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._options.timeout_s)
-        ids, faults = {}, {}
-        for topic in topics:
-            try:
-                ids[topic] = _id_text(asked[topic].result().topic_id)
-            except KafkaException as error:
-                faults[topic] = f"topic {topic}: {error.args[0].str()}."
-        return ids, faults
 
     def _offsets(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
@@ -304,12 +298,6 @@ class KafkaSource:
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
-
-
-def _id_text(identity: Any) -> str:
-    """Return a topic's id as Kafka's tools show it; empty for the id of zeros, which stands for none."""
-    is_known = identity is not None and (identity.get_most_significant_bits() or identity.get_least_significant_bits())
-    return str(identity) if is_known else ""
 
 
 def _offsets_of(

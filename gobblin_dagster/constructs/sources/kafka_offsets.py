@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
+from pydantic import JsonValue
+
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.watermark import CompositeWatermark
@@ -260,6 +262,7 @@ def _continued(
 def _units(dataset_urn: str, bounds: PartitionOffsets, name: str, one: _Open, unit_offsets: int) -> Iterator[WorkUnit]:
     """Yield work units that tile a range; what is not read rides with the first."""
     low, start = one.low, one.start
+    place: dict[str, JsonValue] = {"topic": bounds.topic, "topic_id": bounds.topic_id, "partition": bounds.partition}
     while low < one.high:
         high = min(one.high, start + unit_offsets)
         yield WorkUnit(
@@ -267,7 +270,7 @@ def _units(dataset_urn: str, bounds: PartitionOffsets, name: str, one: _Open, un
             dataset_urn=dataset_urn,
             low=CompositeWatermark({name: low}),
             expected_high=CompositeWatermark({name: high}),
-            read={"partitions": {name: {"topic": bounds.topic, "partition": bounds.partition, "start": start}}},
+            read={"partitions": {name: {**place, "start": start}}},
             size_bytes=(high - start) * MESSAGE_BYTES,
         )
         low = start = high

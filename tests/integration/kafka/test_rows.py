@@ -59,8 +59,9 @@ def test_json_fields_are_columns_and_a_clash_of_names_is_told(new_job: NewJob, b
     assert job.table().column_names == ["id", "offset", "kafka_partition", "kafka_offset", "kafka_timestamp"]
 
 
+@pytest.mark.parametrize("null", ["null", None])  # as YAML reads it with quotes, and without
 def test_undecodable_message_fails_with_its_offset_or_passes_as_an_empty_row(
-    new_job: NewJob, broker: KafkaBroker
+    new_job: NewJob, broker: KafkaBroker, null: str | None
 ) -> None:
     job = new_job()
     job.send(range(5))
@@ -71,7 +72,7 @@ def test_undecodable_message_fails_with_its_offset_or_passes_as_an_empty_row(
     (failed,) = job.run().datasets
     assert failed.outcome is DatasetOutcome.FAILED
     assert f"{job.topic}-0, row 5: the value is no JSON object" in failed.failures[0].message
-    job.options["on_undecodable"] = "null"
+    job.options["on_undecodable"] = null
     job.parts = {"row_policies": [{"name": "decoded", "type": "not_null", "columns": ["id"]}]}
     (passed,) = job.run().datasets
     assert passed.outcome is DatasetOutcome.COMMITTED
@@ -137,6 +138,43 @@ def test_avro_messages_follow_their_schemas_in_the_registry(new_job: NewJob, bro
     assert asked["paths"].count("/schemas/ids/1") == 1
 
 
+def test_message_of_a_schema_that_the_registry_does_not_know_is_one_that_does_not_decode(
+    new_job: NewJob, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    schema = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "user.avsc").write_text(json.dumps(schema))
+    with schema_registry({1: schema}) as (url, asked):
+        job = new_job(value={"type": "avro", "registry": url, "schema_file": "user.avsc"})
+        producer = broker.producer()
+        for number, schema_id in enumerate([1, 77, 1, 77]):
+            text = BytesIO()
+            fastavro.schemaless_writer(text, fastavro.parse_schema(schema), {"id": number})
+            producer.produce(job.topic, b"\x00" + schema_id.to_bytes(4, "big") + text.getvalue())
+        producer.flush()
+        (failed,) = job.run().datasets
+        assert f"{job.topic}-0, row 1: the value " in failed.failures[0].message
+        assert "the registry has no schema 77, which it names" in failed.failures[0].message
+        job.options["on_undecodable"] = "null"
+        asked["is_registry"] = False  # a 404 of somebody else
+        (failed,) = job.run().datasets
+        assert "/schemas/ids/77 answers 404" in failed.failures[0].message
+        asked |= {"is_registry": True, "paths": []}
+        job.run()
+    assert job.table()["id"].to_pylist() == [0, None, 2, None]
+    assert asked["paths"].count("/schemas/ids/77") == 1
+
+
+def test_message_without_a_time_has_none(new_job: NewJob, broker: KafkaBroker) -> None:
+    job = new_job(topic_config={"retention.ms": "-1"}, value={"type": "string"}, key=None, metadata=["timestamp"])
+    producer = broker.producer()
+    for at in (-1, 1767225600123):
+        producer.produce(job.topic, b"x", timestamp=at)
+    producer.flush()
+    job.run()
+    times = job.table()["timestamp"].to_pylist()
+    assert times == [None, datetime(2026, 1, 1, 0, 0, 0, 123000, tzinfo=UTC)]
+
+
 def test_registry_that_fails_makes_the_work_unit_fail_as_transient(new_job: NewJob) -> None:
     with schema_registry({}) as (url, asked):
         asked["status"] = 503
@@ -196,7 +234,7 @@ def test_chunk_rows_are_offsets(new_job: NewJob) -> None:
 @contextmanager
 def schema_registry(schemas: dict[int, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Serve schemas by id, the newest for one subject; `status` makes it fail, `paths` lists what was asked."""
-    asked: dict[str, Any] = {"paths": [], "newest": "", "status": 200}
+    asked: dict[str, Any] = {"paths": [], "newest": "", "status": 200, "is_registry": True}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -205,7 +243,8 @@ def schema_registry(schemas: dict[int, Any]) -> Iterator[tuple[str, dict[str, An
             by_path[f"/subjects/{asked['newest']}/versions/latest"] = schemas.get(max(schemas, default=0))
             schema = by_path.get(self.path)
             status = asked["status"] if asked["status"] != 200 or schema else 404
-            body = json.dumps({"schema": json.dumps(schema)}).encode()
+            absent = {"error_code": 40403, "message": "Schema not found"} if asked["is_registry"] else {}
+            body = json.dumps({"schema": json.dumps(schema)} if schema else absent).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
-from gobblin_dagster.constructs.sources import kafka
+from gobblin_dagster.constructs import kafka_client
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark
 from tests.integration.kafka.conftest import KafkaJob
+from tests.integration.kafka.meddling import Interrupts
 from tests.integration.kafka.test_offsets import wait_until
 from tests.services.kafka import KafkaBroker
 from tests.unit.engine.test_startpoints import wish
@@ -20,9 +23,13 @@ pytestmark = pytest.mark.kafka
 NewJob = Callable[..., KafkaJob]
 
 
+def delete(broker: KafkaBroker, topic: str) -> None:
+    broker.admin.delete_topics([topic])[topic].result()
+
+
 def make_anew(broker: KafkaBroker, topic: str) -> None:
     """Delete a topic and make another one of its name, with one partition."""
-    broker.admin.delete_topics([topic])[topic].result()
+    delete(broker, topic)
     wait_until(lambda: topic not in broker.admin.list_topics(timeout=5).topics)
     broker.new_topic(topic)
 
@@ -116,7 +123,7 @@ def test_topic_id_is_taken_over_where_a_state_has_none(
     job = new_job()
     job.send(range(3))
     with monkeypatch.context() as old_broker:
-        old_broker.setattr(kafka, "_id_text", lambda identity: "")
+        old_broker.setattr(kafka_client, "_id_text", lambda identity: "")
         job.run()
     assert job.state().origin == {}
     job.send(range(3, 5))
@@ -132,7 +139,7 @@ def test_topic_id_is_taken_over_where_a_state_has_none(
 def test_log_that_ends_before_the_watermark_of_a_broker_without_ids_goes_on_at_its_end(
     new_job: NewJob, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "_id_text", lambda identity: "")
+    monkeypatch.setattr(kafka_client, "_id_text", lambda identity: "")
     job = new_job()
     job.send(range(3))
     job.run()
@@ -143,6 +150,59 @@ def test_log_that_ends_before_the_watermark_of_a_broker_without_ids_goes_on_at_i
     job.run()
     assert job.ids() == [0, 1, 2, 9]
     assert job.state().watermark == CompositeWatermark({f"{job.topic}-0": 3, f"{job.topic}-0@2": 3})
+
+
+READ_LITTLE = {"queued.min.messages": 1000, "fetch.message.max.bytes": 10_000}
+"""Most messages are still at the broker when the first ones have been read."""
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param({}, id="whole"),
+        pytest.param({"commit": {"policy": "partial"}}, id="partial"),
+        pytest.param({"execution": {"limit": {"rows": 20_000}}}, id="limited"),
+    ],
+)
+def test_topic_made_anew_while_it_is_read_is_not_taken_for_the_one_that_was_planned(
+    new_job: NewJob, broker: KafkaBroker, rules: dict[str, Any]
+) -> None:
+    job = new_job(config=READ_LITTLE)
+
+    def meddle() -> None:
+        make_anew(broker, job.topic)
+        job.send(range(100_000, 140_000))
+
+    Interrupts.action = meddle
+    job.parts = {"converters": [{"type": "tests.integration.kafka.meddling:Interrupts"}], **rules}
+    job.send(range(30_000))
+    (failed,) = job.run().datasets
+    assert "the topic was made anew while it was read: its id is " in failed.failures[0].message
+    assert job.ids() == []
+    job.parts = {}
+    job.run()
+    assert job.ids() == list(range(100_000, 140_000))
+    assert job.plan().work_units == ()
+
+
+def test_topic_deleted_while_it_is_read_is_told(new_job: NewJob, broker: KafkaBroker) -> None:
+    job = new_job(config=READ_LITTLE, timeout_s=3)
+    job.parts = {"converters": [{"type": "tests.integration.kafka.meddling:Interrupts"}]}
+    job.send(range(30_000))
+    Interrupts.action = partial(delete, broker, job.topic)
+    (failed,) = job.run().datasets
+    (failure,) = failed.failures
+    assert "gone since the plan was made: Broker: Unknown topic or partition" in failure.message
+    assert not failure.transient
+
+
+def test_topic_deleted_when_all_of_it_was_read_is_published(new_job: NewJob, broker: KafkaBroker) -> None:
+    job = new_job()
+    job.parts = {"converters": [{"type": "tests.integration.kafka.meddling:Interrupts"}]}
+    job.send(range(10))
+    Interrupts.action = partial(delete, broker, job.topic)
+    job.run()
+    assert job.ids() == list(range(10))
 
 
 @pytest.mark.parametrize("text", ["oldest", "upcoming", "specific"])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
@@ -89,6 +89,23 @@ def test_text_that_is_no_utf8_is_found() -> None:
     with pytest.raises(DecodeError, match="UTF-8") as caught:
         decode_batch(StringDecoder(), [b"a", b"b", b"\xff"], null_where_bad=False)
     assert caught.value.index == 2
+
+
+def test_json_text_that_is_no_utf8_is_found() -> None:
+    batch = [b'{"name": "a"}', b'{"name": "\xff"}', b'{"name": "b"}']
+    with pytest.raises(DecodeError, match="UTF-8") as caught:
+        decode_batch(JsonDecoder(COLUMNS), batch, null_where_bad=False)
+    assert caught.value.index == 1
+    assert decode_batch(JsonDecoder(COLUMNS), batch, null_where_bad=True)[1].as_py() is None
+
+
+def test_dates_are_texts_or_days_since_1970() -> None:
+    decoder = JsonDecoder({"on": "date", "id": "int64"})
+    texts = [b'{"on": "2026-01-31", "id": 1}', None, b'{"id": 2}']
+    assert decoder.decode(texts).to_pylist() == [{"on": date(2026, 1, 31), "id": 1}, None, {"on": None, "id": 2}]
+    assert decoder.decode([b'{"on": 20484}']).to_pylist() == [{"on": date(2026, 1, 31), "id": None}]
+    with pytest.raises(DecodeError, match="2026-02-30"):
+        decoder.decode([b'{"on": "2026-02-30"}'])
 
 
 def test_avro_types_become_arrow_types() -> None:
@@ -185,8 +202,19 @@ def test_registry_folder_resolves_older_and_newer_messages(tmp_path: Path) -> No
     assert decoder.decode(messages).to_pylist() == [{"id": 7, "name": "nobody"}, {"id": 8, "name": "ann"}]
     with pytest.raises(DecodeError, match="zero byte"):
         decoder.decode([avro(USER_1, {"id": 7})])
-    with pytest.raises(UsageError, match=r"9\.avsc"):
-        decoder.decode([b"\x00" + (9).to_bytes(4, "big") + b"\x02"])
+    stranger = b"\x00" + (9).to_bytes(4, "big") + b"\x02"
+    with pytest.raises(DecodeError, match="the registry has no schema 9") as caught:
+        decode_batch(decoder, [*messages, stranger], null_where_bad=False)
+    assert caught.value.index == 2
+    assert decode_batch(decoder, [stranger, messages[0]], null_where_bad=True).to_pylist()[0] is None
+
+
+def test_registry_folder_that_is_not_there_is_no_fault_of_a_message(tmp_path: Path) -> None:
+    (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
+    decoding = AvroDecoding(type="avro", registry="not/there", schema_file="user.avsc")
+    decoder = AvroDecoder.open(decoding, "users-value", context(tmp_path))
+    with pytest.raises(UsageError, match="cannot be read"):
+        decode_batch(decoder, [b"\x00" + (1).to_bytes(4, "big")], null_where_bad=True)
 
 
 def test_single_schema_is_a_file_of_the_project(tmp_path: Path) -> None:
@@ -209,6 +237,11 @@ def test_bad_schema_file_is_named(tmp_path: Path, text: str | None, said: str) -
 def test_avro_without_any_schema_is_refused() -> None:
     with pytest.raises(ValidationError, match="schema_file"):
         AvroDecoding(type="avro")
+
+
+def test_password_in_the_url_of_a_registry_is_refused() -> None:
+    with pytest.raises(ValidationError, match="registry_auth_env"):
+        AvroDecoding(type="avro", registry="https://lake:open-sesame@registry.example.org")
 
 
 def test_missing_password_of_the_registry_is_told_without_asking(tmp_path: Path) -> None:
