@@ -58,8 +58,7 @@ _RUN = "tests/unit/engine/test_run_job.py"
 _RETRIES = "tests/unit/engine/test_retries.py"
 _READ_LIMITS = "tests/unit/engine/test_read_limits.py"
 _QUERY = "tests/unit/constructs/sources/test_query.py"
-_CURSOR = "tests/unit/constructs/sources/test_query_cursor.py"
-_OFFSETS = "tests/unit/constructs/sources/test_kafka_offsets.py"
+_OFFSETS = "tests/integration/kafka/test_offsets.py"
 _TOPICS = "tests/integration/kafka/test_rows.py"
 _FILES = "tests/unit/constructs/sources/test_new_files.py"
 _DATED = "tests/unit/constructs/sources/test_files.py"
@@ -70,6 +69,11 @@ _SHAPE = "tests/unit/constructs/converters/test_shape_of_rows.py"
 _STAGE = "tests/unit/engine/lane/test_stage.py"
 _FULL = "tests/unit/engine/test_full_extract.py"
 _PARTIAL = "tests/unit/engine/test_partial.py"
+_PACKS = "tests/unit/engine/test_estimate.py::test_packs_can_be_numbered_and_dataset_kept_together"
+_FOLDERS = "tests/unit/engine/test_branch_paths.py::test_path_given_holds_for_its_branch_alone"
+_QUEUES = (
+    "tests/unit/engine/lane/test_queue.py::test_one_branch_needs_no_thread_and_several_get_one_each_as_the_job_says"
+)
 _MODES = "tests/unit/engine/commit/steps/test_permissions.py"
 
 TESTS = {
@@ -78,29 +82,29 @@ TESTS = {
     "commit.policy": f"{_RUN}::test_policy_successful_failed_unit_leaves_a_gap_that_is_read_alone",
     "commit.failed_units_fail_run": f"{_PARTIAL}::test_failed_unit_fails_the_run_only_where_the_job_says_so",
     "commit.parallelism": "tests/unit/engine/commit/test_committer.py::test_slow_steps_are_spread_over_threads",
-    "commit.delivery": "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_as_the_default_does",
+    "commit.delivery": "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_the_same_without_write_ahead",
     "execution.retries.count": f"{_RETRIES}::test_retries_can_be_turned_off",
     "execution.retries.backoff_s": f"{_RETRIES}::test_waits_double_up_to_the_longest_and_are_slept_whole",
-    "execution.retry_failed": "tests/unit/engine/test_retry_failed.py::test_rule_holds_under_policies_as_in_the_original",
+    "execution.retry_failed": "tests/unit/engine/test_retry_failed.py::test_range_that_is_given_up_is_told_and_not_read_again",
     "execution.limit.rows": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.seconds": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.rows_per_second": f"{_READ_LIMITS}::test_rate_waits_between_batches",
     "execution.max_work_units": "tests/unit/engine/test_limits.py::test_work_units_are_shared_out_evenly_among_datasets",
-    "execution.packs": "tests/unit/engine/test_packing.py::test_pack_fewer_units_than_bins_gives_no_empty_pack",
-    "execution.packing": "tests/unit/engine/test_packing.py::test_bi_level_keeps_small_datasets_whole",
-    "converters(*).max_errors": f"{_STAGE}::test_bad_rows_are_skipped_alone_and_counted",
-    "output.path": f"{_RUN}::test_run_new_datasets_publishes_all_branches_and_moves_watermarks",
+    "execution.packs": _PACKS,
+    "execution.packing": _PACKS,
+    "converters(*).max_errors": f"{_STAGE}::test_more_bad_rows_than_allowed_fail_with_the_row_that_was_too_much",
+    "output.path": _FOLDERS,
     "output.file_mode": f"{_MODES}::test_job_publishes_with_modes",
     "output.dir_mode": f"{_MODES}::test_job_publishes_with_modes",
     "output.group": f"{_MODES}::test_what_can_never_be_set_is_refused_before_anything_is_read",
-    "extract.namespace": f"{_RUN}::test_run_new_datasets_publishes_all_branches_and_moves_watermarks",
-    "extract.table": f"{_RUN}::test_run_new_datasets_publishes_all_branches_and_moves_watermarks",
+    "extract.namespace": _FOLDERS,
+    "extract.table": _FOLDERS,
     "extract.type": f"{_FULL}::test_each_run_reads_everything_and_takes_the_place_of_the_last",
-    "extract.is_full": f"{_FULL}::test_each_run_reads_everything_and_takes_the_place_of_the_last",
+    "extract.is_full": f"{_FULL}::test_full_extracts_side_by_side_where_the_publisher_says_so",
     "extract.primary_keys": f"{_FULL}::test_extract_says_what_it_is",
     "extract.delta_fields": f"{_FULL}::test_extract_says_what_it_is",
     "source.type": f"{_LOADER}::test_database_is_read_by_url_table_and_column",
-    "source(query).url": f"{_LOADER}::test_secret_in_the_file_is_refused_and_never_shown",
+    "source(query).url": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
     "source(query).tables": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
     "source(query).include": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
     "source(query).exclude": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
@@ -114,21 +118,21 @@ TESTS = {
     "source(query).end": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
     "source(query).max_watermark": f"{_QUERY}::test_what_is_younger_than_the_limit_is_left_and_the_plan_says_so",
     "source(query).overlap": f"{_QUERY}::test_overlap_reads_again_without_moving_the_interval",
-    "source(query).count_rows": f"{_QUERY}::test_count_rows_counts_committed_ranges_anew",
+    "source(query).count_rows": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
     "source(query).query": f"{_QUERY}::test_query_is_one_dataset_named_by_the_extract",
     "source(query).exclude_columns": f"{_QUERY}::test_columns_left_out_are_not_read_but_the_watermark_column_always_is",
     "source(query).fetch_rows": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
-    "source(query).timezone": f"{_CURSOR}::test_limits_end_with_their_day_hour_minute_or_second_in_the_zone",
+    "source(query).timezone": f"{_QUERY}::test_what_is_younger_than_the_limit_is_left_and_the_plan_says_so",
     "source(kafka).brokers": f"{_TOPICS}::test_broker_that_is_away_is_told",
     "source(kafka).value": f"{_TOPICS}::test_avro_messages_follow_their_schemas_in_the_registry",
     "source(kafka).topics": f"{_TOPICS}::test_topics_are_chosen_by_whole_name_and_excluding_wins",
     "source(kafka).exclude": f"{_TOPICS}::test_topics_are_chosen_by_whole_name_and_excluding_wins",
     "source(kafka).group": f"{_TOPICS}::test_group_makes_one_dataset_of_many_topics",
-    "source(kafka).bootstrap": f"{_OFFSETS}::test_topic_without_watermark_begins_where_the_bootstrap_says",
-    "source(kafka).lookback": "tests/integration/kafka/test_offsets.py::test_lookback_begins_before_the_end",
-    "source(kafka).on_out_of_range": f"{_OFFSETS}::test_watermark_that_retention_passed_follows_the_policy",
+    "source(kafka).bootstrap": f"{_OFFSETS}::test_lookback_begins_before_the_end",
+    "source(kafka).lookback": f"{_OFFSETS}::test_lookback_begins_before_the_end",
+    "source(kafka).on_out_of_range": f"{_OFFSETS}::test_retention_that_passes_the_watermark_follows_the_policy",
     "source(files).path": f"{_DATED}::test_first_plan_offers_each_dataset_from_its_first_to_the_end_of_its_last_date",
-    "source(files).timezone": f"{_DATED}::test_hourly_files_have_hourly_positions",
+    "source(files).timezone": f"{_DATED}::test_dates_begin_by_the_clock_of_their_zone",
     "source(files).start": f"{_DATED}::test_start_leaves_older_files_alone",
     "source(files).lead_time": f"{_FILES}::test_young_file_waits",
     "source(files).lookback": f"{_FILES}::test_late_file_inside_the_window_is_read_once",
@@ -146,8 +150,8 @@ TESTS = {
     "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches.name": f"{_LOADER}::test_branch_keys_speak_of_their_branch_and_others_of_the_job",
-    "fork.queue_capacity": "tests/unit/engine/lane/test_queue.py::test_full_queue_holds_the_fork_back",
-    "fork.queue_timeout_s": "tests/unit/engine/lane/test_queue.py::test_full_queue_holds_the_fork_back",
+    "fork.queue_capacity": _QUEUES,
+    "fork.queue_timeout_s": _QUEUES,
     "task_policies": f"{_RUN}::test_enforced_task_policy_failure_publishes_nothing",
     "task_policies.enforce": f"{_RUN}::test_optional_task_policy_failure_is_recorded_and_published",
     "task_policies(row_count_range).tolerance": "tests/unit/constructs/quality/test_task_policies.py::test_row_count_range",

@@ -163,6 +163,12 @@ def test_hourly_files_have_hourly_positions(tmp_path: Path) -> None:
     assert spans(offers["AA"]) == ["[2013-01-01T05:00:00Z, 2013-01-01T07:00:00Z)"]
 
 
+def test_dates_begin_by_the_clock_of_their_zone(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/2013-01-01.csv")
+    offers = plan(source(tmp_path, timezone="Asia/Tokyo"))
+    assert spans(offers["AA"]) == ["[2012-12-31T15:00:00Z, 2013-01-01T15:00:00Z)"]
+
+
 def test_unselected_datasets_are_not_offered_and_are_no_error(tmp_path: Path) -> None:
     put(tmp_path, "data/AA/2013-01-01.csv", "data/UA/2013-01-01.csv")
     assert list(plan(source(tmp_path), is_selected=lambda urn: urn == "UA")) == ["UA"]

@@ -10,6 +10,7 @@ import pytest
 from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CommitStateUnknownError, StagedFileLostError
 from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.state.sql_store import SqlStateStore
 from gobblin_dagster.storage import MemoryStorage
 from tests.unit.engine.commit.world import World, staging
 from tests.unit.engine.jobs import job_spec, published, run
@@ -58,7 +59,8 @@ def test_crash_between_rename_and_commit_duplicates_in_the_folder_only_without_w
     assert len(world.store.load_snapshot("job", "a")) == 1
 
 
-def test_at_least_once_publishes_as_the_default_does(tmp_path: Path) -> None:
+def test_at_least_once_publishes_the_same_without_write_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(SqlStateStore, "prepare")
     job = job_spec({"a": {"rows": 20, "unit_rows": 5}}, commit={"delivery": "AT_LEAST_ONCE"})
     assert run(tmp_path, job).exit_code == 0
     assert run(tmp_path, job).exit_code == 0

@@ -47,12 +47,13 @@ def _queued(branch: FakeBranch, capacity: int = 2) -> QueuedRunner:
     return QueuedRunner(cast("Branch", branch), capacity, timeout_s=0.01)
 
 
-def test_one_branch_needs_no_thread_and_several_get_one_each() -> None:
-    fork = ForkSpec(branches=(BranchSpec(name="a"), BranchSpec(name="b")))
+def test_one_branch_needs_no_thread_and_several_get_one_each_as_the_job_says() -> None:
+    fork = ForkSpec(branches=(BranchSpec(name="a"), BranchSpec(name="b")), queue_capacity=3, queue_timeout_s=45)
     one = runners([cast("Branch", FakeBranch())], fork)
     assert [type(runner) for runner in one] == [DirectRunner]
     two = runners([cast("Branch", FakeBranch("a")), cast("Branch", FakeBranch("b"))], fork)
     assert [type(runner) for runner in two] == [QueuedRunner, QueuedRunner]
+    assert [(runner.stats, vars(runner)["_timeout_s"]) for runner in two] == [(QueueStats(capacity=3), 45)] * 2
     for runner in two:
         runner.cancel()
 
