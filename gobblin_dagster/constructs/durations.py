@@ -34,9 +34,21 @@ def _to_text(value: timedelta) -> str:
     return f"{int(value.total_seconds())}s"
 
 
+def _parse_signed(value: object) -> timedelta:
+    if isinstance(value, str) and value.startswith("-"):
+        return -parse_duration(value[1:])
+    return parse_duration(value)
+
+
 Duration: TypeAlias = Annotated[
     timedelta,
     BeforeValidator(parse_duration, json_schema_input_type=str),
     PlainSerializer(_to_text, return_type=str),
 ]
 """A field of a job file that holds a duration."""
+SignedDuration: TypeAlias = Annotated[
+    timedelta,
+    BeforeValidator(_parse_signed, json_schema_input_type=str),
+    PlainSerializer(_to_text, return_type=str),
+]
+"""A field that holds a duration, or one below zero: `-30d`."""

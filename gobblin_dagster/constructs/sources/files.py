@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from itertools import takewhile
 from pathlib import Path
@@ -46,6 +46,9 @@ from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.storage.remote import is_passing
 
 __all__ = ["FilesOptions", "FilesSource"]
+
+_AHEAD = timedelta(days=1)
+"""How far ahead of now dates may lie: further than any time zone, and not so far as a year that was mistyped."""
 
 
 class FilesSource:
@@ -131,7 +134,8 @@ class FilesSource:
             problem = "it has no files yet behind which it could begin; `oldest` reads all that come"
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
         arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
-        units = arrivals.plan(dataset_urn, files, None, Gate(self._start())).work_units
+        gate = Gate(self._start()) if self._options.lead_time is not None else self._gate(context.clock.now())
+        units = arrivals.plan(dataset_urn, files, None, gate).work_units
         return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
 
     def _is_over(self, file: FoundFile, instant: datetime) -> bool:
@@ -162,12 +166,10 @@ class FilesSource:
                 return DatedArrivals(options.pattern, limits, self._label)
 
     def _gate(self, now: datetime) -> Gate:
-        lead_time = self._options.lead_time
-        return Gate(
-            start=self._start(),
-            ripe_at=now - lead_time if lead_time is not None else None,
-            by_date=self._options.order is NewFiles.DATE,
-        )
+        by_date, lead_time = self._options.order is NewFiles.DATE, self._options.lead_time
+        if lead_time is None and by_date:
+            lead_time = -_AHEAD
+        return Gate(self._start(), _before(now, lead_time) if lead_time is not None else None, by_date)
 
     def _listing(self, context: SourceContext) -> Listing:
         extract = context.extract
@@ -203,7 +205,12 @@ class FilesSource:
         files = listing.files.get(urn, [])
         plan = self._planned(urn, files, context)
         notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
-        if plan.waiting:
+        if plan.waiting and self._options.lead_time is None:
+            notes.append(
+                f"{plan.waiting} file(s) are dated more than a day ahead and wait: what is read moves the watermark, and what is "
+                "dated before it would be late. Where files come before their dates, set `lead_time`, e.g. `-30d`."
+            )
+        elif plan.waiting:
             notes.append(f"{plan.waiting} file(s) are younger than `lead_time` and wait for a later run.")
         if plan.left:
             notes.append(f"{plan.left} file(s) are left for a later run (`max_files_per_run`).")
@@ -269,6 +276,13 @@ class FilesSource:
         if others.count:
             return self._error(f"{problem}; {others.count} file(s) there, e.g. {others.first[0]}, do not.")
         return self._error(f"{problem}; {root}{_contents(Path(root))}.")
+
+
+def _before(now: datetime, span: timedelta) -> datetime:
+    try:
+        return now - span
+    except OverflowError:
+        return (datetime.min if span > timedelta() else datetime.max).replace(tzinfo=UTC)
 
 
 def _contents(folder: Path) -> str:

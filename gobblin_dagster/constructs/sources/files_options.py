@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from gobblin_dagster.constructs.durations import Duration
+from gobblin_dagster.constructs.durations import SignedDuration
 from gobblin_dagster.constructs.registry import ConstructKind
 from gobblin_dagster.constructs.sources.checksums import Compare
 from gobblin_dagster.constructs.sources.pattern import PathPattern
@@ -48,9 +48,10 @@ class FilesOptions(BaseModel):
     """Files dated before it are left alone; default: none are."""
     timezone: ZoneName = "UTC"
     """Time zone of the dates in paths, e.g. `Europe/Berlin`."""
-    lead_time: Duration | None = None
-    """Files younger than this are left for a later run, e.g. `2h`. By `date`, a date's age counts from its beginning; else a
-    file's age from its last change."""
+    lead_time: SignedDuration | None = None
+    """Files younger than this are left for a later run, e.g. `2h`. By `date`, a date's age counts from its beginning, and may
+    lie below zero: `-30d` for files that come up to 30 days before their dates begin; else a file's age counts from its last
+    change. Default: none waits but, by `date`, those dated more than a day ahead."""
     lookback: int = Field(default=0, ge=0)
     """Dates before the newest one whose late files are still read, each once; only by `date`."""
     read_changed: ReadChanged = ReadChanged.REPORT

@@ -263,6 +263,32 @@ def test_young_file_waits(tmp_path: Path, path: str, new_files: str) -> None:
     assert folder.run() == ["x.csv"]
 
 
+@pytest.mark.parametrize("lookback", [0, 3])
+def test_file_of_a_mistyped_year_does_not_make_all_before_it_late(tmp_path: Path, lookback: int) -> None:
+    folder = Folder(tmp_path, "in/{dataset}/{date:%Y-%m-%d}.csv", lookback=lookback)
+    folder.put("in/a/2013-01-10.csv")
+    folder.put("in/a/2103-01-09.csv")
+    assert folder.plan().notes[0].startswith("1 file(s) are dated more than a day ahead and wait")
+    assert folder.run() == ["2013-01-10.csv"]
+    folder.put("in/a/2013-01-11.csv")  # written under a clock that is ahead of UTC
+    assert folder.run() == ["2013-01-11.csv"]
+
+
+def test_files_that_come_before_their_dates_are_read_where_that_is_said(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "in/{dataset}/{date:%Y-%m-%d}.csv", lead_time="-7d")
+    folder.put("in/a/2013-01-16.csv")
+    folder.put("in/a/2013-01-18.csv")
+    assert folder.run() == ["2013-01-16.csv"]
+    assert folder.plan().notes == ["1 file(s) are younger than `lead_time` and wait for a later run."]
+
+
+@pytest.mark.parametrize(("lead_time", "read"), [("999999999d", []), ("-999999999d", ["2013-01-09.csv"])])
+def test_lead_time_beyond_the_calendar_is_no_fault(tmp_path: Path, lead_time: str, read: list[str]) -> None:
+    folder = Folder(tmp_path, "in/{dataset}/{date:%Y-%m-%d}.csv", lead_time=lead_time)
+    folder.put("in/a/2013-01-09.csv")
+    assert folder.run() == read
+
+
 def test_day_waits_until_its_beginning_is_old_enough(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "in/{dataset}/{date:%Y-%m-%d}.csv", lead_time="1d")
     folder.put("in/a/2013-01-09.csv")
