@@ -30,6 +30,9 @@ from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
+_VOID = '"void"'
+"""Delta's type of columns that have none, in its text."""
+
 
 class DeltaOptions(BaseModel):
     """Options of the publisher `delta`."""
@@ -191,10 +194,12 @@ class AppendToDeltaStep:
         ours = self._fields(schema).fields
         for column in ours:
             if column.name in known and known[column.name].type != column.type:
-                problem = (
-                    f"column {column.name!r} is {known[column.name].type} in the table and {column.type} in the files"
-                )
+                types = (known[column.name].type, column.type)
+                problem = f"column {column.name!r} is {types[0]} in the table and {types[1]} in the files"
+                if any(_VOID in str(kind) for kind in types):
+                    problem += "; a column that holds nothing but nulls needs a type, e.g. of the converter `columns`"
                 raise StepRefusedError(step=self.describe(), problem=problem)
+        self._require_names([*known, *(column.name for column in ours if column.name not in known)])
         if missing := [column for column in ours if column.name not in known]:
             table.alter.add_columns(missing)
             table = self._load()
@@ -207,12 +212,21 @@ class AppendToDeltaStep:
             if has_part(column.type, pa.types.is_unsigned_integer):
                 # The library takes it for a signed one of as many bits, and readers stumble over the greater numbers.
                 raise self._unfit(column, "Delta has signed integers only; cast it to one")
+        self._require_names(schema.names)
         try:
             # Files to come may hold null where these hold none.
             return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
         except Exception as error:  # the library raises no type of its own here
             problem = str(error).partition("\n")[0][:300]
             raise StepRefusedError(step=self.describe(), problem=problem) from error
+
+    def _require_names(self, names: Sequence[str]) -> None:
+        """Raise StepRefusedError for columns that Delta takes for one."""
+        seen: dict[str, str] = {}
+        for name in names:
+            if (other := seen.setdefault(name.lower(), name)) != name:
+                problem = f"columns {other!r} and {name!r} differ in case only, which Delta does not see; rename one"
+                raise StepRefusedError(step=self.describe(), problem=problem)
 
     def _unfit(self, column: pa.Field, problem: str) -> StepRefusedError:
         return StepRefusedError(step=self.describe(), problem=f"column {column.name!r} is {column.type}, {problem}")

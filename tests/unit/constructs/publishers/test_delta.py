@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.publishers.delta import AppendToDeltaStep
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.run_record import RunStatus
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import run
@@ -63,6 +68,28 @@ def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
     assert rows["origin"].to_pylist() == [None, None, "EWR"]
 
 
+NAMED = {"type": "rename", "columns": {"value": "Value"}}
+NULLS = {"type": f"{__name__}:WithoutValues"}
+
+
+class WithoutValues:
+    """A converter whose column `value` has no type, as one of Python's that holds None only."""
+
+    class Options(BaseModel):
+        model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, options: Options, context: ConstructContext) -> None:
+        pass
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        return schema.set(schema.get_field_index("value"), pa.field("value", pa.null()))
+
+    def convert(self, chunk: Chunk) -> Iterator[Chunk]:
+        columns = [*chunk.batch.columns[:-1], pa.nulls(chunk.batch.num_rows)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.convert_schema(chunk.batch.schema))
+        yield Chunk(batch, chunk.file, chunk.rows)
+
+
 @pytest.mark.parametrize(
     ("select", "problem"),
     [
@@ -72,11 +99,15 @@ def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
         ("id, dataset, value, 255::UTINYINT AS n", "column 'n' is uint8, Delta has signed integers only"),
         ("id, dataset, value, [18446744073709551615::UBIGINT] AS n", "Delta has signed integers only"),
         ("id, dataset, value, TIME '10:00:00' AS t", "Invalid data type for Delta Lake: Time64"),
+        (NAMED, "columns 'value' and 'Value' differ in case only, which Delta does not see"),
+        (NULLS, "a column that holds nothing but nulls needs a type"),
     ],
 )
-def test_columns_that_the_table_cannot_take_wait_for_a_person(tmp_path: Path, select: str, problem: str) -> None:
+def test_columns_that_the_table_cannot_take_wait_for_a_person(
+    tmp_path: Path, select: str | dict[str, Any], problem: str
+) -> None:
     run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 2}}))
-    other = {"converters": [{"type": "sql", "select": select}]}
+    other = {"converters": [select if isinstance(select, dict) else {"type": "sql", "select": select}]}
     result = run(tmp_path, table_job(PUBLISHER, {"c": {"rows": 3}}, **other))
 
     assert result.status is RunStatus.FAILED
