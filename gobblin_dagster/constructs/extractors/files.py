@@ -12,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from gobblin_dagster.constructs.extractors.file_positions import position_behind
-from gobblin_dagster.constructs.extractors.format import FileFormat, FileReader, FormatError, InputFile
+from gobblin_dagster.constructs.extractors.format import (
+    FileFormat,
+    FileReader,
+    FormatError,
+    InputFile,
+    NoColumnsError,
+)
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.watermark import Watermark
@@ -28,8 +34,8 @@ class FilesExtractor:
 
     A file may have a `checksum` too; then it is compared once the file was read.
 
-    All chunks have the schema of the first file; another file that lacks one of its columns, or has one more, fails the
-    work unit rather than lose values.
+    All chunks have the schema of the first file that has columns; another file that lacks one of them, or has one more, fails
+    the work unit rather than lose values.
 
     Source: gobblin-core `FileBasedExtractor`. Differs: a file that changed since the plan, or while it is read, is refused.
     """
@@ -45,7 +51,7 @@ class FilesExtractor:
         self._is_inside = False
         """Whether rows of a file were handed out that was not read to its end."""
         self.bytes_read = 0
-        self._reader = self._open(self._files[0], None)
+        self._reader = self._open_first()
         self.schema: pa.Schema = self._reader.schema
 
     def chunks(self) -> Iterator[Chunk]:
@@ -75,6 +81,21 @@ class FilesExtractor:
 
     def close(self) -> None:
         self._reader.close()
+
+    def _open_first(self) -> FileReader:
+        """Open the first file, with the columns of the first one that has any."""
+        for number, planned in enumerate(self._files, start=1):
+            try:
+                reader = self._open(planned, None)
+            except ExtractError as error:
+                if not isinstance(error.__cause__, NoColumnsError) or number == len(self._files):
+                    raise
+                continue
+            if number == 1:
+                return reader
+            reader.close()
+            break
+        return self._open(self._files[0], reader.schema)
 
     def _open(self, planned: Any, schema: pa.Schema | None) -> FileReader:
         with translated_errors(self._urn, planned["path"]):

@@ -84,6 +84,10 @@ class FormatError(Exception):
         """Number of the faulty row in the file, from 1, header not counted; None where it is no single row."""
 
 
+class NoColumnsError(FormatError):
+    """A file holds nothing to take columns from; another file of its work unit may."""
+
+
 class FileReader(Protocol):
     """Reads one file from its beginning to its end."""
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, leaves
 from gobblin_dagster.constructs.extractors.files import first_line
-from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile
+from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile, NoColumnsError
 from gobblin_dagster.core.constructs import ConstructContext
 
 _EXACT = float(1 << 53)
@@ -97,7 +97,7 @@ class JsonLinesReader:
 
     def _settled_schema(self) -> pa.Schema:
         if not self._first:
-            raise FormatError("holds no line to take the columns from; declare `columns`, or remove the file.")
+            raise NoColumnsError("holds no line to take the columns from; declare `columns`, or remove the file.")
         found = self._parse(self._first, None, 0)
         return pa.schema([(field.name, _settled(field.type)) for field in found.schema])
 

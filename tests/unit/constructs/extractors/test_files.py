@@ -47,6 +47,6 @@ def test_fault_of_a_file_is_raised_with_dataset_and_file(
 
 
 def test_memory_stays_flat_while_a_file_is_far_larger_than_a_block(tmp_path: Path) -> None:
-    put(tmp_path, day_csv=b"a,b\n" + b"some text,2013-01-01\n" * 400_000)
+    put(tmp_path, day_csv=b"a,b\n" + b"some text,2013-01-01\n" * 800_000)
     peak = peak_bytes(tmp_path, "day.csv", type="csv", block_bytes=1 << 16)
-    assert peak < (tmp_path / "day.csv").stat().st_size / 3
+    assert peak < (tmp_path / "day.csv").stat().st_size / 4

@@ -116,6 +116,14 @@ def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
     assert read_lines(tmp_path, "day.jsonl", columns={"id": "int64"}).num_rows == 0
 
 
+def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path) -> None:
+    put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
+    table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")
+    assert table.to_pylist() == [{"id": 1, "_file": "three.jsonl", "_row": 1}]
+    with pytest.raises(ExtractError, match=r"two\.jsonl: holds no line"):
+        read_lines(tmp_path, "one.jsonl", "two.jsonl")
+
+
 def test_count_rows_counts_lines_of_packed_files(tmp_path: Path) -> None:
     (tmp_path / "day.jsonl.gz").write_bytes(gzip.compress(b'{"id": 1}\n\n{"id": 2}'))
     context = ConstructContext(job="flights", base_dir=str(tmp_path))
