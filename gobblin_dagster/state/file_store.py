@@ -134,9 +134,13 @@ class FileStateStore:
 
     def _check_format(self) -> None:
         path = self._path("format.json")
-        if self._storage.put_if_absent(path, canonical_json({"store": "gobblin", "version": LAYOUT_VERSION}).encode()):
-            return
-        content = self._storage.read(path)
+        try:
+            # First, so that whoever may only read, or has no room left, can still look at the store.
+            content = self._storage.read(path)
+        except FileNotFoundError:
+            content = canonical_json({"store": "gobblin", "version": LAYOUT_VERSION}).encode()
+            if not self._storage.put_if_absent(path, content):
+                content = self._storage.read(path)
         try:
             version = int(json.loads(content)["version"])
         except (ValueError, TypeError, KeyError) as error:

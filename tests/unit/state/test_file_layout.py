@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.commit import CommitEffect, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.state.file_store import FileStateStore
@@ -30,6 +31,11 @@ RUN = RunRecord(
 )
 
 
+def known(version: int) -> DatasetState:
+    """Return a state as the first layout held it, which knew no ids of what is read."""
+    return replace(state(version), origin={})
+
+
 def write_store(root: Path) -> None:
     """Write what `DATA` holds."""
     store = FileStateStore(str(root), LocalStorage(), ManualClock())
@@ -37,7 +43,7 @@ def write_store(root: Path) -> None:
     for version, name in enumerate(("one", "two")):
         store.prepare(sequence(name, version), epoch)
         store.commit(
-            sequence(name, version).id, epoch, CommitEffect(state(version + 1), files_of(sequence(name, version)))
+            sequence(name, version).id, epoch, CommitEffect(known(version + 1), files_of(sequence(name, version)))
         )
     store.mark_reported([sequence("one").id])
     store.prepare(sequence("three", 2), epoch)
@@ -54,7 +60,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> FileStateStore:
 
 
 def test_store_of_any_layout_loads_whole(store: FileStateStore) -> None:
-    assert store.load_dataset_states(JOB) == {URN: state(2)}
+    assert store.load_dataset_states(JOB) == {URN: known(2)}
     assert store.load_leases(JOB)[URN].owner == OWNER
     assert store.load_leases(JOB)[URN].until == START + TTL
     assert store.load_snapshot(JOB, URN, 1) == in_order(files_of(sequence("one")))

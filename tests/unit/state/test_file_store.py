@@ -20,7 +20,7 @@ from gobblin_dagster.core.errors import (
     StoreVersionError,
     TransientError,
 )
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.storage import Sink, Storage
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.file_records import SnapshotPart, decode
 from gobblin_dagster.state.file_store import FileStateStore
@@ -423,6 +423,19 @@ def test_unreadable_layout_version_is_named(published: FileStateStore, tmp_path:
     path.write_text(content)
     with pytest.raises(CorruptRecordError, match=str(path)):
         open_store("files:state", tmp_path)
+
+
+def test_store_that_cannot_be_written_is_opened_and_read(
+    published: FileStateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: LocalStorage, path: str) -> Sink:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(LocalStorage, "open_new", refuse)
+    store = open_store("files:state", tmp_path)
+    assert list(store.load_dataset_states(JOB)) == [URN]
+    with pytest.raises(StorageError, match="No space left on device"):
+        store.acquire_leases(JOB, ["new"], OTHER, timedelta(minutes=1))
 
 
 def test_root_below_a_file_is_a_storage_error(tmp_path: Path) -> None:
