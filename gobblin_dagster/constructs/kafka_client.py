@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -90,8 +91,9 @@ def topic_ids(
 
 def _id_text(identity: Any) -> str:
     """Return a topic's id as Kafka's tools show it; empty for the id of zeros, which stands for none."""
-    is_known = identity.get_most_significant_bits() or identity.get_least_significant_bits()
-    return str(identity) if is_known else ""
+    halves = identity.get_most_significant_bits(), identity.get_least_significant_bits()
+    octets = b"".join((half % 2**64).to_bytes(8, "big") for half in halves)
+    return urlsafe_b64encode(octets).decode().rstrip("=") if any(octets) else ""
 
 
 def is_absent(error: Any) -> bool:

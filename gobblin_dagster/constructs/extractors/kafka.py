@@ -40,7 +40,7 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 _POLL_S = 0.2
 _LOOK_S = 5.0
-"""Seconds for a look at whether a topic that brings nothing is still there."""
+"""Most seconds for a look at whether a topic that brings nothing is still there."""
 _MAX_MESSAGES = 10_000
 _FIRST_MESSAGES = 500
 """Taken first, to learn how large messages are."""
@@ -185,9 +185,9 @@ class KafkaExtractor:
         """Return why no message comes: the topic is not there any more, or what the library says."""
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
-        topic = self._partitions[name]["topic"]
+        topic, look_s = self._partitions[name]["topic"], min(self._timeout_s, _LOOK_S)
         try:
-            _, faults = topic_ids(self._connection.model_copy(update={"timeout_s": _LOOK_S}), [topic])
+            _, faults = topic_ids(self._connection.model_copy(update={"timeout_s": look_s}), [topic])
         except KafkaException:
             faults = {}
         if topic in faults and is_absent(faults[topic]):
