@@ -45,6 +45,13 @@ def test_map_of_originals_is_in_step_with_docstrings() -> None:
     assert done.returncode == 0, "write it anew: python scripts/gobblin_map.py"
 
 
+def test_options_are_in_step_with_the_models_and_each_says_what_it_is() -> None:
+    done = subprocess.run([sys.executable, "scripts/options.py", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "write them anew: python scripts/options.py"
+    text = (ROOT / "docs" / "reference" / "options.md").read_text(encoding="utf-8")
+    assert re.findall(r"^.*\|  \|$", text, re.MULTILINE) == []
+
+
 def test_every_row_of_the_map_is_shown_by_a_test() -> None:
     text = (ROOT / "docs" / "gobblin-map.md").read_text(encoding="utf-8")
     assert re.findall(r"^\|.*`([^`]+)` \|.*\| - \|$", text, re.MULTILINE) == []

@@ -35,6 +35,7 @@ class CsvTextConverter(EachRowConverter):
         columns: tuple[str, ...] = Field(min_length=1)
         """Names of the values, in order."""
         delimiter: str = Field(default=",", min_length=1, max_length=1)
+        """One character between the values."""
         quote: str = Field(default='"', min_length=1, max_length=1)
         """Encloses values that hold the delimiter; doubled inside them."""
         nulls: tuple[str, ...] = ("",)

@@ -30,6 +30,7 @@ class FilterConverter:
         """Options of `type: filter`; `equals` or `matches`."""
 
         column: str
+        """The column to look at."""
         equals: str | int | float | bool | tuple[str | int | float, ...] | None = None
         """A value, or a list of which one is enough; compared in the column's type."""
         matches: ColumnRegex | None = None

@@ -30,6 +30,7 @@ class HashConverter(EachRowConverter):
         """Options of `type: hash`."""
 
         columns: tuple[str, ...] = Field(min_length=1)
+        """Columns whose values are replaced by text; null stays null."""
         key_env: EnvName
         """Environment variable that holds the key, a secret of 16 bytes or more; never the key itself."""
         digits: int = Field(default=64, ge=16, le=64)

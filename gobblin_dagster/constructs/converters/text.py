@@ -76,6 +76,7 @@ class EncodingOptions(SpecModel):
     """Options of `type: bytes_to_text` and `type: text_to_bytes`."""
 
     columns: tuple[str, ...] = Field(min_length=1)
+    """Names of the columns; null stays null."""
     encoding: Encoding = "utf-8"
     """`utf-8`, `latin-1`, `base64` or `hex`."""
 
