@@ -20,6 +20,7 @@ from gobblin_dagster.orchestration.published_formats import (
     arrow_factory,
     folder_levels,
     headless_names,
+    in_64_bits,
     spark_fields,
     spark_options,
     stored_types,
@@ -86,8 +87,8 @@ class PublishedDatasets:
         """Return all files as one lazy pyarrow dataset; a column that only some files have is null in the others.
 
         Shape: columns as they were given to the writer, those that became folders last (decimals among them as text); no order of
-        rows is promised. In JSON lines bytes are base64, and days, times of day and what lies inside of other values are as
-        pyarrow guesses them.
+        rows is promised. Whole numbers in CSV and JSON lines come in 64 bits. In JSON lines bytes are base64, and days, times
+        of day and what lies inside of other values are as pyarrow guesses them.
         Without any file it has no columns.
 
         Raises:
@@ -124,7 +125,7 @@ class PublishedDatasets:
             # Guessed from the folders' names, 007 would be 7.
             told = {level: types.get(level) or pa.string() for level in levels}
             if name in ("csv", "json"):
-                told = {**types, **told}
+                told = {**in_64_bits(types), **told}
             names = headless_names(name, types, levels, self.csv)
             frames.append(reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths))
         if not frames:

@@ -60,11 +60,13 @@ def arrow_factory(
     options = ds.FileSystemFactoryOptions(partitioning=ds.partitioning(folders, flavor="hive"))
     filesystem, inside = arrow_files(paths)
     names = headless_names(format_name, types, levels, csv)
-    factory = ds.FileSystemDatasetFactory(filesystem, inside, _file_format(format_name, names, csv), options)
+    told = {name: kind for name, kind in types.items() if kind is not None and _is_told(format_name, kind)}
+    factory = ds.FileSystemDatasetFactory(filesystem, inside, _file_format(format_name, names, told, csv), options)
     schema = factory.inspect(promote_options="permissive")
-    if format_name in ("csv", "json"):
-        told = {name: kind for name, kind in types.items() if kind is not None and _is_read(format_name, kind)}
+    if format_name == "json":  # which takes types for the whole dataset only
         schema = pa.schema([field.with_type(told.get(field.name, field.type)) for field in schema])
+    # A column that these files have nulls of only.
+    schema = pa.schema([_typed(field, types) for field in schema])
     return factory, schema
 
 
@@ -82,6 +84,11 @@ def headless_names(
     if format_name != "csv" or csv.get("header", True):
         return []
     return [name for name in types if name not in levels or csv.get("keep_partition_columns")]
+
+
+def in_64_bits(types: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+    """Return types with whole numbers as wide as they may have been once."""
+    return {name: pa.int64() if kind and pa.types.is_integer(kind) else kind for name, kind in types.items()}
 
 
 def spark_options(format_name: str, csv: Mapping[str, Any]) -> dict[str, str]:
@@ -109,7 +116,9 @@ def spark_fields(
     return {**schema, "fields": fields}
 
 
-def _file_format(format_name: str, names: Sequence[str], csv: Mapping[str, Any]) -> ds.FileFormat:
+def _file_format(
+    format_name: str, names: Sequence[str], told: Mapping[str, pa.DataType], csv: Mapping[str, Any]
+) -> ds.FileFormat:
     match format_name:
         case "parquet":
             return ds.ParquetFileFormat()
@@ -122,9 +131,13 @@ def _file_format(format_name: str, names: Sequence[str], csv: Mapping[str, Any])
         read_options=pacsv.ReadOptions(column_names=names or None),
         # Null is an empty field, empty text is in quotes; `NA` is a text.
         convert_options=pacsv.ConvertOptions(
-            null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=dict(told), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
+
+
+def _typed(field: pa.Field, types: Mapping[str, pa.DataType | None]) -> pa.Field:
+    return field.with_type(types.get(field.name) or field.type) if pa.types.is_null(field.type) else field
 
 
 def _folder_type(kind: pa.DataType | None) -> pa.DataType:
@@ -133,12 +146,14 @@ def _folder_type(kind: pa.DataType | None) -> pa.DataType:
     return pa.string() if is_other else kind
 
 
-def _is_read(format_name: str, kind: pa.DataType) -> bool:
-    """Tell whether pyarrow reads values of a type out of a text format; others stay as it guesses them."""
+def _is_told(format_name: str, kind: pa.DataType) -> bool:
+    """Tell whether pyarrow must be told a type, and can be: whole numbers it finds by itself, which were wider once perhaps."""
+    if pa.types.is_null(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
+        return False
     if format_name == "csv":
         return not pa.types.is_decimal256(kind)
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
+    is_number = pa.types.is_uint64(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
     return bool(is_text or is_number or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind))
 
 

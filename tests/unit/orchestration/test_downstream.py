@@ -133,7 +133,7 @@ ONE_BRANCH = {"branches": [{"name": "all"}]}
 TYPED = {
     "type": "sql",
     "select": "'00' || id as code, case id when 1 then '' when 2 then 'NA' when 3 then 'say \"a\",\nb' else value end as text, "
-    "cast(id as decimal(20,3)) / 8 as amount, id::utinyint as small, timestamp '2020-01-01 12:00:00.5' as wall, "
+    "cast(id as decimal(20,3)) / 8 as amount, id as whole, timestamp '2020-01-01 12:00:00.5' as wall, "
     "timestamptz '2020-01-01 12:00:00+02' as instant, '2020-01-01' as like_a_time, id % 2 = 0 as even",
 }
 
@@ -159,6 +159,23 @@ def test_text_formats_come_back_with_the_types_and_nulls_that_were_written(
     assert tables[0].num_rows == 30
     assert tables[0].schema.equals(tables[1].schema)
     assert tables[0].sort_by("code").equals(tables[1].sort_by("code"))
+
+
+@pytest.mark.parametrize("writer", ["csv", "jsonl"])
+def test_text_that_was_wider_once_is_read_all_the_same(world: World, writer: str) -> None:
+    world.parts = {"writer": writer, "fork": ONE_BRANCH}
+    for rows, value in ((10, "id + 1e10::bigint as n, null::int as later"), (20, "id::tinyint as n, 5 as later")):
+        world.parts["converters"] = [{"type": "sql", "select": f"id, {value}"}]
+        world.datasets = {"a": {"rows": rows}}
+        world.run_all()
+    table = PublishedDatasets.load(world.binding.project, world.job, "all").to_arrow().sort_by("id")
+    assert table["n"].to_pylist() == [*range(10**10, 10**10 + 10), *range(10, 20)]
+    assert table["later"].to_pylist() == [None] * 10 + [5] * 10
+    world.parts["converters"] = [{"type": "sql", "select": "id, null::tinyint as n, null::double as later"}]
+    world.datasets = {"b": {"rows": 3}}
+    world.run_all()
+    table = PublishedDatasets.load(world.binding.project, world.job, "all", ["b"]).to_arrow()
+    assert [table[name].type for name in ("n", "later")] == [pa.int8(), pa.float64()]
 
 
 def test_folder_names_come_back_as_they_were_written(world: World) -> None:
