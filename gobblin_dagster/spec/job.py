@@ -332,7 +332,7 @@ class RetrySpec(SpecModel):
     max_backoff_s: float = Field(default=60.0, ge=0, le=86400)
     """Longest wait in seconds."""
     jitter: float = Field(default=0.5, ge=0, le=1)
-    """Share by which a wait is lengthened or shortened at random."""
+    """Share by which a wait is lengthened or shortened at random; the longest is never lengthened."""
 
 
 class LimitSpec(SpecModel):

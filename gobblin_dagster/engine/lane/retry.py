@@ -49,11 +49,12 @@ def run_with_retries(
 
 
 def delays(retries: RetrySpec) -> Iterator[float]:
-    """Yield the seconds to wait before each retry: doubled each time, with jitter."""
+    """Yield the seconds to wait before each retry: doubled each time, with jitter, never more than the longest."""
     for number in range(retries.count):
         delay = min(retries.backoff_s * 2**number, retries.max_backoff_s)
-        # Work units that failed together must not all come back together.
-        yield delay * (1 + retries.jitter * random.uniform(-1, 1))  # noqa: S311 - no secret
+        # Work units that failed together must not all come back together, nor later than was said.
+        longest = min(delay * (1 + retries.jitter), retries.max_backoff_s)
+        yield random.uniform(delay * (1 - retries.jitter), longest)  # noqa: S311 - no secret
 
 
 def wait(delay: float, is_stopped: Callable[[], bool], sleep: Callable[[float], None]) -> bool:

@@ -157,6 +157,13 @@ def test_waits_double_up_to_the_longest_and_are_slept_whole() -> None:
     assert (attempts.count, sum(attempts.slept)) == (5, 24)
 
 
+def test_jitter_makes_no_wait_longer_than_the_longest() -> None:
+    retries = RetrySpec(count=100, backoff_s=8, max_backoff_s=10, jitter=1)
+    waits = list(delays(retries))
+    assert max(waits) <= 10
+    assert len({round(wait, 1) for wait in waits}) > 10
+
+
 def test_jitter_keeps_waits_within_its_share_and_apart() -> None:
     waits = [wait for _ in range(50) for wait in delays(RetrySpec(count=1, backoff_s=10, jitter=0.5))]
     assert all(5 <= wait <= 15 for wait in waits)
