@@ -60,6 +60,7 @@ _READ_LIMITS = "tests/unit/engine/test_read_limits.py"
 _QUERY = "tests/unit/constructs/sources/test_query.py"
 _OFFSETS = "tests/integration/kafka/test_offsets.py"
 _TOPICS = "tests/integration/kafka/test_rows.py"
+_POSITIONS = "tests/unit/constructs/extractors/test_positions.py"
 _FILES = "tests/unit/constructs/sources/test_new_files.py"
 _DATED = "tests/unit/constructs/sources/test_files.py"
 _VALUES = "tests/unit/constructs/converters/test_values.py"
@@ -121,7 +122,7 @@ TESTS = {
     "source(query).count_rows": f"{_QUERY}::test_range_is_cut_and_bounded_as_the_options_say",
     "source(query).query": f"{_QUERY}::test_query_is_one_dataset_named_by_the_extract",
     "source(query).exclude_columns": f"{_QUERY}::test_columns_left_out_are_not_read_but_the_watermark_column_always_is",
-    "source(query).fetch_rows": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
+    "source(query).fetch_rows": f"{_POSITIONS}::test_query_reads_in_order_and_stands_behind_whole_values",
     "source(query).timezone": f"{_QUERY}::test_what_is_younger_than_the_limit_is_left_and_the_plan_says_so",
     "source(kafka).brokers": f"{_TOPICS}::test_broker_that_is_away_is_told",
     "source(kafka).value": f"{_TOPICS}::test_avro_messages_follow_their_schemas_in_the_registry",

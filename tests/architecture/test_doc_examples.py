@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from itertools import takewhile
@@ -73,8 +75,12 @@ def test_job_file_is_without_fault(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", blocks("python"))
-def test_python_compiles(text: str) -> None:
+def test_python_compiles_and_what_only_defines_can_be_imported(text: str, tmp_path: Path) -> None:
     compile(text, "example", "exec")
+    defines = ast.Import | ast.ImportFrom | ast.ClassDef | ast.FunctionDef
+    if all(isinstance(node, defines) for node in ast.parse(text).body):
+        (tmp_path / "example.py").write_text(text, encoding="utf-8")
+        runpy.run_path(str(tmp_path / "example.py"), run_name="example")
 
 
 @pytest.mark.parametrize("call", sorted(set(commands())))
