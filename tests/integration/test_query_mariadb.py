@@ -148,6 +148,47 @@ def test_table_that_we_may_not_read_is_its_problem_alone(
     assert "SELECT command denied to user ***@" in failure.message
 
 
+def test_view_that_we_may_not_look_at_is_its_problem_alone(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path
+) -> None:
+    """Whoever may select from a view may not look at its columns without SHOW VIEW."""
+    mariadb_server.execute(
+        "CREATE TABLE open (id bigint)",
+        "INSERT INTO open VALUES (1)",
+        "CREATE VIEW seen AS SELECT id FROM open",
+        "CREATE TABLE behind (id bigint)",
+        "CREATE VIEW torn AS SELECT id FROM behind",
+        "DROP TABLE behind",
+        database=database,
+    )
+    results = run(tmp_path, mariadb_server.url(database), include=[f"{database}\\..*"])
+    assert results[f"{database}.open"].rows_read == 1
+    for view in ("seen", "torn"):
+        (failure,) = results[f"{database}.{view}"].failures
+        assert "SHOW VIEW command denied" in failure.message
+    (missing,) = run(tmp_path, mariadb_server.url(database), tables=["nowhere"]).values()
+    assert "there is no such table" in missing.failures[0].message
+    mariadb_server.execute(f"GRANT SHOW VIEW ON {database}.* TO reader@'127.0.0.1'")
+    results = run(tmp_path, mariadb_server.url(database), include=[f"{database}\\..*"])
+    assert results[f"{database}.seen"].rows_read == 1
+    assert "torn" in results[f"{database}.torn"].failures[0].message
+
+
+def test_texts_arrive_whole_whatever_charset_the_url_asks_for(
+    mariadb_server: MariadbServer, database: str, tmp_path: Path
+) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE t (id bigint, v varchar(9))", "INSERT INTO t VALUES (1, 'a😀')", database=database
+    )
+    run(tmp_path, f"{mariadb_server.url(database)}?charset=utf8", tables=["t"])
+    assert published(tmp_path).to_pylist() == [{"id": 1, "v": "a😀"}]
+
+
+def test_option_that_the_driver_does_not_know_is_named(mariadb_server: MariadbServer, database: str) -> None:
+    with pytest.raises(SourceError, match="wrong option: .*'nope'"):
+        list(source(f"{mariadb_server.url(database)}?nope=1").plan(CONTEXT))
+
+
 def test_wrong_password_is_told_at_once_without_user_or_password(mariadb_server: MariadbServer, database: str) -> None:
     with pytest.raises(SourceError, match="Access denied") as caught:
         list(source(mariadb_server.url(database, password="wrong-word")).plan(CONTEXT))

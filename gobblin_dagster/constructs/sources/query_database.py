@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SAWarning
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    NoSuchTableError,
+    OperationalError,
+    SAWarning,
+    UnreflectableTableError,
+)
 
 from gobblin_dagster.constructs.database import MYSQL, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query_types import Column, described_columns, reflected_column
@@ -131,6 +138,8 @@ class Database:
                 "application_name": APPLICATION,
                 "client_encoding": ENCODING,
             }
+        if self.backend in MYSQL:
+            connect_args = {"charset": "utf8mb4"}  # by any other the server would make `?` of what it does not hold
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
             sa.event.listen(engine, "connect", _at_first(SESSION))
@@ -143,6 +152,12 @@ class Database:
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         return engine
 
+    def _connect(self) -> sa.Connection:
+        try:
+            return self._engine.connect()
+        except TypeError as error:  # what stands in the URL after `?` is given to the driver's function
+            raise SourceError(job=self.job, problem=f"the URL of {self.shown} has a wrong option: {error}.") from None
+
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
         """Yield a connection in one read-only transaction that sees one state of the database."""
@@ -151,13 +166,13 @@ class Database:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         elif self.backend in (*MYSQL, "mssql", "oracle"):
             options = {"isolation_level": "SERIALIZABLE" if self.backend == "oracle" else "REPEATABLE READ"}
-        with self.errors(), self._engine.connect().execution_options(**options) as connection, connection.begin():
+        with self.errors(), self._connect().execution_options(**options) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def session(self) -> Iterator[sa.Connection]:
         """Yield a connection on which each statement sees the newest state; PostgreSQL only."""
-        with self.errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with self.errors(), self._connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
     def clock(self) -> tuple[datetime, timedelta | None] | None:
@@ -165,7 +180,7 @@ class Database:
         statement = _CLOCKS.get(self.backend)
         if statement is None:
             return None
-        with self.errors(), self._engine.connect() as connection:
+        with self.errors(), self._connect() as connection:
             now, seconds = connection.execute(statement).one()
         return now.replace(tzinfo=UTC), None if seconds is None else timedelta(seconds=int(seconds))
 
@@ -174,26 +189,43 @@ class Database:
 
         Where no name was given, partitions of a table are left out: their rows are the table's.
         """
-        with self.errors(), self._engine.connect() as connection:
+        with self.errors(), self._connect() as connection, warnings.catch_warnings():
+            # Types of which SQLAlchemy knows nothing (xml, point) are read as text.
+            warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
             inspector = sa.inspect(connection)
             found: dict[str, Table] = {}
             for schema in schemas if schemas is not None else _user_schemas(inspector):
-                try:
-                    with warnings.catch_warnings():
-                        # Types of which SQLAlchemy knows nothing (xml, point) are read as text.
-                        warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
-                        columns = inspector.get_multi_columns(
-                            schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
-                        )
-                except NoSuchTableError:
-                    continue
-                for (_, name), parts in columns.items():
-                    table = Table(schema, name, tuple(reflected_column(part) for part in parts))
-                    found[table.urn] = table
+                reflect = self._tables_at_once if self.is_postgresql else self._tables_one_by_one
+                found |= {table.urn: table for table in reflect(inspector, schema, names)}
             if self.is_postgresql and names is None:
                 for schema, name in connection.execute(_PARTITIONS):
                     found.pop(Table(schema, name).urn, None)
             return found
+
+    @staticmethod
+    def _tables_at_once(inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
+        try:
+            columns = inspector.get_multi_columns(
+                schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
+            )
+        except NoSuchTableError:
+            return
+        for (_, name), parts in columns.items():
+            yield Table(schema, name, tuple(reflected_column(part) for part in parts))
+
+    def _tables_one_by_one(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
+        """Yield tables; one that we may not look at (MySQL: views without SHOW VIEW) is its problem alone."""
+        for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)):
+            if names is not None and name not in names:
+                continue
+            try:
+                with self.errors(f"{schema}.{name}: "):
+                    parts = inspector.get_columns(name, schema)
+            except (SourceError, UnreflectableTableError) as error:
+                problem = error.problem if isinstance(error, SourceError) else f"{schema}.{name}: {error}"
+                yield Table(schema, name, problem=problem)
+            else:
+                yield Table(schema, name, tuple(reflected_column(part) for part in parts))
 
     def query_columns(self, query: str) -> tuple[Column, ...]:
         """Return the columns that a query delivers; raises as `errors`.
@@ -211,7 +243,7 @@ class Database:
 
     def default_schema(self) -> str:
         """Return the schema of names without one."""
-        with self.errors(), self._engine.connect() as connection:
+        with self.errors(), self._connect() as connection:
             return str(sa.inspect(connection).default_schema_name or "main")
 
     @contextmanager
