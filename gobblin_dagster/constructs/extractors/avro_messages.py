@@ -94,8 +94,20 @@ class AvroDecoder:
         if number not in self._writers:
             assert self._writer_of is not None  # noqa: S101  # asked only where ids stand before the data
             schema = self._writer_of(number)
-            self._writers[number] = None if schema is None else self._parse(uuids_as_texts(schema))
+            self._writers[number] = None if schema is None else self._parsed(schema, number)
         return self._writers[number]
+
+    def _parsed(self, schema: Any, number: int) -> Any:
+        from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
+
+        try:
+            return self._parse(uuids_as_texts(schema))
+        except (SchemaParseException, ValueError) as error:
+            # No message is to blame: all that were written with it would pass as empty rows.
+            raise UsageError(
+                problem=f"Schema {number} of the registry cannot be used: {error}.",
+                hint="Schemas that name types of other subjects are not put together; read bytes.",
+            ) from error
 
 
 class _FolderRegistry:

@@ -49,12 +49,12 @@ _LOGIN_WAIT_S = 2.0
 class KafkaOptions(KafkaConnection, KafkaReading):
     """Options of the source `kafka`."""
 
-    topics: tuple[Regex, ...] = (".*",)
+    topics: tuple[Regex, ...] = Field(default=(".*",), min_length=1)
     """Regular expressions; a topic is read where one matches its whole name. Kafka's own topics (`__...`) never are.
     Source: `topic.whitelist`."""
     exclude: tuple[Regex, ...] = ()
     """Regular expressions of topics that are not read, whatever `topics` says. Source: `topic.blacklist`."""
-    group: str | None = None
+    group: str | None = Field(default=None, min_length=1)
     """Makes one dataset of that urn of all topics; default: a dataset per topic, named as the topic.
     Source: `gobblin.kafka.shouldEnableDatasetStateStore`, which chooses between these two."""
     bootstrap: Bootstrap = "latest"

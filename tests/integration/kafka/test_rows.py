@@ -206,6 +206,8 @@ def test_setting_that_the_library_does_not_know_is_told(new_job: NewJob) -> None
     ("options", "said"),
     [
         ({"topics": ["("]}, "expected a regular expression, got '\\('"),
+        ({"topics": []}, "topics"),
+        ({"group": ""}, "group"),
         ({"bootstrap": "lookback"}, "belong together"),
         ({"bootstrap": "latest", "lookback": 3}, "belong together"),
         ({"value": {"type": "json"}}, "columns"),

@@ -209,6 +209,16 @@ def test_registry_folder_resolves_older_and_newer_messages(tmp_path: Path) -> No
     assert decode_batch(decoder, [stranger, messages[0]], null_where_bad=True).to_pylist()[0] is None
 
 
+def test_schema_that_names_types_of_another_is_no_fault_of_a_message(tmp_path: Path) -> None:
+    (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
+    home = {"name": "home", "type": "org.example.Address"}
+    (tmp_path / "1.avsc").write_text(json.dumps(USER_1 | {"fields": [home]}))
+    decoding = AvroDecoding(type="avro", registry=".", schema_file="user.avsc")
+    decoder = AvroDecoder.open(decoding, "users-value", context(tmp_path))
+    with pytest.raises(UsageError, match=r"Schema 1 of the registry cannot be used: org\.example\.Address"):
+        decode_batch(decoder, [b"\x00" + (1).to_bytes(4, "big")], null_where_bad=True)
+
+
 def test_registry_folder_that_is_not_there_is_no_fault_of_a_message(tmp_path: Path) -> None:
     (tmp_path / "user.avsc").write_text(json.dumps(USER_1))
     decoding = AvroDecoding(type="avro", registry="not/there", schema_file="user.avsc")
