@@ -185,7 +185,7 @@ def test_texts_arrive_whole_whatever_charset_the_url_asks_for(
 
 
 def test_option_that_the_driver_does_not_know_is_named(mariadb_server: MariadbServer, database: str) -> None:
-    with pytest.raises(SourceError, match="wrong option: .*'nope'"):
+    with pytest.raises(SourceError, match=r"wrong option: .*'nope'"):
         list(source(f"{mariadb_server.url(database)}?nope=1").plan(CONTEXT))
 
 
