@@ -62,6 +62,8 @@ def commands() -> Iterator[str]:
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_job_file_is_without_fault(text: str, tmp_path: Path) -> None:
     part = yaml.safe_load(text)
+    if "attributes" in part:
+        return  # of Dagster's: loaded by tests/unit/orchestration/test_component.py
     if part.keys() <= ProjectSpec.model_fields.keys():
         ProjectSpec.model_validate({"project": "example", **part})
         return

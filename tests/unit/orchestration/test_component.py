@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ source: {type: "gobblin_dagster.testing.rows_source:RowsSource", datasets: {a: {
 extract: {namespace: test, table: numbers}
 output: {path: lake}
 """
+DOCS = Path(__file__).parents[3] / "docs"
 TYPE = "type: gobblin_dagster.orchestration.GobblinJobComponent\n"
 
 
@@ -73,6 +76,21 @@ def test_project_folder_is_relative_to_the_yaml_file(sandbox: DefsFolderSandbox,
     target = sandbox.defs_folder_path.parent / "lakes"
     project.rename(target)
     assert len(names(load(sandbox, TYPE + "attributes: {project: ../../lakes}\n"))) == 2
+
+
+def test_examples_of_the_page_are_loaded(sandbox: DefsFolderSandbox, tmp_path: Path) -> None:
+    page = (DOCS / "reference" / "dagster.md").read_text(encoding="utf-8")
+    own = (DOCS / "how-to" / "own-project.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (component,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    folder = sandbox.defs_folder_path.parent / "lakehouse"
+    (folder / "jobs").mkdir(parents=True)
+    shown = re.findall(r"^```yaml\n(.*?)^```$", own, re.MULTILINE | re.DOTALL)
+    for path, text in zip(("gobblin.yaml", "jobs/places.yaml", "definitions.py"), [*shown[:2], program], strict=True):
+        (folder / path).write_text(text)
+    assert names(load(sandbox, component)) == ["shop/places/main"]
+    defs = runpy.run_path(str(folder / "definitions.py"))["defs"]
+    assert names(defs) == ["shop/places/main", "totals"]
 
 
 def test_name_chooses_one_job(sandbox: DefsFolderSandbox, project: Path) -> None:
