@@ -27,10 +27,10 @@ from gobblin_dagster.constructs.extractors.format import (
     FileReader,
     FormatError,
     InputFile,
-    OpenStream,
     refuse_new_columns,
     require_columns,
 )
+from gobblin_dagster.constructs.extractors.looked_at import Again, LookedAt
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.repeated import repeated
 
@@ -130,10 +130,15 @@ class CsvReader:
         self._file, self._options, self._block_bytes = file, options, block_bytes
         self._bad_row: Any = None
         self._quotes: QuoteCounter | None = None
-        with closing(file.open_text()) as text:
-            self._header, self._has_rows = self._read_header(text.stream)
-        self.schema = wanted(self._header)
         self._text = file.open_text()
+        try:
+            looked_at = LookedAt(self._text.stream)
+            self._header, self._has_rows = self._read_header(looked_at)
+            self._again = looked_at.again()
+            self.schema = wanted(self._header)
+        except BaseException:
+            self._text.close()
+            raise
 
     @property
     def bytes_read(self) -> int:
@@ -144,7 +149,7 @@ class CsvReader:
             return
         floats = {field.name for field in self.schema if pa.types.is_floating(field.type)}
         with self._explained():
-            for batch in self._arrow_reader(self._text, self.schema):
+            for batch in self._arrow_reader(self._again, self.schema):
                 for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
                     self._refuse_overflow(column)
                     floats.remove(column)
@@ -155,11 +160,11 @@ class CsvReader:
     def close(self) -> None:
         self._text.close()
 
-    def _read_header(self, stream: pa.NativeFile) -> tuple[list[str], bool]:
+    def _read_header(self, stream: LookedAt) -> tuple[list[str], bool]:
         """Return the column names and whether any row follows."""
         options = self._options
         encoding = without_signature(options.encoding)
-        text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
+        text = io.TextIOWrapper(io.BufferedReader(stream), encoding=encoding, errors="surrogateescape", newline="")
         names = list(options.column_names)
         try:
             if not names:
@@ -181,15 +186,14 @@ class CsvReader:
             text, delimiter=options.delimiter, quotechar=options.quote, escapechar=options.escape, quoting=quoting
         )
 
-    def _arrow_reader(self, text: OpenStream, schema: pa.Schema) -> Any:
-        options, stream, encoding = self._options, text.stream, self._options.encoding
+    def _arrow_reader(self, text: pa.NativeFile | Again, schema: pa.Schema) -> Any:
+        options, encoding = self._options, self._options.encoding
+        if options.quote and encoding != "utf-8":
+            text, encoding = pa.transcoding_input_stream(_native(text), encoding, "utf8"), "utf-8"
         if options.quote:
-            if encoding != "utf-8":
-                stream, encoding = pa.transcoding_input_stream(stream, encoding, "utf8"), "utf-8"
-            self._quotes = QuoteCounter(stream, options.quote)
-            stream = pa.PythonFile(self._quotes, mode="r")
+            self._quotes = QuoteCounter(text, options.quote)
         return arrow_csv.open_csv(
-            stream,
+            _native(self._quotes if options.quote else text),
             read_options=arrow_csv.ReadOptions(
                 use_threads=False,
                 block_size=self._block_bytes,
@@ -251,10 +255,14 @@ class CsvReader:
         """Read one column again as text; raises FormatError where a number is so large that Arrow made it infinite."""
         kind, rows = self.schema.field(column).type, 0
         with closing(self._file.open_text()) as text:
-            for batch in self._arrow_reader(text, pa.schema([(column, pa.string())])):
+            for batch in self._arrow_reader(text.stream, pa.schema([(column, pa.string())])):
                 texts = batch.column(0)
                 is_large = pc.is_inf(pc.utf8_trim_whitespace(texts).cast(kind))
                 at = pc.index(pc.and_not(is_large, pc.match_substring_regex(texts, _INFINITE)), value=True).as_py()
                 if at >= 0:
                     raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)
                 rows += batch.num_rows
+
+
+def _native(stream: Any) -> pa.NativeFile:
+    return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")

@@ -12,11 +12,13 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.extractors.looked_at import Again
+
 
 class QuoteCounter:
     """Hands a stream of UTF-8 on, for `pa.PythonFile`, and counts its quotes."""
 
-    def __init__(self, stream: pa.NativeFile, quote: str) -> None:
+    def __init__(self, stream: pa.NativeFile | Again, quote: str) -> None:
         self.count = 0
         self.closed = False
         self._stream = stream

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gobblin_dagster.constructs.extractors.format import InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import ExtractError
 from tests.unit.constructs.extractors.reading import extractor, put, read
@@ -274,6 +275,21 @@ def test_row_longer_than_a_block_says_how_to_go_on(tmp_path: Path) -> None:
 def test_bad_option_is_refused_with_a_reason(options: dict[str, Any], problem: str) -> None:
     ((_, message),) = registry.check(ConstructKind.FORMAT, "csv", options)
     assert problem in message
+
+
+@pytest.mark.parametrize("size", [3, 100_000], ids=["small", "many blocks"])
+def test_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    put(tmp_path, day_csv=b"a\n" + b"x\n" * size)
+    opened: list[str] = []
+    open_raw = InputFile.open_raw
+
+    def open_and_note(file: InputFile) -> pa.NativeFile:
+        opened.append(file.path)
+        return open_raw(file)
+
+    monkeypatch.setattr(InputFile, "open_raw", open_and_note)
+    assert read_csv(tmp_path, "day.csv", block_bytes=1 << 16).column("a").to_pylist() == ["x"] * size
+    assert opened == [str(tmp_path / "day.csv")]
 
 
 def test_dates_are_dates(tmp_path: Path) -> None:
