@@ -73,7 +73,8 @@ def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False)
             loaded; for readers that do none of its steps.
 
     Raises:
-        CorruptRecordError: the body does not match its digest or its columns, or is of an unknown format.
+        CorruptRecordError: the body does not match its digest or its columns, or is of an unknown format; or, caused by a
+            WatermarkTypeError, the class of its watermarks is not here.
     """
     what = f"Commit sequence {stored.id} of dataset {stored.dataset_urn!r}"
     if body_digest(stored.body) != stored.digest:
@@ -82,7 +83,9 @@ def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False)
         return _decode(stored, json.loads(stored.body), skip_unknown_steps=skip_unknown_steps)
     except CorruptRecordError as error:
         raise CorruptRecordError(what=what, problem=error.problem) from error
-    except (KeyError, TypeError, ValueError, WatermarkTypeError) as error:
+    except WatermarkTypeError as error:
+        raise CorruptRecordError(what=what, problem=str(error).rstrip(".")) from error
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptRecordError(what=what, problem=repr(error)) from error
 
 

@@ -29,6 +29,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
     UsageError,
     WatermarkMovedError,
+    WatermarkTypeError,
 )
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
@@ -274,12 +275,16 @@ class Committer:
             CommitConflictError: another run took the dataset over.
             CommitStateUnknownError, TransientError: the store did not answer; nothing was decided.
 
-        Where a redo fails for what this machine lacks (EnvironmentFaultError), the sequence waits and no failure is counted.
+        Where a redo fails for what this machine lacks (EnvironmentFaultError, a user's type of watermark), the sequence waits
+        and no failure is counted.
         """
         try:
             sequence = decode_sequence(stored)
             check_paths(sequence)
         except (CorruptRecordError, StepRefusedError) as error:
+            if isinstance(error.__cause__, WatermarkTypeError):
+                # Nothing is wrong with what was stored: it waits for the class of its watermarks.
+                return Recovery(stored.id, stored.dataset_urn, stored.state, reason=str(error))
             self._store.quarantine(stored.id, str(error))
             return Recovery(stored.id, stored.dataset_urn, SequenceState.QUARANTINED, reason=str(error))
         try:

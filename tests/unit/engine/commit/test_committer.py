@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState, body_digest
 from gobblin_dagster.core.errors import (
     CommitStateUnknownError,
     CorruptRecordError,
@@ -454,6 +454,20 @@ def test_recovering_what_is_finished_changes_nothing() -> None:
     for _ in range(3):
         assert world.committer().recover(world.stored(sequence), epoch).outcome is SequenceState.COMMITTED
     assert (world.visible(), world.state()) == before
+
+
+def test_sequence_whose_type_of_watermark_is_not_here_waits_for_it() -> None:
+    world = World()
+    sequence, epoch = _prepared(world)
+    stored = world.stored(sequence)
+    body = stored.body.replace('"type":"long"', '"type":"weeks_of_ours:Week"')
+    foreign = replace(stored, body=body, digest=body_digest(body))
+    recovery = world.committer().recover(foreign, epoch)
+    assert recovery.outcome is world.state_of(sequence) is SequenceState.PREPARED
+    assert (
+        "The watermark type 'weeks_of_ours:Week' cannot be loaded: No module named 'weeks_of_ours'" in recovery.reason
+    )
+    assert world.committer().recover(stored, epoch).outcome is SequenceState.COMMITTED
 
 
 def test_damaged_record_is_quarantined_and_touches_no_file() -> None:
