@@ -215,7 +215,8 @@ class Database:
 
     def _tables_one_by_one(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
         """Yield tables; one that we may not look at (MySQL: views without SHOW VIEW) is its problem alone."""
-        for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)):
+        there = schema in inspector.get_schema_names()
+        for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)) if there else ():
             if names is not None and name not in names:
                 continue
             try:

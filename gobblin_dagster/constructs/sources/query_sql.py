@@ -14,6 +14,8 @@ from gobblin_dagster.constructs.database import MYSQL
 from gobblin_dagster.constructs.sources.query_cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.query_types import Column, arrow_type_of, sql_type_of
 
+_INT64 = range(-(1 << 63), 1 << 63)
+
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -44,6 +46,8 @@ class Relation:
     def _bound(self, column: Any, step: int) -> Any:
         """Return a position as a value to compare the watermark column with."""
         position = self.cursor.position(step)
+        if self.is_sqlite and isinstance(position, int) and position not in _INT64:
+            return sa.literal(float(position), sa.Float())  # beyond what it holds as a whole number, where none lies
         if not self.cursor.is_time:
             return sa.literal(position, sa.BigInteger())
         if not self.is_sqlite:

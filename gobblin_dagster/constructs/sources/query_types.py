@@ -130,7 +130,10 @@ def arrow_type_of(text: str) -> pa.DataType:
 
 
 def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
-    """Return the type by which values of a column come back as Python objects."""
+    """Return the type by which values of a column come back as Python objects.
+
+    Not for booleans: drivers that have them deliver them, and of SQLite's text 'false' SQLAlchemy would make True.
+    """
     kind = arrow_type_of(column.type)
     if pa.types.is_timestamp(kind):
         return sa.DateTime(timezone=kind.tz is not None)
@@ -138,8 +141,6 @@ def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
         return sa.Date()
     if pa.types.is_decimal(kind):
         return sa.Numeric(kind.precision, kind.scale)
-    if pa.types.is_boolean(kind):
-        return sa.Boolean()
     if pa.types.is_integer(kind):
         return sa.BigInteger()
     return sa.types.NullType()

@@ -551,3 +551,30 @@ def test_errors_of_postgresql_are_told_apart_by_what_a_retry_may_mend(
     state: str | None, text: str, may_recover: bool
 ) -> None:
     assert postgresql_may_recover(state, text) is may_recover
+
+
+def test_least_and_greatest_ids_of_sqlite_are_read(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    least, greatest = -(1 << 63), (1 << 63) - 1
+    shop.execute("CREATE TABLE ends (id INTEGER)")
+    shop.executemany("INSERT INTO ends VALUES (?)", [(least,), (0,), (greatest,)])
+    made = source(tmp_path, tables=["ends"], partition_interval=1, max_partitions=3)
+    offer = plan(made)["main.ends"]
+    assert [unit.rows for unit in offer.work_units] == [1, 1, 1]
+    assert ids(made, offer) == [least, 0, greatest]
+
+
+def test_booleans_of_sqlite_are_what_their_texts_say(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    shop.executescript(
+        "CREATE TABLE flags (id INTEGER, word BOOLEAN, number BOOLEAN);"
+        "INSERT INTO flags VALUES (1, 'false', 0), (2, 'true', 1), (3, NULL, NULL);"
+    )
+    made = source(tmp_path, tables=["flags"])
+    (unit,) = plan(made)["main.flags"].work_units
+    flags = read(made, unit).select(["word", "number"]).to_pydict()
+    assert flags == {"word": [False, True, None], "number": [False, True, None]}
+
+
+def test_table_of_a_schema_that_is_not_there_is_its_problem_alone(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    offers = plan(source(tmp_path, tables=["orders", "nowhere.orders"]))
+    assert "nowhere.orders: there is no such table" in offers["nowhere.orders"].problem
+    assert offers["main.orders"].problem == ""
