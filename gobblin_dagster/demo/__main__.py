@@ -21,7 +21,7 @@ Target = Annotated[Path, typer.Argument(help="The project folder.")]
 def add_day_command(target: Target) -> None:
     """Let the files of the next day arrive."""
     files = add_day(target)
-    typer.echo(f"{len(files)} files of {files[0].stem} arrived in {target}.")
+    typer.echo(f"{len(files)} files of {files[0].stem} arrived in {target / 'data'}.")
 
 
 @app.command("full")

@@ -94,4 +94,4 @@ def test_add_day_command_says_what_arrived(tmp_path: Path) -> None:
     write_demo(tmp_path)
     result = CliRunner().invoke(app, ["add-day", str(tmp_path)])
     assert result.exit_code == 0
-    assert f"6 files of 2013-02-13 arrived in {tmp_path}." in result.output
+    assert f"6 files of 2013-02-13 arrived in {tmp_path / 'data'}." in result.output
