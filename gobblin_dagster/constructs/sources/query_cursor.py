@@ -19,7 +19,7 @@ from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, LongWat
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIMIT = re.compile(r"CURRENT(DATE|HOUR|MINUTE|SECOND)(?:\s*-\s*(\d+))?")
-_LIMIT_UNITS = {"DATE": 86400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+_LIMIT_UNITS = {"HOUR": timedelta(hours=1), "MINUTE": timedelta(minutes=1), "SECOND": timedelta(seconds=1)}
 
 
 class CursorType(StrEnum):
@@ -158,7 +158,8 @@ class Cursor:
             day = local.date() + timedelta(days=1 - back)
             end = datetime(day.year, day.month, day.day, tzinfo=zone)
         else:
-            seconds = _LIMIT_UNITS[unit]
-            begun = datetime.fromtimestamp(now.timestamp() // seconds * seconds, UTC)
-            end = begun + timedelta(seconds=seconds * (1 - back))
+            width = _LIMIT_UNITS[unit]
+            # By the zone's clock: in Kolkata an hour begins when it is half past in UTC.
+            since_hour = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+            end = now - since_hour % width + width * (1 - back)
         return self.floor(end, zone, has_zone)

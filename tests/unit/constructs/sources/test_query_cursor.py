@@ -121,3 +121,9 @@ def test_limit_for_a_column_without_zone_is_the_wall_clock_of_the_zone() -> None
         2013, 7, 10, 15, tzinfo=UTC
     )
     assert DATE.position(DATE.limit("CURRENTDATE-1", now, BERLIN, False)) == date(2013, 7, 10)
+
+
+def test_limit_of_hours_is_the_clocks_where_it_is_half_an_hour_from_utc() -> None:
+    now, kolkata = datetime(2013, 7, 10, 10, 45, tzinfo=UTC), ZoneInfo("Asia/Kolkata")  # 16:15 there
+    ends = [TIMESTAMP.position(TIMESTAMP.limit(f"CURRENTHOUR-{back}", now, kolkata, False)) for back in (0, 1)]
+    assert ends == [datetime(2013, 7, 10, 17, tzinfo=UTC), datetime(2013, 7, 10, 16, tzinfo=UTC)]
