@@ -74,18 +74,22 @@ def topic_ids(
     Returns:
         Ids by topic, empty ones where the brokers know none (before Kafka 2.8), and the errors of those that have none.
     """
-    from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415  # optional package
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415  # optional package
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
     admin = admin or AdminClient(client_settings(connection, {}))
     names = sorted(set(topics))
     asked = admin.describe_topics(TopicCollection(names), request_timeout=connection.timeout_s) if names else {}
+    without_ids = {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}
     ids, faults = {}, {}
     for topic in names:
         try:
             ids[topic] = _id_text(asked[topic].result().topic_id)
         except KafkaException as error:
-            faults[topic] = error.args[0]
+            if error.args[0].code() in without_ids:
+                ids[topic] = ""
+            else:
+                faults[topic] = error.args[0]
     return ids, faults
 
 

@@ -172,7 +172,7 @@ class KafkaExtractor:
         with translated_kafka_errors(self._urn, "all partitions"):
             ids, faults = topic_ids(self._connection, planned) if planned else ({}, {})
         for topic, identity in ids.items():
-            if identity != planned[topic]:
+            if identity and identity != planned[topic]:
                 problem = (
                     f"the topic was made anew while it was read: its id is {identity} now. Run again to plan anew."
                 )

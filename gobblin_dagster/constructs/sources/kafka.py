@@ -178,7 +178,9 @@ class KafkaSource:
         low = CompositeWatermark(plan.low) if plan.low else state.watermark if state is not None else None
         notes = plan.notes
         if not partitions and state is not None:
-            notes.append(f"none of its topics is there any more; it is committed up to {state.watermark}.")
+            notes.append(
+                f"none of its topics is there any more, or the job leaves them out; it is committed up to {state.watermark}."
+            )
         if not plan.work_units:
             return DatasetOffer(urn, low, low, notes=notes)
         return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes, origin=plan.origin)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Uuid
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 from pydantic import ValidationError
 
-from gobblin_dagster.constructs.kafka_client import KafkaConnection, _id_text, telling
+from gobblin_dagster.constructs.kafka_client import KafkaConnection, _id_text, is_absent, telling, topic_ids
 
 SCRIPT = """
 from confluent_kafka import KafkaException
@@ -37,6 +40,37 @@ def test_broker_that_is_away_is_told_by_the_error_alone() -> None:
 )
 def test_id_of_a_topic_is_written_as_kafka_writes_it(halves: tuple[int, int], text: str) -> None:
     assert _id_text(Uuid(*halves)) == text
+
+
+class Admin:
+    """Answers for topics: an id, or an error by its code."""
+
+    def __init__(self, answers: dict[str, Uuid | int]) -> None:
+        self._answers = answers
+        self.asked = 0
+
+    def describe_topics(self, topics: TopicCollection, **_: Any) -> dict[str, Future[Any]]:
+        self.asked += 1
+        return {name: self._answer(self._answers[name]) for name in topics.topic_names}
+
+    def _answer(self, what: Uuid | int) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if isinstance(what, int):
+            answer.set_exception(KafkaException(KafkaError(what)))
+        else:
+            answer.set_result(SimpleNamespace(topic_id=what))
+        return answer
+
+
+def test_ids_of_all_topics_are_asked_for_at_once_and_old_brokers_have_none() -> None:
+    gone, old = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNSUPPORTED_VERSION
+    admin = Admin({"a": Uuid(5, -7), "b": Uuid(0, 0), "c": old, "d": gone})
+    ids, faults = topic_ids(KafkaConnection(brokers="b:1"), ["d", "b", "c", "a", "a"], admin)
+    assert ids == {"a": "AAAAAAAAAAX_________-Q", "b": "", "c": ""}
+    assert [(topic, is_absent(error)) for topic, error in faults.items()] == [("d", True)]
+    assert admin.asked == 1
+    assert topic_ids(KafkaConnection(brokers="b:1"), [], admin) == ({}, {})
+    assert admin.asked == 1, "the library refuses to ask for nothing"
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.assertion.private.key.passphrase"])
