@@ -13,12 +13,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
+import pyarrow.json as pajson
 
 from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.storage.arrow import arrow_files
 
 _DICTIONARY = re.compile(r"dictionary<values=([^<>]+), indices=u?int\d+, ordered=[01]>")
+_BLOCK_BYTES = 16 << 20
+"""Bytes of text that are read at once; no row may be longer."""
 _SPARK_NAMES: dict[pa.DataType | None, str] = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -54,7 +58,15 @@ def arrow_factory(
         paths: files below one folder of the dataset.
         types: as of `stored_types`.
         csv: options of the writer `csv`.
+
+    Raises:
+        UsageError: pyarrow cannot read the files.
     """
+    if packed := [path for path in paths if path.endswith(".zst")]:
+        raise UsageError(
+            problem=f"pyarrow's datasets read no text packed with zstd: {packed[0]}.",
+            hint="Write with `compression: gzip`, or unpack `paths` on your own.",
+        )
     levels = folder_levels(urn, paths)
     folders = pa.schema([(level, _folder_type(types.get(level))) for level in levels])
     options = ds.FileSystemFactoryOptions(partitioning=ds.partitioning(folders, flavor="hive"))
@@ -125,10 +137,10 @@ def _file_format(
         case "orc":
             return ds.OrcFileFormat()
         case "json":
-            return ds.JsonFileFormat()
+            return ds.JsonFileFormat(read_options=pajson.ReadOptions(block_size=_BLOCK_BYTES))
     return ds.CsvFileFormat(
         parse_options=pacsv.ParseOptions(delimiter=str(csv.get("delimiter", ",")), newlines_in_values=True),
-        read_options=pacsv.ReadOptions(column_names=names or None),
+        read_options=pacsv.ReadOptions(column_names=names or None, block_size=_BLOCK_BYTES),
         # Null is an empty field, empty text is in quotes; `NA` is a text.
         convert_options=pacsv.ConvertOptions(
             column_types=dict(told), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False

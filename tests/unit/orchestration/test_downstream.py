@@ -178,6 +178,22 @@ def test_text_that_was_wider_once_is_read_all_the_same(world: World, writer: str
     assert [table[name].type for name in ("n", "later")] == [pa.int8(), pa.float64()]
 
 
+def longer(record: dict[str, Any]) -> dict[str, Any]:
+    return record | {"value": "x" * 10_000_000}
+
+
+@pytest.mark.parametrize("writer", ["csv", "jsonl"])
+def test_rows_of_ten_megabytes_are_written_and_read_as_text(world: World, writer: str) -> None:
+    longer = {"type": "function", "function": f"{__name__}:longer"}
+    packed = {"type": writer, "compression": "gzip"}  # keeps the disk of tests small
+    world.parts = {"writer": packed, "fork": ONE_BRANCH, "converters": [longer]}
+    world.datasets = {"a": {"rows": 8}}
+    world.run_all()
+    table = PublishedDatasets.load(world.binding.project, world.job, "all").to_arrow()
+    assert sorted(table["id"].to_pylist()) == list(range(8))
+    assert {len(text) for text in table["value"].to_pylist()} == {10_000_000}
+
+
 def test_folder_names_come_back_as_they_were_written(world: World) -> None:
     select = "id, '00' || id % 3 as \"my code\", id::decimal(9,2) as amount, date '2020-01-01' as day"
     levels = ["my code", "amount", "day", {"sql": "id % 2", "name": "a/b"}]
@@ -205,6 +221,11 @@ def test_format_that_pyarrow_does_not_read_is_told(world: World) -> None:
     assert published[0].to_arrow().num_rows == 55
     with pytest.raises(UsageError, match="pyarrow reads no avro files"):
         published[1].to_arrow()
+    world.parts = {"writer": {"type": "csv", "compression": "zstd"}, "fork": ONE_BRANCH}
+    world.datasets = {"z": {"rows": 5}}
+    world.run_all()
+    with pytest.raises(UsageError, match="read no text packed with zstd"):
+        PublishedDatasets.load(world.binding.project, world.job, "all", ["z"]).to_arrow()
 
 
 def test_datasets_whose_types_differ_are_told(world: World) -> None:
