@@ -6,6 +6,7 @@ new snapshot that holds what an older one held, with that one's watermark, so th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ from gobblin_dagster.storage import open_storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +324,12 @@ def apply_rollback(
         committer = Committer(store, storage, parallelism=job.commit.parallelism)
         committer.prepare(sequence, epoch)
         committer.publish(sequence, epoch, verify_sources=False)
-        fill_manifests(storage, store, root, job.job, {urn: after})
+        try:
+            fill_manifests(storage, store, root, job.job, {urn: after})
+        except OSError as error:
+            log.warning(
+                "Dataset %r is rolled back; its manifest is left to its next commit or `gobblin clean`: %s", urn, error
+            )
     return sequence.id
 
 

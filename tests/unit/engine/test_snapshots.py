@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import DatasetBusyError, StorageError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import crash_at
 from gobblin_dagster.engine.commit.manifest import manifest_path
 from gobblin_dagster.engine.snapshots import (
@@ -27,6 +30,7 @@ from gobblin_dagster.engine.snapshots import (
 from gobblin_dagster.engine.state_admin import apply_change, plan_reset
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state import StateStore
+from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.faults import run_in_child
 
 from .jobs import by_urn, job_spec, project, published, run
@@ -189,6 +193,21 @@ def test_manifest_of_a_rollback_that_a_crash_left_out_is_written_by_the_next_run
         list(range(40)),
         list(range(10)),
     ]
+
+
+def test_rollback_whose_manifest_cannot_be_written_is_true_all_the_same(
+    tmp_path: Path, job: JobSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(self: LocalStorage, path: str, data: bytes) -> bool:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "put_if_absent", refuse)
+        plan = rollback(project(tmp_path, job), job, "a", 1)
+    assert load_state(tmp_path, job) == plan.after
+    assert "Dataset 'a' is rolled back; its manifest is left to its next commit or `gobblin clean`" in caplog.text
+    clean(project(tmp_path, job), job)
+    assert ids(read_published(str(tmp_path / "lake"), job.job, "a")) == list(range(10))
 
 
 def test_rollback_is_a_commit_that_dagster_hears_of(tmp_path: Path, job: JobSpec, store: StateStore) -> None:
