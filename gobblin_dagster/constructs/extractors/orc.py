@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyarrow import orc
 
+from gobblin_dagster.constructs.extractors.format import FormatError
 from gobblin_dagster.constructs.extractors.typed_files import TypedFileFormat, TypedFileReader, incomplete
 
 
@@ -25,7 +26,16 @@ class OrcReader(TypedFileReader):
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for number in range(self._file.nstripes):
-            stripe = self._file.read_stripe(number, columns=names)
+            try:
+                stripe = self._file.read_stripe(number, columns=names)
+            except pa.ArrowInvalid as error:
+                if "out of range for nanosecond" not in str(error):
+                    raise
+                raise FormatError(
+                    "holds a time before 1677-09-21 or after 2262-04-11, which ORC's nanoseconds do not reach here; choose other "
+                    "columns in `include`, or read such files with the source `spark`.",
+                    self._rows_read + 1,
+                ) from error
             step = self._rows_a_block(stripe.num_rows, stripe.nbytes)
             for start in range(0, stripe.num_rows, step):
                 yield stripe.slice(start, step)

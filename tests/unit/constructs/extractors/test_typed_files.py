@@ -107,6 +107,14 @@ def test_avro_that_ends_in_a_block_is_named_with_its_row(tmp_path: Path) -> None
     assert 5_000 < caught.value.row <= 10_000
 
 
+def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Path) -> None:
+    far = pa.array([dt.datetime(9999, 12, 31)], pa.timestamp("us"))
+    orc.write_table(pa.table({"id": [1], "until": far}), tmp_path / "day.orc")
+    with pytest.raises(ExtractError, match=r"day\.orc, row 1: holds a time .* after 2262-04-11.*`include`"):
+        read(tmp_path, "day.orc", type="orc")
+    assert read(tmp_path, "day.orc", type="orc", include=["id"]).column("id").to_pylist() == [1]
+
+
 @pytest.mark.parametrize(("kind", "logical"), [("int", "date"), ("long", "timestamp-millis")])
 def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(tmp_path: Path, kind: str, logical: str) -> None:
     days = {"name": "at", "type": {"type": kind, "logicalType": logical}}
