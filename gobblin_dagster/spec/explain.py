@@ -119,10 +119,10 @@ def show(value: Any) -> str:
             return str(value)[:MAX_SHOWN]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a misspelt name: the nearest known one, else the known ones."""
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return a hint for a misspelt name: the nearest known one, else the known ones; `cutoff` is the least likeness, 0-1."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    close = get_close_matches(name, names, n=1, cutoff=cutoff)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {_first(names, 20)}" if names else "none is known here"

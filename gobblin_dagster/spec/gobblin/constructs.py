@@ -55,7 +55,7 @@ def construct_of(
             return None
         found = next((meant for known, meant in table.items() if known.rpartition(".")[2] == last), None)
     if found is None:
-        hint = nearest(last, (known.rpartition(".")[2] for known in table))
+        hint = nearest(last, (known.rpartition(".")[2] for known in table), 0.75)  # they share words
         shown = class_name[:120]
         raise ClassError(
             f"no {kind} stands for the class {shown!r}; {hint}{'' if hint.endswith('?') else '.'} Declare yours in `classes` of "

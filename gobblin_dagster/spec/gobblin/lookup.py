@@ -39,8 +39,8 @@ def hint_for(key: str) -> str:
     """Return a hint for a key that is not known."""
     match = _INDEXED.fullmatch(key)
     name = match["name"] if match else key
-    hint = nearest(name, (known for known in BY_NAME if not known.endswith("*")))
-    return hint if hint.startswith("did") else "see the table of Gobblin's keys"
+    hint = nearest(name, (known for known in BY_NAME if not known.endswith("*")), 0.75)  # they share words
+    return hint if hint.startswith("did") else "see docs/reference/gobblin-keys.md"
 
 
 def fields_of(slot: str, type_name: str) -> Iterator[str]:

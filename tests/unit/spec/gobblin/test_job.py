@@ -160,6 +160,8 @@ def test_class_that_nothing_stands_for_is_a_fault_with_the_remedy(tmp_path: Path
     assert fault.startswith("5 converter.classes: no converter stands for the class")
     assert "did you mean 'SamplingConverter'?" in fault
     assert "in `classes` of gobblin.yaml" in fault
+    (fault,) = faults(tmp_path, KAFKA + "converter.classes=org.apache.gobblin.example.WikipediaConverter\n")
+    assert "no converter stands for the class 'org.apache.gobblin.example.WikipediaConverter'; known: " in fault
     text = KAFKA + "fork.operator.class=com.shop.MyFork\n"
     assert load(tmp_path, text, {"com.shop.MyFork": {"type": "hash", "by": ["key"]}}).spec.fork.operator.type == "hash"
 
