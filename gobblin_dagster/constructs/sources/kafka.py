@@ -182,7 +182,7 @@ class KafkaSource:
                 f"none of its topics is there any more, or the job leaves them out; it is committed up to {state.watermark}."
             )
         if not plan.work_units:
-            return DatasetOffer(urn, low, low, notes=notes)
+            return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin)
         return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes, origin=plan.origin)
 
     def _admin(self) -> Any:

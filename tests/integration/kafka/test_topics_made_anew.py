@@ -220,6 +220,7 @@ def test_startpoint_on_a_topic_made_anew_is_one_of_its_own_offsets(
     wish(job.root, job.spec, positions[text], job.topic)
     assert [note for note in job.plan().notes if "made anew" in note] == []
     job.run()
+    assert list(job.state().origin) == [job.topic]
     broker.admin.create_partitions([NewPartitions(job.topic, 2)])[job.topic].result()
     job.send(range(16, 18))
     job.send(range(18, 24), partition=1)
