@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +26,10 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+_LONGEST = timedelta(hours=2)
+"""No lease is longer than an hour (`lease_ttl_s`); clocks may differ by as much again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +70,10 @@ class Lease:
     epoch: int
     owner: LeaseOwner
     until: datetime
+
+    def is_over(self, now: datetime) -> bool:
+        """Tell whether it has expired, or ends later than any lease can: it was taken by a clock that was ahead by far.
+
+        Wrong answers cost work, never data, as those of `LeaseOwner.is_provably_dead`.
+        """
+        return not now < self.until <= now + _LONGEST

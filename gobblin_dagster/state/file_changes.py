@@ -28,7 +28,7 @@ def acquire(
     held = head.lease
     if held is not None and held.owner == owner:
         return replace(head, lease=replace(held, until=until))
-    if held is not None and held.until > now and not is_dead(held.owner):
+    if held is not None and not held.is_over(now) and not is_dead(held.owner):
         return head
     epoch = head.epoch + 1
     return replace(head, epoch=epoch, lease=Lease(head.dataset_urn, epoch, owner, until))

@@ -31,7 +31,7 @@ def acquire(
         urn, epoch, held = row["dataset_urn"], row["epoch"], _lease(row)
         if held is not None and held.owner == owner:
             renewed[urn] = Lease(urn, epoch, owner, until)
-        elif held is None or held.until <= now or is_dead(held.owner):
+        elif held is None or held.is_over(now) or is_dead(held.owner):
             taken[urn] = Lease(urn, epoch + 1, owner, until)
         else:
             busy[urn] = held

@@ -61,8 +61,8 @@ class StateStore(Protocol):
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
         """Take the lease of each dataset, in one transaction.
 
-        A lease is free where there is none, it has expired, or its owner is provably dead; taking it raises its epoch by
-        one. A lease that `owner` holds already is renewed and keeps its epoch.
+        A lease is free where there is none, it is over (`Lease.is_over`), or its owner is provably dead; taking it raises its
+        epoch by one. A lease that `owner` holds already is renewed and keeps its epoch.
         """
 
     def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
