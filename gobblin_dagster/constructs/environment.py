@@ -25,5 +25,7 @@ def from_environment(variables: Mapping[str, str], what: str, hint: str = _HINT)
         f"{name!r} is taken from {variable}" for name, variable in variables.items() if variable not in os.environ
     ]
     if missing:
-        raise EnvironmentFaultError(problem=f"The {what} {' and '.join(missing)}, not in the environment.", hint=hint)
+        raise EnvironmentFaultError(
+            problem=f"The {what} {' and '.join(missing)}, which the environment lacks.", hint=hint
+        )
     return {name: os.environ[variable] for name, variable in variables.items()}

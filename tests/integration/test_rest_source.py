@@ -384,7 +384,10 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
         (Reply("no", 401), "look at the credentials"),
         (Reply("", 302, {"Location": "http://127.0.0.1:9/"}), "a redirect"),
         (Reply(b"<html>"), "no JSON"),
-        (Reply({"id": 1}), "expected a list at 'the top', got dict"),
+        (
+            Reply({"id": 1}),
+            "expected a list at 'the top', got dict. The answer holds id. Say in `records` where the list is.",
+        ),
         (Reply([{"id": "one"}]), "row 1: the record is no JSON object of the declared columns"),
         (Reply([{"id": 1}, None]), "row 2: the record is null"),
     ],
@@ -413,7 +416,7 @@ def test_secret_header_is_sent_and_stands_nowhere(
 ) -> None:
     job = new_job(headers_env={"Authorization": "API_TOKEN"}, headers={"X-Team": "lake"})
     job.issues.add(1)
-    assert "API_TOKEN, not in the environment" in job.run().failures[0].message
+    assert "API_TOKEN, which the environment lacks" in job.run().failures[0].message
     monkeypatch.setenv("API_TOKEN", "Bearer hunter2")
     with caplog.at_level(logging.DEBUG):
         job.run()

@@ -133,6 +133,8 @@ def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may
                 f" The answer holds {_contents(answer)}. Mend `records`; a server that leaves empty lists out needs "
                 "`records_may_lack: true`."
             )
+        elif not records_path and isinstance(records, dict):
+            problem += f" The answer holds {_contents(answer)}. Say in `records` where the list is."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return records
 

@@ -21,6 +21,6 @@ def test_all_variables_that_are_missing_are_named_and_no_value_is(monkeypatch: p
         from_environment({"Authorization": "API_TOKEN", "X-Here": "HERE", "X-Key": "API_KEY"}, "header", "Set them.")
 
     assert str(caught.value) == (
-        "The header 'Authorization' is taken from API_TOKEN and 'X-Key' is taken from API_KEY, not in the environment. "
+        "The header 'Authorization' is taken from API_TOKEN and 'X-Key' is taken from API_KEY, which the environment lacks. "
         "Set them."
     )
