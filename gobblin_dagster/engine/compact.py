@@ -184,7 +184,8 @@ class _Compactor:
                 continue
             alike: dict[str, list[PublishedFile]] = {}
             for file in files:
-                likes = likeness(self._storage, file.path, has_header=self._has_header(branch))
+                delimiter = str(self._writers[branch].options.get("delimiter", ","))
+                likes = likeness(self._storage, file, has_header=self._has_header(branch), delimiter=delimiter)
                 if likes is not None:
                     alike.setdefault(likes, []).append(file)
             for group in alike.values():

@@ -35,30 +35,49 @@ def extension(path: str) -> str:
     return path.rpartition("/")[2].partition(".")[2]
 
 
-def likeness(storage: Storage, path: str, *, has_header: bool) -> str | None:
+def likeness(storage: Storage, file: PublishedFile, *, has_header: bool, delimiter: str = ",") -> str | None:
     """Return what files must have in common to be merged: their schema or header; None where this one cannot be merged.
 
     Args:
         storage: where the file is.
-        path: absolute.
+        file: the file.
         has_header: about CSV.
+        delimiter: about CSV.
 
     Raises:
         CorruptRecordError: the file is damaged.
         OSError: it cannot be read.
     """
-    kind, _, codec = extension(path).partition(".")
+    kind, _, codec = extension(file.path).partition(".")
     if kind in COLUMNAR:
-        with _opened(path) as file:
-            schema = _reader(kind, file).schema if kind == "orc" else _reader(kind, file).schema_arrow
+        with _opened(file.path) as opened:
+            schema = _reader(kind, opened).schema if kind == "orc" else _reader(kind, opened).schema_arrow
         return hashlib.sha256(schema.serialize().to_pybytes()).hexdigest()
-    if kind not in _TEXT or (kind == "csv" and codec):
+    if kind == "csv":
+        return None if codec else _csv_likeness(storage.read(file.path), file.rows, has_header, delimiter)
+    return kind if kind in _TEXT else None
+
+
+def _csv_likeness(content: bytes, rows: int, has_header: bool, delimiter: str) -> str | None:
+    """Compare the file with what the writer's options say now: it may have been written under others."""
+    # Here and not above: slow to load, and an idle run imports this module's neighbours.
+    from pyarrow import csv  # noqa: PLC0415
+
+    try:
+        found = csv.read_csv(
+            pa.BufferReader(content),
+            csv.ReadOptions(autogenerate_column_names=True, block_size=len(content) + 1),
+            csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        )
+    except pa.ArrowInvalid:
         return None
-    if kind == "csv" and has_header:
-        header = storage.read(path).partition(b"\n")[0]
-        # A line break inside a column's name: where the header ends is for a CSV reader to say.
-        return None if header.count(b'"') % 2 else header.decode(errors="replace")
-    return kind
+    if found.num_rows != rows + has_header:
+        return None
+    if not has_header:
+        return f"csv, {found.num_columns} columns"
+    header = content.partition(b"\n")[0]
+    # A line break inside a column's name: where the header ends is for a CSV reader to say.
+    return None if header.count(b'"') % 2 else header.decode(errors="replace")
 
 
 class FileMerger:

@@ -288,8 +288,23 @@ def test_text_that_lacks_its_last_line_break_is_not_glued_to_the_next(tmp_path: 
     where = WriterContext(LocalStorage(), str(tmp_path / "staging"), "t", "id", "b", "a", pa.schema([]))
     with pytest.raises(CorruptRecordError, match="the end of a line"):
         FileMerger(LocalStorage(), where, ConstructSpec(type="jsonl"), has_header=True).merge(files)
-    (tmp_path / "odd.csv").write_text('"a\nb",c\n1,2\n')
-    assert likeness(LocalStorage(), str(tmp_path / "odd.csv"), has_header=True) is None
+    assert _likeness(tmp_path, '"a\nb",c\n1,2\n', has_header=True) is None
+
+
+def _likeness(root: Path, text: str, **options: Any) -> str | None:
+    (root / "one.csv").write_text(text)
+    return likeness(LocalStorage(), PublishedFile("b", str(root / "one.csv"), 9, "", 1, 1), **options)
+
+
+def test_csv_that_was_written_in_another_way_than_now_is_left_alone(tmp_path: Path) -> None:
+    with_header, without, semicolons = '"a","b"\n1,"x\ny"\n', '1,"x\ny"\n', '"a";"b"\n1;"x"\n'
+    assert _likeness(tmp_path, with_header, has_header=True) == '"a","b"'
+    assert _likeness(tmp_path, without, has_header=True) is None
+    assert _likeness(tmp_path, with_header, has_header=False) is None
+    assert _likeness(tmp_path, without, has_header=False) == "csv, 2 columns"
+    assert _likeness(tmp_path, semicolons, has_header=True, delimiter=";") == '"a";"b"'
+    assert _likeness(tmp_path, '1;"x"\n', has_header=False) == "csv, 1 columns"
+    assert _likeness(tmp_path, "1,2\n1,2,3\n", has_header=True) is None
 
 
 class FaultyProject(Project):
