@@ -239,6 +239,8 @@ class Walk:
             return
         try:
             self._visit(self._folders.scan(entry.path), dated)
+        except FileNotFoundError:
+            self._found.skipped[owner].add(f"{entry.path} (gone meanwhile)")
         except OSError as error:
             self._found.problems[owner] = f"cannot list {entry.path}: {error.strerror or error}"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -354,6 +355,23 @@ def test_folder_that_cannot_be_listed_fails_its_dataset_alone(tmp_path: Path, mo
     offers = plan(source(tmp_path))
     assert len(offers["AA"].work_units) == 1
     assert offers["UA"].problem == f"cannot list {tmp_path}/data/UA: Permission denied"
+
+
+def test_folder_that_goes_while_it_is_listed_is_named_and_fails_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "data/AA/2013/01.csv", "data/AA/2014/01.csv")
+    scandir = os.scandir
+
+    def take_away(path: str) -> Any:
+        if str(path).endswith("2013"):
+            shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", take_away)
+    offer = plan(source(tmp_path, "data/{dataset}/{date:%Y/%m}.csv"))["AA"]
+    assert paths(offer.work_units[0]) == ["data/AA/2014/01.csv"]
+    assert offer.notes == ["1 path(s) left out: data/AA/2013 (gone meanwhile)."]
 
 
 @pytest.mark.parametrize("name", ["in", "in/eu"], ids=["root", "before-the-dataset"])
