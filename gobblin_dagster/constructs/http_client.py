@@ -17,6 +17,7 @@ from gobblin_dagster.core.errors import ExtractError, TransientError
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
+_NO_CONTENT = 204
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 
 
@@ -107,6 +108,7 @@ class HttpClient:
         self._session = requests.Session()
         secret = from_environment(options.headers_env, "header")
         self._session.headers.update({"Accept": "application/json", **options.headers, **secret})
+        self._session.auth = _as_it_is
         self._next_at = 0.0
 
     def get(self, target: str, params: Mapping[str, str]) -> Answer:
@@ -115,7 +117,8 @@ class HttpClient:
         is_path = "://" not in target
         url = options.url + "/" + target.lstrip("/") if is_path else target
         if _origin(url) != _origin(options.url):
-            raise self._refused(target, f"leads to another host, {urlsplit(url).hostname}; it is not asked.")
+            scheme, host, port = _origin(url)
+            raise self._refused(target, f"leads to another host, {scheme}://{host}:{port}; it is not asked.")
         asked = {**options.params, **params} if is_path else None  # the parameters of a link are its own
         for attempt in range(options.retries + 1):
             self._wait_for_turn()
@@ -125,7 +128,9 @@ class HttpClient:
                 if response.status_code not in _RETRIED:
                     return self._answer(target, response)
                 problem = f"it answers {response.status_code}"
-                pause = self._asked_pause(response, pause)
+                pause = self._asked_pause(response) or pause
+            except ValueError as error:  # of the request itself: nothing was sent
+                raise self._refused(target, _unsendable(error)) from None
             except self._requests.RequestException as error:
                 problem = f"no answer from {urlsplit(url).netloc} ({_reason(error)})"
             if attempt < options.retries:
@@ -148,17 +153,22 @@ class HttpClient:
         if not response.ok:
             raise self._refused(target, f"answers {status}.")
         try:
-            body = response.json(parse_float=WrittenFloat)
+            body = None if status == _NO_CONTENT else response.json(parse_float=WrittenFloat)
         except ValueError:
             raise self._refused(target, "answers no JSON.") from None
-        link = response.links.get("next", {}).get("url")
+        link = self._next_link(response)
         return Answer(body, len(response.content), self._absolute(response.url, link) if link else None)
+
+    def _next_link(self, response: Any) -> str | None:
+        """Return the link that is the next one, whatever else it is: `rel="next last"` leads to the page before the end."""
+        links = self._requests.utils.parse_header_links(response.headers.get("Link", ""))
+        return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)
 
     def _absolute(self, url: str, link: str) -> str:
         return str(self._requests.compat.urljoin(url, link))
 
-    def _asked_pause(self, response: Any, otherwise: float) -> float:
-        """Return the seconds that a server asks for, as number or as date."""
+    def _asked_pause(self, response: Any) -> float:
+        """Return the seconds that a server asks for, as number or as date; 0 where it asks for none."""
         text = response.headers.get("Retry-After", "")
         try:
             return max(0.0, float(text))
@@ -167,7 +177,7 @@ class HttpClient:
         try:
             return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
         except (ValueError, TypeError):
-            return otherwise
+            return 0.0
 
     def _wait_for_turn(self) -> None:
         if self._options.requests_per_s is None:
@@ -183,7 +193,20 @@ class HttpClient:
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _as_it_is(request: Any) -> Any:
+    """Leave a request as it is: without a way to log in, requests would take user and password from ~/.netrc."""
+    return request
+
+
+def _unsendable(error: ValueError) -> str:
+    """Say what is wrong with a request that cannot be sent, without the text of the error, which holds the value."""
+    if type(error).__name__ in ("InvalidHeader", "UnicodeEncodeError"):
+        what = "a header has a line break, a blank before it, or letters beyond Latin-1"
+        return f"cannot be asked: {what}; look at `headers_env`."
+    return f"cannot be asked: {type(error).__name__}; look at `url`."
 
 
 def _reason(error: BaseException) -> str:

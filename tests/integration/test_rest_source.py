@@ -366,6 +366,17 @@ def test_answer_without_the_next_cursor_is_no_last_page(
         assert result.actual_high == result.low
 
 
+@pytest.mark.parametrize(("cursor", "got"), [({"next": None}, "dict"), (["b"], "list"), (True, "bool")])
+def test_next_cursor_that_is_no_text_or_number_is_refused(
+    new_job: Callable[..., RestJob], cursor: Any, got: str
+) -> None:
+    job = new_job(records="items", paging={"type": "cursor", "next": "meta"})
+    job.api.reply = lambda _: Reply({"items": [{"id": 1}], "meta": cursor})
+    (failure,) = job.run().failures
+    assert f"expected the next cursor at 'meta', got {got}. Mend `paging.next`." in failure.message
+    assert len(job.api.asked) == 1
+
+
 def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
     job = new_job(columns={"id": "int64", "amount": "decimal(30,4)", "share": "float64"})
     amounts = ["12345678901234567.8901", "0.1", "-1e3", '"2.50"', "7"]

@@ -163,6 +163,9 @@ def _following(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging
             "`next_may_lack: true`."
         )
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
+    if isinstance(cursor, dict | list) or cursor is True:
+        problem = f"expected the next cursor at {paging.next!r}, got {type(cursor).__name__}. Mend `paging.next`."
+        raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return None if cursor in (None, "", False) else str(cursor)
 
 
