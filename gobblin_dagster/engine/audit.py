@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
@@ -19,6 +19,8 @@ from gobblin_dagster.state.store import StateStore
 _FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json", "orc": "orc"}
 """pyarrow's names of the formats that it reads as datasets, by the extension of published files."""
 _CHUNK_BYTES = 1 << 20
+_MOST_ROW_BYTES = 16 << 20
+"""Of CSV; read at once."""
 
 
 def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: str) -> Audit | None:
@@ -40,7 +42,6 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     files = store.load_snapshot(job.job, dataset_urn)
     totals = state.totals
     writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
-    bare = {name for name, writer in writers.items() if writer.options.get("header") is False}
     unpublished = branches_without_files(job)
     kept_back = {name: totals.rows_read - n for name, n in totals.branch_rows.items() if name not in unpublished}
     expected = {branch: source_rows - rows for branch, rows in kept_back.items()}
@@ -50,7 +51,9 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     if totals.rows_quarantined:
         expected[QUARANTINE_BRANCH] = totals.rows_quarantined
     published = {
-        branch: count_published([f for f in files if f.branch == branch], has_header=branch not in bare)
+        branch: count_published(
+            [file for file in files if file.branch == branch], writers[branch].options if branch in writers else {}
+        )
         for branch in expected
     }
     if short := [branch for branch, rows in published.items() if rows < expected[branch]]:
@@ -75,11 +78,10 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
     return elsewhere
 
 
-def count_published(files: Sequence[PublishedFile], has_header: bool = True) -> int:
-    """Count the rows in published files by opening them; `has_header` is about CSV."""
+def count_published(files: Sequence[PublishedFile], csv: Mapping[str, Any]) -> int:
+    """Count the rows in published files by opening them; `csv` are options of that writer (`header`, `delimiter`)."""
     # Here and not above: it imports pandas where that is installed, most of a second that an idle run need not pay.
     import pyarrow.dataset as ds  # noqa: PLC0415
-    from pyarrow import csv  # noqa: PLC0415
 
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
@@ -87,20 +89,16 @@ def count_published(files: Sequence[PublishedFile], has_header: bool = True) -> 
     filesystem, paths = arrow_files([file.path for file in files])
     for path in paths:
         by_format.setdefault(_extension(path), []).append(path)
-    csv_format = ds.CsvFileFormat(
-        parse_options=csv.ParseOptions(newlines_in_values=True),
-        read_options=csv.ReadOptions(autogenerate_column_names=not has_header),
-    )
     rows = 0
     for extension, group in by_format.items():
-        if extension in _FORMATS and extension != "jsonl":
-            kind = csv_format if extension == "csv" else _FORMATS[extension]
-            rows += int(ds.dataset(group, filesystem=filesystem, format=kind).count_rows())
+        if extension in ("parquet", "orc"):
+            rows += int(ds.dataset(group, filesystem=filesystem, format=extension).count_rows())
         elif extension == "avro":
             rows += sum(_count_avro(filesystem.open_input_file(path)) for path in group)
         else:
             # Compressed text is unpacked on the way, as the name says.
-            rows += sum(_count_lines(filesystem.open_input_stream(path)) for path in group)
+            streams = (filesystem.open_input_stream(path) for path in group)
+            rows += sum(_count_csv(stream, csv) if extension == "csv" else _count_lines(stream) for stream in streams)
     return rows
 
 
@@ -128,6 +126,23 @@ def _count_avro(file: Any) -> int:
 
     with file:
         return sum(block.num_records for block in block_reader(file))
+
+
+def _count_csv(stream: Any, options: Mapping[str, Any]) -> int:
+    # Slow to load, as above.
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import csv  # noqa: PLC0415
+
+    with stream:
+        reader = csv.open_csv(
+            stream,
+            csv.ReadOptions(autogenerate_column_names=True, block_size=_MOST_ROW_BYTES),
+            csv.ParseOptions(delimiter=str(options.get("delimiter", ",")), newlines_in_values=True),
+            # One column, as bytes: nothing is guessed.
+            csv.ConvertOptions(column_types={"f0": pa.binary()}, include_columns=["f0"]),
+        )
+        rows: int = sum(batch.num_rows for batch in reader)
+    return rows - (options.get("header") is not False)
 
 
 def _count_lines(stream: Any) -> int:

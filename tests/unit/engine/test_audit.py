@@ -44,6 +44,19 @@ def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: dict[str, An
     store.close()
 
 
+def test_csv_is_counted_as_its_writer_wrote_it(tmp_path: Path) -> None:
+    odd = "case id when 1 then 'a,b,c' when 2 then 'say \"x\",\ny' when 3 then repeat('x', 2000000) else value end as value"
+    writer = {"type": "csv", "delimiter": ";", "compression": "zstd"}
+    job = job_spec({"a": {"rows": 25}}, converters=[{"type": "sql", "select": f"id, {odd}"}], writer=writer)
+    run(tmp_path, job)
+    source = registry.create(ConstructKind.SOURCE, job.source, ConstructContext(job=job.job, base_dir=str(tmp_path)))
+    store = project(tmp_path, job).open_store()
+    audit = audit_dataset(job, source, store, "a")
+    assert audit is not None
+    assert audit.published_rows["all"] == 25
+    store.close()
+
+
 def test_audit_finds_lost_and_duplicated_rows(tmp_path: Path) -> None:
     job = job_spec({"a": {"rows": 25}}, writer={"type": "jsonl"})
     run(tmp_path, job)
