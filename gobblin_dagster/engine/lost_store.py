@@ -48,8 +48,10 @@ def unknown_snapshots(
     sizes = in_parallel(opened.storage.size, next_ones, job.commit.parallelism)
     return strange | {
         urn: f"{path} tells of a snapshot after {states[urn].snapshot}, the newest that the state store {store} knows: it "
-        "was set back to an older copy. Restore a newer one, or import a newer export (`gobblin state import`); else set "
-        "the watermark to where the published rows end (`gobblin state set`), and delete that manifest and those above."
+        "was set back to an older copy. Restore a newer one, or import a newer export (`gobblin state import`). Else delete "
+        "the files that this manifest and those above name in `branches`, then these manifests: what they held is read "
+        "again. Of what went to a table or topic, or is gone from the source, set the watermark behind it instead "
+        "(`gobblin state set`) and delete the manifests alone: their files stay in the folders, and are in no snapshot."
         for urn, path, size in zip(known, next_ones, sizes, strict=True)
         if size is not None
     }

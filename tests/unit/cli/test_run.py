@@ -16,6 +16,7 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.project import open_project
 from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.snapshots import read_published
 from gobblin_dagster.testing.lane import InlineLane
 
 from .conftest import Cli, write_job
@@ -114,6 +115,27 @@ def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_sin
     assert called.code == 1
     assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1, the newest that " in called.out
     assert "it was set back to an older copy" in called.out
+    manifest = project / "lake/_gobblin/manifests/numbers/a/0000000002.json"
+    for file in json.loads(manifest.read_text())["branches"]["main"]:
+        (project / "lake" / file["path"]).unlink()
+    manifest.unlink()
+    assert "15 rows read, 15 published" in cli("run").out
+    published = read_published(project / "lake", "numbers", "a")
+    assert sorted(published.to_arrow("main").to_table(columns=["id"])["id"].to_pylist()) == list(range(40))
+    assert {file.path for file in published.files} == {
+        str(path) for path in (project / "lake/test/numbers/main/a").iterdir()
+    }
+
+
+def test_run_whose_state_store_was_set_back_goes_on_behind_what_is_published(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    cli("run")
+    shutil.copytree(project / ".gobblin", project / "backup")
+    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 3}})
+    cli("run")
+    shutil.rmtree(project / ".gobblin")
+    shutil.copytree(project / "backup", project / ".gobblin")
     assert cli("state", "set", "a", "40", "--reason", "set back", "--yes").code == 0
     (project / "lake/_gobblin/manifests/numbers/a/0000000002.json").unlink()
     assert "nothing to do" in cli("run").out
