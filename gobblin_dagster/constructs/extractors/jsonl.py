@@ -7,6 +7,7 @@ texts, so that it depends on the data as little as can be. Later rows must fit i
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -24,6 +25,8 @@ from gobblin_dagster.core.constructs import ConstructContext
 
 _EXACT = float(1 << 53)
 """Up to here a float holds every whole number."""
+_LARGEST = 3.5e38
+"""Beyond what a float of 32 bits holds."""
 _SIGNATURE = b"\xef\xbb\xbf"
 """What some programs put before UTF-8; it is no part of the text."""
 _MAX_BLOCKS_A_LINE = 16
@@ -84,6 +87,7 @@ class JsonLinesReader:
             table = self._parse(lines, self.schema, rows)
             if self._unexpected == "error":
                 _require_exact(table, lines, rows)
+            _refuse_overflow(table, lines, rows)
             if table.num_rows != len(lines):
                 raise FormatError(
                     f"expected one object a line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1
@@ -172,6 +176,18 @@ def _require_exact(table: pa.Table, lines: list[bytes], rows_before: int) -> Non
     for number, line in enumerate(lines, start=rows_before + 1):
         if rounded := _rounded(json.loads(line), kind, ""):
             raise FormatError(f"{rounded}, which no column of numbers holds as it stands. Declare `columns`.", number)
+
+
+def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
+    """Refuse numbers too large for a declared float of 32 bits: Arrow makes them infinite."""
+    for name in table.schema.names:
+        values = table.column(name)
+        if values.type != pa.float32() or not pc.any(pc.is_inf(values)).as_py():
+            continue
+        for number, line in enumerate(lines, start=rows_before + 1):
+            value = json.loads(line).get(name)
+            if isinstance(value, int | float) and math.isfinite(value) and abs(value) > _LARGEST:
+                raise FormatError(f"{name} is {value}, which is too large for float32.", number)
 
 
 def _rounded(value: Any, kind: pa.DataType, name: str) -> str:

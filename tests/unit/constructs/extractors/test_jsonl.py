@@ -116,6 +116,15 @@ def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
     assert read_lines(tmp_path, "day.jsonl", columns={"id": "int64"}).num_rows == 0
 
 
+def test_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"x": 3.4e38}\n{"x": -Infinity}\n{"x": null}\n{}\n')
+    columns = {"x": "float32"}
+    assert read_lines(tmp_path, "day.jsonl", columns=columns).column("x").null_count == 2
+    put(tmp_path, day_jsonl=b'{"x": -Infinity}\n{"x": 4e38}\n')
+    with pytest.raises(ExtractError, match=r"row 2: x is 4e\+38, which is too large for float32"):
+        read_lines(tmp_path, "day.jsonl", columns=columns)
+
+
 def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path) -> None:
     put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
     table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")
