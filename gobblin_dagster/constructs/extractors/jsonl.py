@@ -25,8 +25,8 @@ from gobblin_dagster.core.constructs import ConstructContext
 
 _EXACT = float(1 << 53)
 """Up to here a float holds every whole number."""
-_LARGEST = 3.5e38
-"""Beyond what a float of 32 bits holds."""
+_TOO_LARGE = 3.4028235677973366e38
+"""From here on a float of 32 bits is infinite."""
 _SIGNATURE = b"\xef\xbb\xbf"
 """What some programs put before UTF-8; it is no part of the text."""
 _MAX_BLOCKS_A_LINE = 16
@@ -186,7 +186,7 @@ def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> N
             continue
         for number, line in enumerate(lines, start=rows_before + 1):
             value = json.loads(line).get(name)
-            if isinstance(value, int | float) and math.isfinite(value) and abs(value) > _LARGEST:
+            if isinstance(value, int | float) and _TOO_LARGE <= abs(value) < math.inf:
                 raise FormatError(f"{name} is {value}, which is too large for float32.", number)
 
 

@@ -117,11 +117,11 @@ def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
 
 
 def test_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_path: Path) -> None:
-    put(tmp_path, day_jsonl=b'{"x": 3.4e38}\n{"x": -Infinity}\n{"x": null}\n{}\n')
+    put(tmp_path, day_jsonl=b'{"x": 3.40282356e38}\n{"x": -Infinity}\n{"x": null}\n{}\n')
     columns = {"x": "float32"}
     assert read_lines(tmp_path, "day.jsonl", columns=columns).column("x").null_count == 2
-    put(tmp_path, day_jsonl=b'{"x": -Infinity}\n{"x": 4e38}\n')
-    with pytest.raises(ExtractError, match=r"row 2: x is 4e\+38, which is too large for float32"):
+    put(tmp_path, day_jsonl=b'{"x": -Infinity}\n{"x": 3.402823568e38}\n')
+    with pytest.raises(ExtractError, match=r"row 2: x is 3.402823568e\+38, which is too large for float32"):
         read_lines(tmp_path, "day.jsonl", columns=columns)
 
 
