@@ -43,11 +43,11 @@ def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizo
     """Look at the clock and at open transactions; must come before the snapshot that is planned from."""
     options, database = tables.options, tables.database
     now, offset = database.clock() or (now, None)
-    is_standby = database.is_postgresql and is_in_recovery(database)
-    seen = Horizon(now, is_standby=is_standby, server_offset=offset)
+    seen = Horizon(now, server_offset=offset)
     if options.horizon == "none":
         return seen
-    is_seen_through = database.is_postgresql and not is_standby
+    seen = replace(seen, is_standby=database.is_postgresql and is_in_recovery(database))
+    is_seen_through = database.is_postgresql and not seen.is_standby
     if options.cursor.is_time:
         return replace(seen, oldest=oldest_transaction(database) if is_seen_through else now)
     if options.query or not is_seen_through:

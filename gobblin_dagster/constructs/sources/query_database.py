@@ -89,6 +89,8 @@ class Table:
     name: str
     columns: tuple[Column, ...] = ()
     problem: str = ""
+    notes: tuple[str, ...] = ()
+    """What the plan says of it."""
 
     @property
     def urn(self) -> str:

@@ -76,7 +76,7 @@ class Offers:
             self._cursor.mark(high)  # there is nothing after 'infinity'
         except (ValueError, TypeError, OverflowError) as error:
             return self._no_position(urn, mark, relation, error)
-        notes = []
+        notes = [*table.notes]
         if why and high < after and not any(low < after <= end for low, end in committed):
             shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
             notes.append(f"from {shown} on, rows are left for a later run: {why}.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gobblin_dagster.constructs.sources.query_database import Database, Table
 from gobblin_dagster.constructs.sources.query_options import QueryOptions
@@ -34,7 +34,9 @@ class Tables:
             there = _some(sorted(self.database.tables(None)))
             problem = f"no table of database {self.database.shown} matches; it has {there}."
             raise SourceError(job=self.database.job, problem=problem)
-        return {urn: self._checked(table) for urn, table in (found | missing).items() if context.is_selected(urn)}
+        unknown = self._unknown_exclusions(found.values())
+        chosen = {urn: table for urn, table in (found | missing).items() if context.is_selected(urn)}
+        return {urn: replace(self._checked(table), notes=unknown) for urn, table in chosen.items()}
 
     def one(self, urn: str) -> Table | None:
         """Return one dataset; None where there is no such table."""
@@ -96,7 +98,14 @@ class Tables:
             columns = self.database.query_columns(self.options.query)
         except SourceError as error:
             return Table(schema, name, problem=error.problem)
-        return self._checked(Table(schema, name, columns))
+        table = Table(schema, name, columns)
+        return replace(self._checked(table), notes=self._unknown_exclusions([table]))
+
+    def _unknown_exclusions(self, tables: Iterable[Table]) -> tuple[str, ...]:
+        """Say which of `exclude_columns` no table has: one that is mistyped would be published."""
+        there = {column.name for table in tables for column in table.columns}
+        unknown = ", ".join(name for name in self.options.exclude_columns if name not in there)
+        return (f"`exclude_columns`: {unknown} is a column of no table.",) if unknown else ()
 
     def _checked(self, table: Table) -> Table:
         """Return the table with the columns to read; a column that is not there is its problem."""

@@ -578,3 +578,13 @@ def test_table_of_a_schema_that_is_not_there_is_its_problem_alone(tmp_path: Path
     offers = plan(source(tmp_path, tables=["orders", "nowhere.orders"]))
     assert "nowhere.orders: there is no such table" in offers["nowhere.orders"].problem
     assert offers["main.orders"].problem == ""
+
+
+def test_excluded_column_that_no_table_has_is_named(tmp_path: Path, shop: sqlite3.Connection) -> None:
+    """A name that is mistyped leaves in what was to be left out."""
+    shop.execute("INSERT INTO customers VALUES (1, 'Anna')")
+    offers = plan(source(tmp_path, include=["main.*"], exclude_columns=["name", "notes", "price"]))
+    assert [offer.notes for offer in offers.values()] == [["`exclude_columns`: notes is a column of no table."]] * 2
+    query = source(tmp_path, query="select id, note from orders", exclude_columns=["nope", "note"])
+    (offer,) = plan(query).values()
+    assert offer.notes == ["`exclude_columns`: nope is a column of no table."]
