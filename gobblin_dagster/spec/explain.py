@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from gobblin_dagster.spec.document import Loc
@@ -180,9 +180,21 @@ def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
     here: Any = model
     for part in loc:
         if isinstance(part, str):
-            fields = here.model_fields if _is_model(here) else {}
-            here = _inner(fields[part].annotation) if part in fields else None
-    return list(here.model_fields) if _is_model(here) else []
+            found = _inner(here)
+            fields = found.model_fields if _is_model(found) else {}
+            here = fields[part].annotation if part in fields else _tagged(here, part)
+    found = _inner(here)
+    return list(found.model_fields) if _is_model(found) else []
+
+
+def _tagged(annotation: Any, tag: str) -> Any:
+    """Return the member of a union that pydantic names by its tag in a place; None where there is none."""
+    for member in get_args(annotation):
+        if any(isinstance(note, Tag) and note.tag == tag for note in get_args(member)):
+            return member
+        if (found := _tagged(member, tag)) is not None:
+            return found
+    return None
 
 
 def _inner(annotation: Any) -> Any:

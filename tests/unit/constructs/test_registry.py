@@ -80,6 +80,21 @@ def test_create_with_bad_options_names_every_fault() -> None:
     assert "did you mean 'column'?" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("level", "problem"),
+    [
+        ({"column": "id", "granularty": "day"}, "unknown key; did you mean 'granularity'?"),
+        ({"sql": "id", "name": "x", "zzz": 1}, "unknown key; known: name, sql"),
+    ],
+    ids=["time", "sql"],
+)
+def test_misspelt_key_of_one_form_among_several_is_told_with_those_of_that_form(
+    level: dict[str, Any], problem: str
+) -> None:
+    (fault,) = registry.check(ConstructKind.WRITER, "parquet", {"partition_by": [level]})
+    assert fault[1] == problem
+
+
 def test_check_unknown_type_suggests_the_nearest_and_lists_all() -> None:
     (fault,) = registry.check(ConstructKind.WRITER, "parkett", {})
     assert fault[0] == ("type",)
