@@ -37,7 +37,7 @@ from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
 from gobblin_dagster.core.ranges import CommittedRanges
-from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord
+from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.traits import FormatTraits, traits_of
 from gobblin_dagster.core.urn import DatasetUrn
@@ -228,8 +228,7 @@ class FilesSource:
         plan = self._arrivals.plan(urn, files, state, gate)
         if not context.publishes_parts or not any((unit.files or 0) > 1 for unit in plan.work_units):
             return plan
-        runs = [run for run in context.previous_runs() if urn in run.datasets]
-        failed = [run.started_at for run in takewhile(lambda run: _has_failed(run.datasets[urn]), runs)]
+        failed = _failures(urn, context.previous_runs())
         if not failed:
             return plan
         limits = self._limits().after(failed)
@@ -293,8 +292,12 @@ def _contents(folder: Path) -> str:
     return f" holds {len(names)} name(s), e.g. {names[0]}" if names else " is empty"
 
 
-def _has_failed(run: DatasetRunRecord) -> bool:
-    return bool(run.failed_ranges) or run.outcome is DatasetOutcome.FAILED
+def _failures(urn: str, runs: Sequence[RunRecord]) -> list[datetime]:
+    """Return when the last runs began in which work units of a dataset failed, newest first."""
+    found = [(run.started_at, run.datasets[urn]) for run in runs if urn in run.datasets]
+    # Runs that could not even list it, or were cancelled, tell nothing of its files.
+    telling = [(began, one) for began, one in found if one.failed_ranges or one.outcome.is_good]
+    return [began for began, _ in takewhile(lambda pair: pair[1].failed_ranges, telling)]
 
 
 def _skip_notes(listing: Listing, urn: str | None, date_format: str, label: Callable[[str], str]) -> list[str]:

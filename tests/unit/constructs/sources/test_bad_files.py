@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,26 @@ def test_bad_file_does_not_take_all_the_room_of_a_run(tmp_path: Path, new_files:
     for _ in range(7):
         folder.run()
     assert folder.published() == [1, *range(3, 9)]
+
+
+def test_run_that_cannot_list_a_folder_says_nothing_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path, "name")
+    folder.put(*range(1, 9))
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("/in/a"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refuse)
+        assert [folder.run().outcome, folder.run().outcome] == ["failed", "failed"]
+    result = folder.run()
+    assert (result.files, result.notes) == (1, ())
+    assert folder.published() == [*range(1, 9)]
 
 
 def test_where_nothing_is_published_beside_what_failed_work_units_stay_as_they_are(tmp_path: Path) -> None:
