@@ -310,7 +310,7 @@ def test_full_extract_replaces_what_was_published(tmp_path: Path, lane: SparkLan
         ({"watermark": {"column": "idd", "type": "long"}}, r"there is no column idd; it has id, value"),
         ({"watermark": {"column": "id"}}, r"column id is of type bigint, `type: timestamp` needs timestamp"),
         ({"format": "", "path": "", "table": "no.such"}, r"\[TABLE_OR_VIEW_NOT_FOUND\]"),
-        ({"format": "", "path": "", "query": "selec 1"}, r"\[PARSE_SYNTAX_ERROR\]"),
+        ({"format": "", "path": "", "query": "select 1 frm (x"}, r"\[PARSE_SYNTAX_ERROR\]"),
         ({"sql": "select nope from {rows}"}, r"\[UNRESOLVED_COLUMN.WITH_SUGGESTION\].*`nope`"),
         ({"sql": "select id, cast('x' || id as int) as n from {rows}"}, r"\[CAST_INVALID_INPUT\] The value 'x\d'"),
         ({"function": f"{PARTS}:no_frame"}, r"returned NoneType, expected a DataFrame"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
@@ -19,6 +20,9 @@ DATASET = "{dataset}"
 """Stands for the dataset's name in `path`, `table`, `query` and options."""
 _GLOBS = frozenset("*?[")
 ViewName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
+_BEFORE_QUERY = re.compile(r"\A(\s|\(|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+"""What may stand before the first word of a query."""
+_QUERIES = ("select", "with", "from", "values", "table")
 _WITH_COLUMN = ("start", "end", "max_watermark", "lag", "partition_interval", "partitions", "nulls")
 
 
@@ -150,6 +154,11 @@ class SparkOptions(ReadOptions):
             raise ValueError(f"views: the query does not read {{{unused[0]}}}")
         if self.sql and "{rows}" not in self.sql:
             raise ValueError("sql: expected a query over {rows}")
+        for name, text in (("query", self.query), ("sql", self.sql)):
+            rest = _BEFORE_QUERY.sub("", text)
+            if text and not rest.lower().startswith(_QUERIES):
+                # Spark runs a command as soon as it is told one: with each plan.
+                raise ValueError(f"{name}: expected a query that begins with {', '.join(_QUERIES)}, got {rest[:20]!r}")
         self._check_datasets()
         self._check_watermark()
         return self

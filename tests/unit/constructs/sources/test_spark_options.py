@@ -31,6 +31,7 @@ ICEBERG = {"table": "lake.db.t", "watermark": {"snapshot": "iceberg"}}
         {"format": "jdbc", "options": {"url": "jdbc:x", "dbtable": "t", "fetchsize": 100}} | LONG,
         {"table": "a.b.{dataset}", "datasets": ["x*", "y"]} | LONG,
         {"query": "select * from {v}", "views": {"v": FILES}} | LONG,
+        {"query": "/* all\n */ -- of it\n ((SELECT 1 as id))"} | LONG,
         ICEBERG | {"snapshots_per_work_unit": 3},
         {"format": "delta", "path": "d", "watermark": {"snapshot": "delta"}},
         FILES
@@ -71,6 +72,8 @@ def test_declaration_holds(options: dict[str, Any]) -> None:
         (FILES | LONG | {"max_watermark": "CURRENTDATE"}, "max_watermark: is for times"),
         (FILES | {"watermark": {"column": "at"}, "max_watermark": "TODAY"}, "max_watermark: expected CURRENTDATE"),
         (FILES | LONG | {"function": "nothing"}, "expected text that matches"),
+        ({"query": "-- all\n drop table t"} | LONG, "query: expected a query that begins with select, with, from"),
+        (FILES | LONG | {"sql": "insert into t select * from {rows}"}, "sql: expected a query that begins with select"),
         (FILES | LONG | {"paht": "x"}, "unknown key; did you mean 'path'?"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
