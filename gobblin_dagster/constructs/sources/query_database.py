@@ -197,7 +197,9 @@ class Database:
             inspector = sa.inspect(connection)
             found: dict[str, Table] = {}
             for schema in schemas if schemas is not None else _user_schemas(inspector):
-                reflect = self._tables_at_once if self.is_postgresql else self._tables_one_by_one
+                # Where SQLAlchemy asks for one table after the other anyway, a fault is that table's.
+                by_one = self.backend in (*MYSQL, "sqlite")
+                reflect = self._tables_one_by_one if by_one else self._tables_at_once
                 found |= {table.urn: table for table in reflect(inspector, schema, names)}
             if self.is_postgresql and names is None:
                 for schema, name in connection.execute(_PARTITIONS):
