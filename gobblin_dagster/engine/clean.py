@@ -195,7 +195,7 @@ class _Expiry:
             after = self._expired(state)
             expired = self._find(urn, state, after)
             if expired.snapshots:
-                found.append(expired if dry_run else self._delete(expired, state, after))
+                found.append(expired if dry_run or expired.kept_because else self._delete(expired, state, after))
         return found
 
     def _expired(self, state: DatasetState) -> DatasetState:
@@ -212,7 +212,10 @@ class _Expiry:
             if expiring and not any(held.stop > after.oldest_snapshot for held in holding):
                 files.append(one.file)
                 snapshots.update(expiring)
-        return ExpiredSnapshots(urn, tuple(sorted(snapshots)), tuple(files))
+        outside = next((file.path for file in files if not file.path.startswith(f"{self._root}/")), "")
+        # A step that would delete it is refused, and its dataset would wait for a person.
+        because = f"{outside} lies outside of the output {self._root}, which was moved, or is another one since"
+        return ExpiredSnapshots(urn, tuple(sorted(snapshots)), tuple(files), because if outside else "")
 
     def _delete(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
         """Delete as a commit sequence: nobody can go back to a snapshot that is being deleted, and a crash is made good."""

@@ -85,7 +85,9 @@ def write_manifest(
         contents = _contents(store, job, dataset_urn, range(first, snapshot + 1))
     for content in contents:
         path = manifest_path(root, job, dataset_urn, content.number)
-        storage.put_if_absent(path, _encode(root, job, dataset_urn, content))
+        storage.put_if_absent(
+            path, _encode(root, job, dataset_urn, _as_named(storage, root, job, dataset_urn, content))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,29 @@ class _Content:
     @property
     def is_whole(self) -> bool:
         return self.number % WHOLE_EVERY == 0
+
+
+def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: _Content) -> _Content:
+    """Return the content with older files as the manifests below name them.
+
+    The store keeps absolute paths: those of an output that was moved or copied as a whole lie where it was before.
+    """
+    inside = f"{root}/"
+    if all(path.startswith(inside) for path in (*content.removed, *(file.path for file in content.files))):
+        return content
+    try:
+        below = read_manifest(storage, root, job, dataset_urn, content.previous) if content.previous else []
+    except (CorruptRecordError, UsageError):
+        return content  # nothing is named below that a reader could come to
+    named = {file.path.removeprefix(inside): file.path for file in below}
+
+    def here(path: str) -> str:
+        parts = path.split("/")
+        ends = ("/".join(parts[first:]) for first in range(len(parts)))
+        return next((named[end] for end in ends if end in named), path)
+
+    files = [replace(file, path=here(file.path)) for file in content.files]
+    return replace(content, files=files, removed=[here(path) for path in content.removed])
 
 
 def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[_Content]:
