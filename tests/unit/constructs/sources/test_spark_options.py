@@ -37,7 +37,7 @@ ICEBERG = {"table": "lake.db.t", "watermark": {"snapshot": "iceberg"}}
         FILES
         | {"watermark": {"column": "day", "type": "date"}, "max_watermark": "CURRENTDATE-2", "start": "2026-01-01"},
     ],
-    ids=["files", "full", "jdbc", "globs", "query", "iceberg", "delta", "days"],
+    ids=["files", "full", "jdbc", "globs", "query", "comments", "iceberg", "delta", "days"],
 )
 def test_declaration_holds(options: dict[str, Any]) -> None:
     assert registry.check(ConstructKind.SOURCE, "spark", options) == []
