@@ -17,7 +17,7 @@ from gobblin_dagster.constructs.sources.query import QuerySource
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, SourceContext
 from gobblin_dagster.core.errors import SourceError, TransientError
-from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
@@ -107,6 +107,16 @@ def test_days_that_are_taken_for_utc_say_that_the_servers_clock_is_another(
     assert "day has no time zone and is taken for UTC, while the server's clock is -5 h from it" in offer.notes[0]
     (told,) = source(url, watermark=by_day, timezone="UTC").plan(CONTEXT)
     assert told.notes == offer.notes[1:]
+
+
+@pytest.mark.parametrize(("options", "is_told"), [({}, True), ({"lag": 1}, False), ({"overlap": 1}, False)])
+def test_transactions_that_are_not_waited_for_are_told_where_nothing_covers_them(
+    mariadb_server: MariadbServer, database: str, options: dict[str, int], is_told: bool
+) -> None:
+    mariadb_server.execute("CREATE TABLE events AS SELECT seq AS id FROM seq_1_to_9", database=database)
+    context = SourceContext(Extract("shop", "all", ExtractType.SNAPSHOT_APPEND), {}, lambda urn: True, SystemClock())
+    (offer,) = source(mariadb_server.url(database), primary_key=["id"], **options).plan(context)
+    assert any("are lost; set `lag` or `overlap`" in note for note in offer.notes) is is_told
 
 
 def test_times_to_come_by_the_servers_clock_wait(mariadb_server: MariadbServer, database: str) -> None:

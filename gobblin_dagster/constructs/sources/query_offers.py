@@ -142,11 +142,12 @@ class Offers:
             )
         is_blind = not database.is_postgresql or (bool(self._options.query) and not self._cursor.is_time)
         is_open = self._options.horizon == "none" or is_blind or self.horizon.is_standby
-        if is_open and not self._options.lag and database.backend != "sqlite":
+        is_covered = self._options.lag or self._options.overlap or database.backend == "sqlite"
+        if is_open and not is_covered:
             why = " (a standby does not know those of its primary)" if self.horizon.is_standby else ""
             notes.append(
                 f"open transactions are not waited for{why}: rows that are committed late, below the watermark, are lost; "
-                "set `lag`."
+                "set `lag` or `overlap`."
             )
         return notes
 
