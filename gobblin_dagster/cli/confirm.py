@@ -26,11 +26,13 @@ def readable(given: str) -> str:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask on a terminal unless `yes`; raises UsageError where nobody can be asked."""
+    """Ask on a terminal unless `yes`; ends the command with 1 for a no, raises UsageError where nobody can be asked."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError(
             problem="This changes the state, and there is no terminal to ask on.", hint="Repeat with --yes."
         )
-    typer.confirm(question, abort=True, err=True)
+    if not typer.confirm(question, err=True):
+        typer.echo("Nothing was changed.", err=True)
+        raise typer.Exit(1)

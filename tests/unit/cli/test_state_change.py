@@ -90,13 +90,15 @@ def test_change_without_terminal_needs_yes(cli: Cli, ran: Path) -> None:
     assert watermark(cli) == "25"
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y", "20"), ("n", "25")])
+@pytest.mark.parametrize(("answer", "left", "code"), [("y", "20", 0), ("n", "25", 1)])
 def test_change_on_a_terminal_is_asked_for(
-    cli: Cli, ran: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: str
+    cli: Cli, ran: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: str, code: int
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
     called = cli("state", "set", "a", "20", *WHY)
     assert "Set the watermark of a? [y/N]" in called.err
+    assert (called.code, "Nothing was changed." in called.err) == (code, bool(code))
+    assert "interrupted" not in called.err
     assert watermark(cli) == left
 
 
