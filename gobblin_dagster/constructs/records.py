@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -41,11 +42,41 @@ def copied(value: Any, column: str, kind: pa.DataType) -> Any:
         ) from error
 
 
+class _Aside:
+    """Who has standard output set aside; its own place comes back with the last of them, whatever their order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._own: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._own, sys.stdout = sys.stdout, sys.stderr
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                sys.stdout = self._own
+
+
+_ASIDE = _Aside()
+
+
 @contextmanager
 def prints_aside() -> Iterator[None]:
-    """Send what a user's code prints to standard error: on standard output it would stand among a command's JSON."""
-    with redirect_stdout(sys.stderr):
+    """Send what a user's code prints to standard error: on standard output it would stand among a command's JSON.
+
+    For all threads: sources load functions in several at once.
+    """
+    _ASIDE.enter()
+    try:
         yield
+    finally:
+        _ASIDE.leave()
 
 
 def load_object(target: str, construct: str) -> Any:
