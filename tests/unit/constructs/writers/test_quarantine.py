@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.constructs.sql import SqlSelect
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_SCHEMA, QuarantineWriter
 from gobblin_dagster.core.errors import ConvertError
@@ -113,6 +114,34 @@ def test_json_follows_a_change_of_schema() -> None:
     json_rows = JsonRows("writer", CONTEXT)
     assert json_rows.texts(batch({"a": [1]})).to_pylist() == ['{"a":1}']
     assert json_rows.texts(batch({"b": ["x"]})).to_pylist() == ['{"b":"x"}']
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows that DuckDB was given, each time."""
+    rows: list[int] = []
+    run = SqlSelect.run
+
+    def counted(select: SqlSelect, given: pa.RecordBatch) -> pa.RecordBatch:
+        rows.append(given.num_rows)
+        return run(select, given)
+
+    monkeypatch.setattr(SqlSelect, "run", counted)
+    return rows
+
+
+def test_rows_that_share_a_large_dictionary_are_made_text_together(at_once: list[int]) -> None:
+    values = [f"{number:05}{'x' * 5_000}" for number in range(2_000)]
+    texts = JsonRows("writer", CONTEXT).texts(batch({"v": pa.array(values).dictionary_encode()})).to_pylist()
+    assert [json.loads(text)["v"] for text in texts] == values
+    assert at_once == [2_000]
+
+
+def test_large_rows_are_made_text_a_few_at_a_time(at_once: list[int]) -> None:
+    values = [str(number) * 3_000_000 for number in range(8)]
+    texts = JsonRows("writer", CONTEXT).texts(batch({"v": values})).to_pylist()
+    assert [json.loads(text)["v"] for text in texts] == values
+    assert at_once == [2, 2, 2, 2]
 
 
 def test_quarantine_holds_row_reason_and_origin_of_any_schema() -> None:
