@@ -40,11 +40,9 @@ def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _struct(values: pa.StructArray, target: pa.StructType) -> pa.StructArray:
-    names = {field.name for field in values.type}
+    given = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
     columns = [
-        strict_cast(pc.struct_field(values, field.name), field.type)
-        if field.name in names
-        else pa.nulls(len(values), field.type)
+        strict_cast(given[field.name], field.type) if field.name in given else pa.nulls(len(values), field.type)
         for field in target
     ]
     if not columns:

@@ -30,8 +30,8 @@ class SchemaConverter(EachRowConverter):
 
         columns: dict[str, Shape] = Field(min_length=1)
         """Shape by column name: a type's name, `[shape]` for a list, `{name: shape}` for a struct."""
-        missing: Literal["fail", "null"] = "fail"
-        """What becomes of a declared column, or field of a struct, that is not there."""
+        missing: Literal["fail", "null"] | None = "fail"
+        """What becomes of a declared column, or field of a struct, that is not there (`null`, quoted or not)."""
         others: Literal["fail", "drop"] = "fail"
         """What becomes of a column, or field of a struct, that is not declared."""
 

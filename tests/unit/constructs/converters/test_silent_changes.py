@@ -91,6 +91,11 @@ def test_nested_casts_keep_nulls_order_and_slices() -> None:
     ]
 
 
+def test_fields_of_structs_go_by_name_whatever_the_name() -> None:
+    odd = [{".a": 1, "[0]": 2, "": 3}, None]
+    assert _convert(SchemaConverter, {"columns": {"v": {"": "int8", "[0]": "int8", ".a": "int8"}}}, odd) == odd
+
+
 @pytest.mark.parametrize("word", ["infinity", "-infinity", "epoch"])
 def test_words_that_duckdb_takes_for_a_time_are_none(word: str) -> None:
     form = "%d.%m.%Y"

@@ -322,9 +322,10 @@ def test_avro_schema_that_is_no_record_is_refused(schema: dict[str, Any]) -> Non
         _make({"type": "avro_bytes", "column": "a", "avro_schema": schema})
 
 
-def test_schema_brings_rows_into_declared_columns_order_and_types() -> None:
+@pytest.mark.parametrize("missing", ["null", None], ids=["quoted", "unquoted"])
+def test_schema_brings_rows_into_declared_columns_order_and_types(missing: str | None) -> None:
     columns = {"b": "float64", "a": "int64", "c": ["string"]}
-    spec = {"type": "schema", "columns": columns, "missing": "null", "others": "drop"}
+    spec = {"type": "schema", "columns": columns, "missing": missing, "others": "drop"}
     result = converted(_make(spec), chunk({"a": ["1", None], "x": [0, 0], "b": [1, 2]}))
     assert result.batch.schema == pa.schema([(name, arrow_shape(shape)) for name, shape in columns.items()])
     assert result.batch.to_pylist() == [{"b": 1.0, "a": 1, "c": None}, {"b": 2.0, "a": None, "c": None}]
