@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.manifest import manifest_path
 from gobblin_dagster.engine.commit.roll import in_parallel
@@ -29,6 +30,7 @@ def unknown_snapshots(
     Costs one listing for all datasets without a state, and one request for each other.
 
     Raises:
+        EnvironmentFaultError: the package for the output's storage is not installed.
         OSError: the output cannot be read.
     """
     root, store, job = opened.context.output_root, opened.store.url, opened.job
@@ -60,7 +62,7 @@ def unknown_snapshots(
 def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
     """Return the plan with the problem of each dataset that a run would refuse for its store, found without a lease.
 
-    Where the output cannot be read, and beyond `MOST_DATASETS` datasets of which none has a problem, the run alone tells.
+    Where the output cannot be read from here, and beyond `MOST_DATASETS` datasets of which none has a problem, the run alone tells.
     """
     working = [one for one in plan.datasets if one.has_work]
     if not working:
@@ -71,11 +73,12 @@ def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
         strange = unknown_snapshots(opened, [*new, *known[:MOST_DATASETS]], states)
         if strange:
             strange |= unknown_snapshots(opened, known[MOST_DATASETS:], states)
-    except OSError:
+    except (OSError, EnvironmentFaultError):
         return plan
-    if strange:
-        # A run may have committed one since its state was loaded, and written the manifest that we found.
-        states = opened.store.load_dataset_states(plan.job, list(strange))
+    if not strange:
+        return plan
+    # A run may have committed one since its state was loaded, and written the manifest that we found.
+    states = opened.store.load_dataset_states(plan.job, list(strange))
     found = {urn: state.version for urn, state in states.items()}
     versions = {one.dataset_urn: one.version_read for one in working}
     strange = {urn: why for urn, why in strange.items() if found.get(urn, 0) == versions[urn]}

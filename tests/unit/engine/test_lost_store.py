@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.engine import lost_store
 from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.engine.lost_store import with_lost_store
@@ -102,11 +103,21 @@ def test_dataset_that_a_run_commits_while_it_is_looked_at_is_neither_lost_nor_be
         assert with_lost_store(one, plan) == plan
 
 
-def test_output_that_cannot_be_read_leaves_the_plan_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PermissionError(13, "Permission denied"),
+        EnvironmentFaultError(problem="boto3 is not installed.", hint="Install it."),
+    ],
+    ids=["permission", "package"],
+)
+def test_output_that_cannot_be_read_leaves_the_plan_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
     set_back(tmp_path)
 
     def refuse(self: LocalStorage, path: str) -> int | None:
-        raise PermissionError(13, "Permission denied", path)
+        raise fault
 
     monkeypatch.setattr(LocalStorage, "size", refuse)
     assert problems(plan_job(project(tmp_path, rows(30)), rows(30))) == []
