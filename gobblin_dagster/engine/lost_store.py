@@ -62,7 +62,7 @@ def unknown_snapshots(
 def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
     """Return the plan with the problem of each dataset that a run would refuse for its store, found without a lease.
 
-    Where the output cannot be read from here, and beyond `MOST_DATASETS` datasets of which none has a problem, the run alone tells.
+    Where the output cannot be read here, and beyond `MOST_DATASETS` datasets of which none has a problem, the run alone tells.
     """
     working = [one for one in plan.datasets if one.has_work]
     if not working:
