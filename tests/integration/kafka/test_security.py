@@ -92,9 +92,10 @@ def test_encrypted_listener_is_planned_and_read_and_no_secret_is_told(
 def test_login_that_is_refused_while_reading_is_told(
     new_job: NewJob, broker: KafkaBroker, secrets: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = new_job(**ssl_options(broker, "SASL_SSL"), timeout_s=5)
+    job = new_job(**ssl_options(broker, "SASL_SSL"), timeout_s=300)
     job.send(range(5))
     (unit,) = job.plan().work_units
+    job.options["timeout_s"] = 10  # which is waited for
     monkeypatch.setenv("LAKE_PASSWORD", "wrong-word")  # as on a worker that has another one
     context = ConstructContext("events", str(job.root))
     extractor = registry.create(ConstructKind.SOURCE, job.spec.source, context).extractor(unit)
@@ -139,18 +140,18 @@ def test_client_without_the_certificate_that_is_asked_for_is_told(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "listener", "said"),
+    ("protocol", "listener", "timeout_s", "said"),
     [
-        ("PLAINTEXT", "sasl_ssl", "is a login or encryption asked for: `security.protocol`?"),
-        ("PLAINTEXT", "sasl", "is a login or encryption asked for: `security.protocol`?"),
-        ("SSL", "plain", "SSL connection closed by peer"),
+        ("PLAINTEXT", "sasl_ssl", 4, "is a login or encryption asked for: `security.protocol`?"),
+        ("PLAINTEXT", "sasl", 4, "is a login or encryption asked for: `security.protocol`?"),
+        ("SSL", "plain", 15, "SSL connection closed by peer"),
     ],
 )
 def test_protocol_that_the_listener_does_not_speak_is_told(
-    new_job: NewJob, broker: KafkaBroker, protocol: str, listener: str, said: str
+    new_job: NewJob, broker: KafkaBroker, protocol: str, listener: str, timeout_s: float, said: str
 ) -> None:
     addresses = {"sasl_ssl": broker.sasl_ssl_address, "plain": broker.address, "sasl": broker.sasl_address}
-    job = new_job(brokers=addresses[listener], timeout_s=4, config={"security.protocol": protocol})
+    job = new_job(brokers=addresses[listener], timeout_s=timeout_s, config={"security.protocol": protocol})
     if protocol == "SSL":
         job.options["config"] |= {"ssl.ca.location": str(broker.certificates.ca)}
     assert said in refused(job)
