@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
@@ -25,7 +24,6 @@ from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.watermark import Watermark
-from gobblin_dagster.engine.audit import file_format
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.manifest import fill_manifests, list_manifests, read_manifest
@@ -53,6 +51,10 @@ class PublishedSnapshot:
     """0 where nothing was published."""
     files: tuple[PublishedFile, ...]
     """Of all branches, ordered by branch and path."""
+    schemas: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Newest Arrow schema by branch, as text, before a writer made text or folders of columns; manifests hold none."""
+    csv: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    """Options of the writers `csv` by branch; manifests hold none."""
 
     def paths(self, branch: str) -> list[str]:
         """Return the paths (or URLs) of a branch's files.
@@ -75,49 +77,26 @@ class PublishedSnapshot:
         return DatasetUrn(self.dataset_urn).folder_in(path)
 
     def to_arrow(self, branch: str) -> ds.Dataset:
-        """Return a branch's files as one lazy pyarrow dataset, wherever they lie; folder names become columns (text).
+        """Return a branch's files as one lazy pyarrow dataset, wherever they lie.
 
-        It has the columns of all files, in their widest types; null where a file lacks one.
+        Shape: the columns of all files, in their widest types, null where a file lacks one; then those that became folders. Types
+        that the files do not tell are those of `schemas`; without them folders are text, and CSV and JSON lines as pyarrow
+        guesses them.
 
         Raises:
-            UsageError: as `paths`, or nothing was published, or a column's types cannot be brought together.
+            UsageError: as `paths`, or nothing was published, or pyarrow cannot read the files, or a column's types cannot
+                be brought together.
             EnvironmentFaultError: the storage's package is not installed.
         """
         # Here and not above: an idle run need not pay for it.
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.dataset as ds  # noqa: PLC0415
+        from gobblin_dagster.engine.published_formats import arrow_dataset, stored_types  # noqa: PLC0415
 
-        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
-
+        urn = self.dataset_urn
         if not self.files:
-            raise UsageError(problem=f"Nothing was published of dataset {self.dataset_urn!r}.")
-        filesystem, paths = arrow_files(self.paths(branch))
-        formats = {
-            "parquet": ds.ParquetFileFormat,
-            "orc": ds.OrcFileFormat,
-            "csv": ds.CsvFileFormat,
-            "json": ds.JsonFileFormat,
-        }
-        kind = formats[file_format(paths[0])]()
-        try:
-            # Of all files: a column that some of them lack would be lost, or not, by which one comes first.
-            schema = ds.FileSystemDatasetFactory(filesystem, paths, kind).inspect(promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise UsageError(
-                problem=f"Files of dataset {self.dataset_urn!r}, branch {branch!r}, have no types in common: {error}.",
-                hint="Give `paths` to a reader that is told which types to take.",
-            ) from error
-        levels = dict.fromkeys(
-            unquote(segment.partition("=")[0]) for path in paths for segment in path.split("/")[:-1] if "=" in segment
-        )
-        # Text, as it was written: guessed from the folders, 007 would be 7.
-        folders = pa.schema([(level, pa.string()) for level in levels if level not in schema.names])
-        return ds.dataset(
-            paths,
-            schema=pa.schema([*schema, *folders]),
-            filesystem=filesystem,
-            format=kind,
-            partitioning=ds.partitioning(folders, flavor="hive"),
+            raise UsageError(problem=f"Nothing was published of dataset {urn!r}.")
+        types = {urn: stored_types(self.schemas.get(branch, ""))}
+        return arrow_dataset(
+            {urn: self.paths(branch)}, types, self.csv.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
         )
 
     @property
@@ -145,8 +124,16 @@ def load_published(project: Project, job: JobSpec, dataset_urn: str, snapshot: i
         if snapshot is not None:
             _require_readable(state, dataset_urn, snapshot)
         files = store.load_snapshot(job.job, dataset_urn, snapshot)
-    newest = state.snapshot if state else 0
-    return PublishedSnapshot(job.job, dataset_urn, newest if snapshot is None else snapshot, tuple(files))
+    if state is None:
+        return PublishedSnapshot(job.job, dataset_urn, 0, ())
+    number = state.snapshot if snapshot is None else snapshot
+    return PublishedSnapshot(job.job, dataset_urn, number, tuple(files), state.schemas, csv_options(job))
+
+
+def csv_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
+    """Return the options of a job's writers `csv` by branch: how such files are read."""
+    writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
+    return {name: writer.options for name, writer in writers.items() if writer.type == "csv"}
 
 
 def read_published(

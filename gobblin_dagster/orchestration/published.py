@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import reduce
@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from gobblin_dagster.core.commit import PublishedFile
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
-from gobblin_dagster.engine.audit import file_format
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.orchestration.published_formats import (
-    arrow_factory,
+from gobblin_dagster.engine.published_formats import (
+    arrow_dataset,
     folder_levels,
     headless_names,
     in_64_bits,
+    reader_groups,
     spark_fields,
     spark_options,
     stored_types,
 )
+from gobblin_dagster.engine.snapshots import csv_options
 from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ class PublishedDatasets:
                 for urn in sorted(states)
             }
         types = {urn: stored_types(states[urn].schemas.get(branch, "")) for urn in files}
-        writers = [job.writer_of(one) for one in job.fork.branches if one.name == branch]
-        csv = next((writer.options for writer in writers if writer.type == "csv"), {})
-        return cls(job.job, branch, files, types, csv)
+        return cls(job.job, branch, files, types, csv_options(job).get(branch, {}))
 
     @property
     def paths(self) -> dict[str, list[str]]:
@@ -94,18 +92,7 @@ class PublishedDatasets:
         Raises:
             UsageError: pyarrow cannot read the files, or their types cannot be brought together.
         """
-        groups = list(self._groups())
-        if not groups:
-            return ds.dataset(pa.table({}))
-        try:
-            parts = [arrow_factory(name, urn, paths, self.types.get(urn, {}), self.csv) for name, urn, paths in groups]
-            schema = pa.unify_schemas([schema for _, schema in parts], promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise UsageError(
-                problem=f"Files of job {self.job!r}, branch {self.branch!r}, have no types in common: {error}.",
-                hint="Load fewer datasets at once, or give `paths` to a reader that is told which types to take.",
-            ) from error
-        return ds.dataset([factory.finish(schema) for factory, _ in parts])
+        return arrow_dataset(self.paths, self.types, self.csv, f"job {self.job!r}, branch {self.branch!r}")
 
     def to_arrow(self) -> pa.Table:
         """Read everything into memory; shape as of `to_dataset`."""
@@ -117,7 +104,7 @@ class PublishedDatasets:
         Shape: as of `to_dataset`, where Spark has the types.
         """
         frames = []
-        for name, urn, paths in self._groups():
+        for name, urn, paths in reader_groups(self.paths):
             types, levels = self.types.get(urn, {}), folder_levels(urn, paths)
             reader = session.read.format(name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
             reader = reader.options(**spark_options(name, self.csv))
@@ -131,13 +118,3 @@ class PublishedDatasets:
         if not frames:
             return session.createDataFrame([], "struct<>")
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-
-    def _groups(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Yield (format, dataset.urn, paths): files that one reader takes together, below one folder of the dataset."""
-        for urn, paths in self.paths.items():
-            folder_in = DatasetUrn(urn).folder_in
-            groups: dict[tuple[str, str], list[str]] = {}
-            for path in paths:
-                groups.setdefault((file_format(path), folder_in(path)), []).append(path)
-            for (name, _), group in sorted(groups.items()):
-                yield name, urn, group

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def _shaped(select: str, rows: int, **writer: Any) -> JobSpec:
         {"a": {"rows": rows}},
         fork={"branches": [{"name": "all"}]},
         converters=[{"type": "sql", "select": select}],
-        writer={"type": "parquet", **writer},
+        writer={"type": "parquet"} | writer,
     )
 
 
@@ -256,6 +257,14 @@ def test_folders_come_back_as_the_text_that_they_were(tmp_path: Path) -> None:
     table = read_published(tmp_path / "lake", "numbers", "a").to_arrow("all").to_table()
     assert sorted(table["p"].to_pylist()) == ["00", "01"]
     assert table["d"].to_pylist() == ["2020-01-01"] * 2
+
+
+def test_types_that_text_does_not_tell_come_from_the_state(tmp_path: Path) -> None:
+    select = "'00' || id AS id, '' AS empty, 0.10::DECIMAL(9, 2) AS price, 'b;c' AS day"
+    job = _shaped(select, 2, type="csv", delimiter=";", partition_by=["day"])
+    run(tmp_path, job)
+    rows = load_published(project(tmp_path, job), job, "a").to_arrow("all").to_table().to_pylist()
+    assert rows == [{"id": f"00{n}", "empty": "", "price": Decimal("0.10"), "day": "b;c"} for n in range(2)]
 
 
 def test_column_that_is_in_files_and_folders_keeps_its_type(tmp_path: Path) -> None:

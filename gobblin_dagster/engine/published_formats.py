@@ -6,7 +6,7 @@ CSV and JSON lines tell no types: guessed, `007` would be 7 and a decimal a floa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +18,7 @@ import pyarrow.json as pajson
 from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.audit import file_format
 from gobblin_dagster.storage.arrow import arrow_files
 
 _DICTIONARY = re.compile(r"dictionary<values=([^<>]+), indices=u?int\d+, ordered=[01]>")
@@ -47,7 +48,51 @@ def stored_types(schema_text: str) -> dict[str, pa.DataType | None]:
     return kinds
 
 
-def arrow_factory(
+def arrow_dataset(
+    paths: Mapping[str, Sequence[str]],
+    types: Mapping[str, Mapping[str, pa.DataType | None]],
+    csv: Mapping[str, Any],
+    whose: str,
+) -> ds.Dataset:
+    """Return files as one lazy dataset; a column that only some of them have is null in the others.
+
+    Without any file it has no columns.
+
+    Args:
+        paths: files by dataset.urn.
+        types: as of `stored_types`, by dataset.urn.
+        csv: options of the writer `csv`.
+        whose: what the files are of, for messages.
+
+    Raises:
+        UsageError: pyarrow cannot read the files, or their types cannot be brought together.
+    """
+    groups = list(reader_groups(paths))
+    if not groups:
+        return ds.dataset(pa.table({}))
+    try:
+        parts = [_arrow_factory(name, urn, group, types.get(urn, {}), csv) for name, urn, group in groups]
+        schema = pa.unify_schemas([schema for _, schema in parts], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise UsageError(
+            problem=f"Files of {whose}, have no types in common: {error}.",
+            hint="Load fewer at once, or give `paths` to a reader that is told which types to take.",
+        ) from error
+    return ds.dataset([factory.finish(schema) for factory, _ in parts])
+
+
+def reader_groups(paths: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (format, dataset.urn, paths): files that one reader takes together, below one folder of the dataset."""
+    for urn, files in paths.items():
+        folder_in = DatasetUrn(urn).folder_in
+        groups: dict[tuple[str, str], list[str]] = {}
+        for path in files:
+            groups.setdefault((file_format(path), folder_in(path)), []).append(path)
+        for (name, _), group in sorted(groups.items()):
+            yield name, urn, group
+
+
+def _arrow_factory(
     format_name: str, urn: str, paths: Sequence[str], types: Mapping[str, pa.DataType | None], csv: Mapping[str, Any]
 ) -> tuple[ds.FileSystemDatasetFactory, pa.Schema]:
     """Return a factory of a dataset over files of one format, and the schema that it should have.
@@ -68,12 +113,16 @@ def arrow_factory(
             hint="Write with `compression: gzip`, or unpack `paths` on your own.",
         )
     levels = folder_levels(urn, paths)
-    folders = pa.schema([(level, _folder_type(types.get(level))) for level in levels])
-    options = ds.FileSystemFactoryOptions(partitioning=ds.partitioning(folders, flavor="hive"))
     filesystem, inside = arrow_files(paths)
     names = headless_names(format_name, types, levels, csv)
     told = {name: kind for name, kind in types.items() if kind is not None and _is_told(format_name, kind)}
-    factory = ds.FileSystemDatasetFactory(filesystem, inside, _file_format(format_name, names, told, csv), options)
+    kind = _file_format(format_name, names, told, csv)
+    if not types.keys() >= {*levels}:  # then files tell better what they hold beside their folders' names
+        held = ds.FileSystemDatasetFactory(filesystem, inside, kind).inspect(fragments=1).names
+        levels = [level for level in levels if level in types or level not in held]
+    folders = pa.schema([(level, _folder_type(types.get(level))) for level in levels])
+    options = ds.FileSystemFactoryOptions(partitioning=ds.partitioning(folders, flavor="hive"))
+    factory = ds.FileSystemDatasetFactory(filesystem, inside, kind, options)
     schema = factory.inspect(promote_options="permissive")
     if format_name == "json":  # which takes types for the whole dataset only
         schema = pa.schema([field.with_type(told.get(field.name, field.type)) for field in schema])
