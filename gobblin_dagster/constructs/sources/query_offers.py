@@ -24,6 +24,8 @@ from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
+_GONE = "were rows deleted, or the table made anew?"
+
 
 @dataclass(frozen=True, slots=True)
 class Offers:
@@ -66,9 +68,10 @@ class Offers:
             problem = f"{urn}: {null_problem(nulls, relation.cursor_column)}."
             return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
         if highest is None:
-            return DatasetOffer(
-                urn, mark, mark, notes=null_notes(self._options.nulls, nulls, relation.cursor_column, ())
-            )
+            notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, ()), *table.notes]
+            if committed:
+                notes.append(f"it holds no row with a position, and is committed up to {mark}: {_GONE}")
+            return DatasetOffer(urn, mark, mark, notes=notes)
         try:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
             self._require_beginning(relation, first)
@@ -83,7 +86,7 @@ class Offers:
         if committed and after < committed[-1][1]:
             notes.append(
                 f"its last row is at {self._cursor.mark(after - 1)}, before its watermark {self._cursor.mark(committed[-1][1])}: "
-                "were rows deleted, or the table made anew? What it holds is not read again."
+                f"{_GONE} What it holds is not read again."
             )
         start = self._cursor.parse(self._options.start) if self._options.start is not None else None
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
