@@ -33,8 +33,8 @@ class AvroWriter(FileWriter):
     class Options(FileOptions):
         """Options of `type: avro`."""
 
-        compression: Literal["null", "deflate", "snappy", "zstandard"] = "deflate"
-        """Codec of the blocks, by Avro's name; in YAML, null stands in quotes."""
+        compression: Literal["null", "deflate", "snappy", "zstandard"] | None = "deflate"
+        """Codec of the blocks, by Avro's name (`null`, quoted or not)."""
         block_bytes: int = Field(default=64 << 10, ge=1 << 10)
         """Bytes of a block before compression; readers split files at blocks."""
         record_name: str = Field(default="row", pattern=r"^[A-Za-z_]\w*$")
@@ -44,7 +44,8 @@ class AvroWriter(FileWriter):
         super().__init__(options, context, writer_context, "avro")
         refuse_negative_scale(self._partitioner.schema, self._construct, context)
         self._avro_options = options
-        self._package = _package(options.compression)
+        self._avro_codec = options.compression or "null"
+        self._package = _package(self._avro_codec)
         try:
             self._columns = AvroColumns(self._partitioner.schema, options.record_name)
         except ValueError as error:
@@ -55,7 +56,7 @@ class AvroWriter(FileWriter):
         writer = self._package.Writer(
             _Appending(stream),
             self._columns.schema,
-            codec=options.compression,
+            codec=self._avro_codec,
             sync_interval=options.block_bytes,
         )
         return _AvroEncoder(writer, self._columns)

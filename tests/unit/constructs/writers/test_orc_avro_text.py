@@ -73,10 +73,10 @@ def test_avro_column_that_is_never_null_is_no_union() -> None:
     assert [field["type"] for field in written["fields"]] == ["long", ["null", "string"]]
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
-def test_avro_codecs_are_in_the_file(codec: str) -> None:
+@pytest.mark.parametrize("codec", ["null", None, "deflate", "snappy", "zstandard"])
+def test_avro_codecs_are_in_the_file(codec: str | None) -> None:
     reader: Any = avro_reader(io.BytesIO(_bytes(AvroWriter, IDS, compression=codec)))
-    assert reader.metadata["avro.codec"] == codec
+    assert reader.metadata["avro.codec"] == (codec or "null")
     assert [record["id"] for record in reader] == list(range(5000))
 
 
