@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import pyarrow as pa
@@ -77,6 +77,11 @@ def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.Chunked
         yield from (*leaves(values.keys), *leaves(values.items))
     else:
         yield values
+
+
+def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """Return fields with text for days: of JSON, Arrow takes numbers for them (days since 1970), most programs write text."""
+    return [field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in fields]
 
 
 def _known(name: str) -> str:

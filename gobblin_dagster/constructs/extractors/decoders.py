@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, dates_as_texts
 from gobblin_dagster.constructs.extractors.files import first_line
 
 
@@ -128,9 +128,7 @@ class JsonDecoder:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self.type = pa.struct([(name, arrow_type(kind)) for name, kind in columns.items()])
-        # Dates are numbers to Arrow, days since 1970; most programs write them as texts.
-        texts = [field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in self.type]
-        self._with_texts = pa.struct(texts)
+        self._with_texts = pa.struct(dates_as_texts(self.type))
 
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
         if not values:

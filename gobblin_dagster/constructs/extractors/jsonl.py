@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import BaseModel, ConfigDict, Field
 
-from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, leaves
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, dates_as_texts, leaves
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile, NoColumnsError
 from gobblin_dagster.core.constructs import ConstructContext
@@ -121,11 +121,9 @@ class JsonLinesReader:
         if schema is None or not any(pa.types.is_date(kind) for kind in schema.types):
             return self._read_as(text, schema)
         try:
-            # Dates are numbers to Arrow, days since 1970; most programs write them as texts.
             return self._read_as(text, schema)
         except pa.ArrowInvalid:
-            texts = [field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in schema]
-            return self._read_as(text, pa.schema(texts)).cast(schema)
+            return self._read_as(text, pa.schema(dates_as_texts(schema))).cast(schema)
 
     def _read_as(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
         block = pa.BufferReader(text)
