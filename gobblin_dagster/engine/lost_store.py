@@ -67,12 +67,16 @@ def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
     working = [one for one in plan.datasets if one.has_work]
     if not working:
         return plan
-    states = opened.store.load_dataset_states(plan.job, [one.dataset_urn for one in working])
-    new, known = ([one for one in working if (one.dataset_urn in states) is is_known] for is_known in (False, True))
+    new, known = ([one for one in working if bool(one.version_read) is is_known] for is_known in (False, True))
+
+    def look(datasets: Sequence[DatasetPlan]) -> dict[str, str]:
+        with_state = [one.dataset_urn for one in datasets if one.version_read]
+        return unknown_snapshots(opened, datasets, opened.store.load_dataset_states(plan.job, with_state))
+
     try:
-        strange = unknown_snapshots(opened, [*new, *known[:MOST_DATASETS]], states)
+        strange = look([*new, *known[:MOST_DATASETS]])
         if strange:
-            strange |= unknown_snapshots(opened, known[MOST_DATASETS:], states)
+            strange |= look(known[MOST_DATASETS:])
     except (OSError, EnvironmentFaultError):
         return plan
     if not strange:

@@ -82,6 +82,24 @@ def test_plan_looks_at_some_datasets_and_at_all_where_one_is_behind(
     assert not plan.packs
 
 
+def test_healthy_plan_loads_no_more_states_than_it_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost_store, "MOST_DATASETS", 2)
+    run(tmp_path, rows(10))
+    more = job_spec({urn: {"rows": 20} for urn in [*URNS, "new"]})
+    loaded: list[Collection[str] | None] = []
+    load = SqlStateStore.load_dataset_states
+
+    def loading(self: SqlStateStore, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        loaded.append(urns)
+        return load(self, job, urns)
+
+    with opened(tmp_path, more) as one:
+        plan = one.plan()
+        monkeypatch.setattr(SqlStateStore, "load_dataset_states", loading)
+        assert with_lost_store(one, plan) == plan
+    assert loaded == [URNS[:2]]
+
+
 @pytest.mark.parametrize("rows_before", [0, 10], ids=["new", "known"])
 def test_dataset_that_a_run_commits_while_it_is_looked_at_is_neither_lost_nor_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_before: int
