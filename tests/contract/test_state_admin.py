@@ -186,9 +186,9 @@ def test_history_names_attempts_that_came_to_nothing(store: StateStore) -> None:
 def test_change_is_refused_while_a_run_holds_the_lease(store: StateStore) -> None:
     commit(store, "a", 0, 10)
     change = plan_reset(state_of(store), **SNOW)
-    store.acquire_leases(JOB, ["a"], OWNER, TTL)
+    lease = store.acquire_leases(JOB, ["a"], OWNER, TTL).granted["a"]
     with pytest.raises(DatasetBusyError, match="run run-1"):
-        require_free(store, JOB, "a", START)
+        require_free(store, JOB, "a", lease.until - TTL)  # some stores have a clock of their own
     with pytest.raises(DatasetBusyError, match="run run-1"):
         apply_change(store, change)
     assert state_of(store).version == 1

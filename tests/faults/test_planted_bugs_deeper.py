@@ -359,7 +359,7 @@ BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm], StoreKind, str]] = 
     (_undo_forgets_the_sources, late_movers, {Harm.ORPHAN, Harm.DUPLICATED}, "sqlite", LOSES),
     (_undo_skips_the_first_target, errors, {Harm.ORPHAN, Harm.DUPLICATED}, "sqlite", LOSES),
     (_nothing_is_written_ahead, kills, {Harm.ORPHAN, Harm.DUPLICATED}, "sqlite", ""),
-    (_first_failed_redo_is_the_last, partial(storms, seeds=range(400)), {Harm.STUCK}, "files", ""),
+    (_first_failed_redo_is_the_last, partial(storms, seeds=range(2000)), {Harm.STUCK}, "files", ""),
     (_last_file_has_no_step, instants, {Harm.AHEAD}, "sqlite", ""),
     (_snapshot_is_not_counted, instants, {Harm.AHEAD, Harm.TORN, Harm.LOST}, "sqlite", ""),
     (_last_work_unit_is_counted_and_not_published, instants, {Harm.LOST}, "sqlite", ""),
