@@ -30,6 +30,9 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     published = load_published(project(tmp_path, job), job, "a").paths("all")
     stray = Path(published[0]).with_name("half-a-commit.parquet")
     stray.write_bytes(Path(published[0]).read_bytes())
+    (tmp_path / "gobblin.yaml").write_text("project: tests\n")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "numbers.yaml").write_text(job.model_dump_json(exclude_defaults=True))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "lake"
 
@@ -40,7 +43,7 @@ def run_example(text: str, **names: Any) -> dict[str, Any]:
 
 
 def test_page_has_the_examples_that_are_tested_here() -> None:
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
 
 
 def test_listing_the_folder_sees_what_never_became_true(lake: Path) -> None:
@@ -49,7 +52,11 @@ def test_listing_the_folder_sees_what_never_became_true(lake: Path) -> None:
     assert ds.dataset(lake / "test/numbers/all/a").count_rows() > 25
 
 
-@pytest.mark.parametrize("reader", ["to_table", "pd.read_parquet", "duckdb"])
+@pytest.mark.parametrize(
+    "reader",
+    ['"numbers", "a").to_arrow', "load_published", "pd.read_parquet", "duckdb"],
+    ids=["arrow", "store", "pandas", "duckdb"],
+)
 def test_reader_sees_whole_commits_only(lake: Path, reader: str) -> None:
     assert run_example(example(reader))["rows"] == 25
 
