@@ -24,6 +24,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.names import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.repeated import alike
 
 MEMORY_LIMIT = "512MB"
 """Of one connection; an expression that needs more fails its work unit."""
@@ -172,13 +173,11 @@ def _forget_session() -> None:
 
 def _refuse_same_names(schema: pa.Schema) -> None:
     """Refuse columns that SQL cannot tell apart: `a` would be read from `A`, and `*` would name it anew."""
-    known: dict[bytes, str] = {}
-    for name in schema.names:
-        other = known.setdefault(name.encode().lower(), name)  # of bytes: DuckDB, too, knows ASCII's letters only
-        if other != name:
-            raise pa.ArrowInvalid(
-                f"columns {other!r} and {name!r} differ in case only, which SQL does not see; `rename` one"
-            )
+    # Of bytes: DuckDB, too, knows ASCII's letters only.
+    if pair := alike(schema.names, lambda name: name.encode().lower()):
+        raise pa.ArrowInvalid(
+            "columns {!r} and {!r} differ in case only, which SQL does not see; `rename` one".format(*pair)
+        )
 
 
 def _refuse_nanoseconds(batch: pa.RecordBatch) -> None:

@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.repeated import alike
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
@@ -222,11 +223,9 @@ class AppendToDeltaStep:
 
     def _require_names(self, names: Sequence[str]) -> None:
         """Raise StepRefusedError for columns that Delta takes for one."""
-        seen: dict[str, str] = {}
-        for name in names:
-            if (other := seen.setdefault(name.lower(), name)) != name:
-                problem = f"columns {other!r} and {name!r} differ in case only, which Delta does not see; rename one"
-                raise StepRefusedError(step=self.describe(), problem=problem)
+        if pair := alike(names, str.lower):
+            problem = "columns {!r} and {!r} differ in case only, which Delta does not see; rename one".format(*pair)
+            raise StepRefusedError(step=self.describe(), problem=problem)
 
     def _unfit(self, column: pa.Field, problem: str) -> StepRefusedError:
         return StepRefusedError(step=self.describe(), problem=f"column {column.name!r} is {column.type}, {problem}")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from gobblin_dagster.constructs.arrow_types import is_list
 from gobblin_dagster.constructs.losses import first_loss
 from gobblin_dagster.constructs.strict_cast import strict_cast
+from gobblin_dagster.core.repeated import repeated
 
 _REFUSED = (pa.ArrowException, KeyError, ArithmeticError, TypeError, ValueError)
 """What Arrow and Python raise of values that do not fit."""
@@ -62,8 +63,7 @@ def as_batch(rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | No
 
 def _batch(rows: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
     names = rows.schema.names
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+    if twice := repeated(names):
         raise MisfitError(f"yielded a RecordBatch with more than one column {', '.join(twice)}", is_solvable=False)
     if schema is None or rows.schema.equals(schema):
         return rows

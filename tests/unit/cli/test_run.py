@@ -101,15 +101,20 @@ def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
     assert "1 committed, 1 idle" in cli("run").out
 
 
-def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_since(
-    cli: Cli, project: Path, inline: list[InlineLane]
-) -> None:
+def set_back_store(cli: Cli, project: Path) -> None:
+    """Run twice, and put back the store as it was between the runs."""
     cli("run")
     shutil.copytree(project / ".gobblin", project / "backup")
     write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 3}})
     cli("run")
     shutil.rmtree(project / ".gobblin")
     shutil.copytree(project / "backup", project / ".gobblin")
+
+
+def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_since(
+    cli: Cli, project: Path, inline: list[InlineLane]
+) -> None:
+    set_back_store(cli, project)
     assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1" in cli("plan").out
     called = cli("run")
     assert called.code == 1
@@ -130,12 +135,7 @@ def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_sin
 def test_run_whose_state_store_was_set_back_goes_on_behind_what_is_published(
     cli: Cli, project: Path, inline: list[InlineLane]
 ) -> None:
-    cli("run")
-    shutil.copytree(project / ".gobblin", project / "backup")
-    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 3}})
-    cli("run")
-    shutil.rmtree(project / ".gobblin")
-    shutil.copytree(project / "backup", project / ".gobblin")
+    set_back_store(cli, project)
     assert cli("state", "set", "a", "40", "--reason", "set back", "--yes").code == 0
     (project / "lake/_gobblin/manifests/numbers/a/0000000002.json").unlink()
     assert "nothing to do" in cli("run").out
