@@ -11,7 +11,6 @@ from gobblin_dagster.constructs.sources.query_database import Table
 from gobblin_dagster.constructs.sources.query_horizon import (
     MARGIN_S,
     Settled,
-    is_in_recovery,
     oldest_transaction,
     settle,
 )
@@ -42,14 +41,14 @@ class Horizon:
 def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizon:
     """Look at the clock and at open transactions; must come before the snapshot that is planned from."""
     options, database = tables.options, tables.database
-    now, offset = database.clock() or (now, None)
-    seen = Horizon(now, server_offset=offset)
+    server = database.server()
+    seen = Horizon(now) if server is None else Horizon(server.now, server_offset=server.offset)
     if options.horizon == "none":
         return seen
-    seen = replace(seen, is_standby=database.is_postgresql and is_in_recovery(database))
+    seen = replace(seen, is_standby=server is not None and server.is_standby)
     is_seen_through = database.is_postgresql and not seen.is_standby
     if options.cursor.is_time:
-        return replace(seen, oldest=oldest_transaction(database) if is_seen_through else now)
+        return replace(seen, oldest=oldest_transaction(database) if is_seen_through else seen.now)
     if options.query or not is_seen_through:
         return seen
     readable = {urn: table for urn, table in datasets.items() if not table.problem}

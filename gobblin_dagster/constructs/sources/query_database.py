@@ -67,18 +67,31 @@ _PARTITIONS = sa.text("""
     SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
 """)
 
-_CLOCK_OF_MYSQL = sa.text(
-    "SELECT UTC_TIMESTAMP(6), TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))"
+_MYSQL_TELLS = sa.text(
+    "SELECT UTC_TIMESTAMP(6), TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', "
+    "@@global.time_zone)), FALSE"
 )
-_CLOCKS = {
+_TELLS = {
     # Our session is in UTC; the zone that it began with is that of others.
     "postgresql": sa.text("""
         SELECT clock_timestamp() AT TIME ZONE 'UTC',
-            EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC'))
+            EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC')),
+            pg_is_in_recovery()
         FROM pg_settings WHERE name = 'TimeZone'
     """),
-    **dict.fromkeys(MYSQL, _CLOCK_OF_MYSQL),
+    **dict.fromkeys(MYSQL, _MYSQL_TELLS),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a database server says of itself."""
+
+    now: datetime
+    offset: timedelta | None
+    """Of its own zone from UTC; None where nobody knows."""
+    is_standby: bool
+    """Whether it is a standby of PostgreSQL, which knows no transactions of its primary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +190,15 @@ class Database:
         with self.errors(), self._connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
-    def clock(self) -> tuple[datetime, timedelta | None] | None:
-        """Return the server's instant, and how far its own zone is from UTC where it is known; None without a server."""
-        statement = _CLOCKS.get(self.backend)
+    def server(self) -> Server | None:
+        """Return what the server says of itself; None where there is none, or nobody asked one of its kind."""
+        statement = _TELLS.get(self.backend)
         if statement is None:
             return None
         with self.errors(), self._connect() as connection:
-            now, seconds = connection.execute(statement).one()
-        return now.replace(tzinfo=UTC), None if seconds is None else timedelta(seconds=int(seconds))
+            now, seconds, is_standby = connection.execute(statement).one()
+        offset = None if seconds is None else timedelta(seconds=int(seconds))
+        return Server(now.replace(tzinfo=UTC), offset, bool(is_standby))
 
     def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
         """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names.

@@ -59,12 +59,6 @@ _RELATIONS = sa.text("""
 """)
 
 
-def is_in_recovery(database: Database) -> bool:
-    """Tell whether PostgreSQL is a standby, which knows no transactions of its primary."""
-    with database.session() as session:
-        return bool(session.execute(sa.select(sa.func.pg_is_in_recovery())).scalar_one())
-
-
 def oldest_transaction(database: Database) -> datetime:
     """Return the instant before which no open transaction began, by the server's clock.
 
