@@ -84,8 +84,9 @@ class FilesSource:
         known = {urn for urn in context.states if context.is_selected(urn)}
         urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
         shared = _skip_notes(listing, None, self._options.pattern.date_format, self._label)
+        gate = self._gate(context.clock.now())
         for urn in sorted(str(urn) for urn in urns):
-            yield self._offer(urn, listing, context, shared)
+            yield self._offer(urn, listing, context, gate, shared)
             shared = []
 
     def extractor(self, unit: WorkUnit) -> Extractor:
@@ -196,14 +197,14 @@ class FilesSource:
         folders = RemoteFolders(root, checksums=checksums) if "://" in root else LocalFolders()
         return Walk(pattern, root, folders, is_selected, default_urn).run()
 
-    def _offer(self, urn: str, listing: Listing, context: SourceContext, shared: list[str]) -> DatasetOffer:
+    def _offer(self, urn: str, listing: Listing, context: SourceContext, gate: Gate, shared: list[str]) -> DatasetOffer:
         state = context.states.get(urn)
         problem = listing.problems.get(urn, "") or _urn_problem(urn)
         problem = problem or state_problem(state, self._arrivals.watermark_type, "files")
         if problem:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
-        plan = self._planned(urn, files, context)
+        plan = self._planned(urn, files, context, gate)
         notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
         if plan.waiting and self._options.lead_time is None:
             notes.append(
@@ -222,9 +223,9 @@ class FilesSource:
         units = [replace(unit, read={**unit.read, "root": self._label(self._below)}) for unit in plan.work_units]
         return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
 
-    def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext) -> FilesPlan:
+    def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext, gate: Gate) -> FilesPlan:
         """Plan what is new; where that failed before, in ever smaller work units, so that a bad file holds up no other."""
-        state, gate = context.states.get(urn), self._gate(context.clock.now())
+        state = context.states.get(urn)
         plan = self._arrivals.plan(urn, files, state, gate)
         if not context.publishes_parts or not any((unit.files or 0) > 1 for unit in plan.work_units):
             return plan
