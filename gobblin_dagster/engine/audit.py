@@ -129,9 +129,8 @@ def _count_avro(file: Any) -> int:
 
 
 def _count_csv(stream: Any, options: Mapping[str, Any]) -> int:
-    # Slow to load, as above.
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import csv  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415  # slow to load
+    from pyarrow import csv  # noqa: PLC0415  # slow to load
 
     with stream:
         reader = csv.open_csv(

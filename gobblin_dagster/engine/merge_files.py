@@ -60,8 +60,7 @@ def likeness(storage: Storage, file: PublishedFile, *, has_header: bool, delimit
 
 def _csv_likeness(content: bytes, rows: int, has_header: bool, delimiter: str) -> str | None:
     """Compare the file with what the writer's options say now: it may have been written under others."""
-    # Here and not above: slow to load, and an idle run imports this module's neighbours.
-    from pyarrow import csv  # noqa: PLC0415
+    from pyarrow import csv  # noqa: PLC0415  # slow to load, and an idle run imports this module's neighbours
 
     try:
         found = csv.read_csv(
@@ -166,7 +165,6 @@ class FileMerger:
 # -- reading columns ---------------------------------------------------------------------------------------------------
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    # Here and not above: slow to load, and an idle run imports this module's neighbours.
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
     filesystem, (inside,) = arrow_files([path])

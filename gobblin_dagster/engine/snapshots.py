@@ -88,8 +88,7 @@ class PublishedSnapshot:
                 be brought together.
             EnvironmentFaultError: the storage's package is not installed.
         """
-        # Here and not above: an idle run need not pay for it.
-        from gobblin_dagster.engine.published_formats import arrow_dataset, stored_types  # noqa: PLC0415
+        from gobblin_dagster.engine.published_formats import arrow_dataset, stored_types  # noqa: PLC0415  # slow to load
 
         urn = self.dataset_urn
         if not self.files:
