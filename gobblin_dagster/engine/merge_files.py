@@ -165,7 +165,7 @@ class FileMerger:
 # -- reading columns ---------------------------------------------------------------------------------------------------
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
+    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415  # slow to load, as above
 
     filesystem, (inside,) = arrow_files([path])
     try:
