@@ -31,6 +31,7 @@ from gobblin_dagster.core.constructs import (
     ForkOperator,
     JudgesExtract,
     JudgesWriter,
+    KeepsLedger,
     PositionedSource,
     RowLevelPolicy,
     Source,
@@ -176,7 +177,7 @@ _OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
     ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, ForeseesSchema, StartpointResolver),
     ConstructKind.FORMAT: (FormatTraits,),
     ConstructKind.WRITER: (WriterTraits,),
-    ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, ChoosesFolder),
+    ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, KeepsLedger, ChoosesFolder),
 }
 """What a construct may have besides; without methods of one short word (`frame`, `observe`), which much is near to."""
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {

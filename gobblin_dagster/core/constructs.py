@@ -7,7 +7,7 @@ one object per work unit (and branch), in one thread; after a failure a fresh ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
@@ -409,6 +409,33 @@ class JudgesExtract(Protocol):
 
     def unfit_extract(self, extract: Extract) -> str:
         """Return why it cannot publish what the job extracts; empty where it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotedCommit:
+    """A commit, as the target that holds its rows notes it."""
+
+    commit_id: str
+    published_at: datetime | None
+    """Aware, UTC; None if an earlier version noted it, without its time."""
+
+
+@runtime_checkable
+class KeepsLedger(Protocol):
+    """A publisher whose target itself names the commits that it holds, and holds a row twice if it is published twice.
+
+    Asked once per target before a run reads anything, so that a state store that was lost or set back is noticed.
+    """
+
+    ledger: str
+    """What names the commits, for messages: `"table gobblin_commits"`."""
+
+    def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
+        """Return the newest commits by dataset.urn, whatever branch of the job; without datasets that the target does not know.
+
+        Raises:
+            StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.
+        """
 
 
 @runtime_checkable

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, StepRefusedError, StorageError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.lane.protocol import Lane
-from gobblin_dagster.engine.lost_store import left_out, replanned, unknown_snapshots
+from gobblin_dagster.engine.lost_store import left_out, replanned, unknown_commits, unknown_snapshots
 from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.results import JobPlan
 
@@ -36,11 +37,16 @@ def _leased(opened: OpenJob, leases: LeaseKeeper, plan: JobPlan, lane: Lane) -> 
     if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
         plan = opened.plan(lane)
     working = [one for one in plan.datasets if one.has_work and one.dataset_urn in grant.granted]
-    strange = unknown_snapshots(opened, working, states)
+    strange, code = unknown_snapshots(opened, working, states), SourceError.code
+    try:
+        strange = unknown_commits(opened, working) | strange
+    except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
+        # What cannot be asked now cannot be published to either, most likely: nothing is read in vain.
+        strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code
     datasets = [
         dataset
         if dataset.dataset_urn in grant.granted and dataset.dataset_urn not in strange
-        else left_out(dataset, strange.get(dataset.dataset_urn, dataset.problem))
+        else left_out(dataset, strange.get(dataset.dataset_urn, dataset.problem), code)
         for dataset in plan.datasets
     ]
     return replanned(plan, datasets), dict(grant.busy)

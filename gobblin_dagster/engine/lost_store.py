@@ -1,21 +1,25 @@
-"""A state store that was lost, set back or is another one: told by the manifests of the output, which outlive it.
+"""A state store that was lost, set back or is another one: told by the manifests of the output and the ledgers of tables.
 
-A manifest is written after its commit, so one above the state's snapshot tells that the store is not the one, or not as new
-as the one, that knew of it. What it does not know it would publish again.
+Both outlive the store. A manifest is written after its commit, so one above the state's snapshot tells that the store is not
+the one, or not as new as the one, that knew of it. A commit is stored before a table or topic notes it, so a noted one that
+the store does not hold tells the same. What the store does not know it would publish again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
+from gobblin_dagster.core.constructs import NotedCommit
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, StepRefusedError, StorageError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.commit.manifest import manifest_path
 from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.publishers import ledger_keepers
 from gobblin_dagster.engine.results import DatasetPlan, JobPlan
 
 MOST_DATASETS = 200
@@ -59,10 +63,54 @@ def unknown_snapshots(
     }
 
 
+def unknown_commits(opened: OpenJob, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
+    """Say of which datasets a table or topic notes commits that the store does not hold: their rows would be in it twice.
+
+    Asks each target once, for all datasets, and the store for one or two sequences of each. A dataset with a startpoint is
+    not looked at: a person said where its rows begin. Nor is anything if rows may come twice by `commit.delivery`: a run
+    that was killed leaves such commits.
+
+    Raises:
+        StorageError, StepRefusedError, EnvironmentFaultError: a target cannot be asked.
+    """
+    job, store = opened.job, opened.store
+    urns = [one.dataset_urn for one in datasets if one.startpoint is None]
+    if not urns or job.commit.delivery == "at_least_once":
+        return {}
+    strange: dict[str, str] = {}
+    for publisher in ledger_keepers(job, opened.context):
+        noted = publisher.newest_commits(urns)
+        ids = sorted({commit.commit_id for commits in noted.values() for commit in commits})
+        held = in_parallel(store.load_sequence, ids, job.commit.parallelism)
+        unknown = {commit_id for commit_id, sequence in zip(ids, held, strict=True) if sequence is None}
+        lost = {
+            urn: found
+            for urn, commits in noted.items()
+            if (found := [commit for commit in commits if commit.commit_id in unknown])
+        }
+        states = store.load_dataset_states(job.job, list(lost)) if lost else {}
+        strange |= {
+            urn: f"{publisher.ledger} notes commit {commits[0].commit_id} of this dataset, which the state store {store.url} "
+            "does not know: it was lost, was set back to an older copy, or is another one. Restore the newest copy, point "
+            "`state:` at the former store, or import its last export (`gobblin state import`). Else say where to read on, "
+            "behind the rows that are there (`gobblin startpoint set`); to begin again from the first row, delete those rows "
+            "and set the startpoint `oldest`."
+            for urn, commits in lost.items()
+            if not any(_moved_since(states.get(urn), commit) for commit in commits)
+        }
+    return strange
+
+
+def _moved_since(state: DatasetState | None, commit: NotedCommit) -> bool:
+    """Tell whether a dataset moved after a commit that its store does not know: a person said from where it goes on."""
+    return state is not None and commit.published_at is not None and state.updated_at > commit.published_at
+
+
 def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
     """Return the plan with the problem of each dataset that a run would refuse for its store, found without a lease.
 
-    Where the output cannot be read here, and beyond `MOST_DATASETS` datasets of which none has a problem, the run alone tells.
+    If the output or a table cannot be read here, the run alone tells. So it does of manifests beyond `MOST_DATASETS` datasets
+    of which none has a problem.
     """
     working = [one for one in plan.datasets if one.has_work]
     if not working:
@@ -73,12 +121,13 @@ def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
         with_state = [one.dataset_urn for one in datasets if one.version_read]
         return unknown_snapshots(opened, datasets, opened.store.load_dataset_states(plan.job, with_state))
 
-    try:
+    strange: dict[str, str] = {}
+    with suppress(OSError, EnvironmentFaultError):
         strange = look([*new, *known[:MOST_DATASETS]])
         if strange:
             strange |= look(known[MOST_DATASETS:])
-    except (OSError, EnvironmentFaultError):
-        return plan
+    with suppress(StorageError, StepRefusedError, EnvironmentFaultError):
+        strange = unknown_commits(opened, working) | strange
     if not strange:
         return plan
     # A run may have committed one since its state was loaded, and written the manifest that we found.
@@ -91,9 +140,10 @@ def with_lost_store(opened: OpenJob, plan: JobPlan) -> JobPlan:
     )
 
 
-def left_out(dataset: DatasetPlan, problem: str) -> DatasetPlan:
+def left_out(dataset: DatasetPlan, problem: str, code: str = SourceError.code) -> DatasetPlan:
     """Return the plan of a dataset of which nothing is read."""
-    return dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None, problem=problem)
+    code = dataset.code if dataset.problem else code
+    return dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None, problem=problem, code=code)
 
 
 def replanned(plan: JobPlan, datasets: Sequence[DatasetPlan]) -> JobPlan:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.constructs import ConstructContext, DataPublisher, JudgesExtract, JudgesWriter
+from gobblin_dagster.core.constructs import ConstructContext, DataPublisher, JudgesExtract, JudgesWriter, KeepsLedger
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
 from gobblin_dagster.engine.lane.context import LaneContext
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 
 
 def make_publishers(job: JobSpec, context: LaneContext, dataset_urn: str) -> dict[str, DataPublisher]:
@@ -30,6 +30,21 @@ def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
         )
         for branch in job.fork.branches
     }
+
+
+def ledger_keepers(job: JobSpec, context: LaneContext) -> list[KeepsLedger]:
+    """Return the publishers whose targets name the commits that they hold, one per target; raises as `Registry.create`."""
+    targets: list[ConstructSpec] = []
+    found: list[KeepsLedger] = []
+    for branch in job.fork.branches:
+        spec = job.publisher_of(branch)
+        if spec in targets:
+            continue
+        targets.append(spec)
+        publisher = registry.create(ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name))
+        if isinstance(publisher, KeepsLedger):
+            found.append(publisher)
+    return found
 
 
 def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:

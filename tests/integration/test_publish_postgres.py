@@ -16,7 +16,7 @@ from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.storage import LocalStorage
 from tests.services.postgres import PostgresServer
-from tests.unit.constructs.publishers.table_jobs import check_exactly_once, table_job
+from tests.unit.constructs.publishers.table_jobs import check_exactly_once, check_lost_store, table_job
 from tests.unit.engine.jobs import run
 
 APPEND = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "public.numbers"}
@@ -42,6 +42,17 @@ def test_rows_are_in_the_table_once_whatever_fails(tmp_path: Path, url: str, mon
         return [row[0] for row in query(url, "SELECT id FROM numbers ORDER BY id")]
 
     check_exactly_once(tmp_path, APPEND, ids, LoadSqlTableStep, monkeypatch)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
+def test_store_that_does_not_know_what_the_table_notes_publishes_nothing(
+    tmp_path: Path, url: str, is_lost: bool
+) -> None:
+    def ids() -> list[int]:
+        return [row[0] for row in query(url, "SELECT id FROM numbers ORDER BY id")]
+
+    says = "table gobblin_commits, beside table public.numbers, notes commit "
+    check_lost_store(tmp_path, APPEND, ids, says, is_lost=is_lost)
 
 
 def test_values_of_all_types_arrive(tmp_path: Path, url: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, ClassVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pydantic import Field
@@ -14,8 +15,9 @@ from pydantic import Field
 from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
-from gobblin_dagster.core.constructs import ConstructContext, PublishView
+from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
@@ -49,6 +51,25 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
     Options = KafkaTopicOptions
     published_elsewhere = "a Kafka topic"
     publishes_files = False
+
+    def __init__(self, options: KafkaTopicOptions, context: ConstructContext) -> None:
+        super().__init__(options, context)
+        self.ledger = f"Kafka topic {options.commits_topic}, beside topic {options.topic},"
+
+    def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
+        options = self._options
+        found: dict[str, dict[str, NotedCommit]] = {}
+        with _errors(options.topic):
+            for key, commit in _noted_commits(options, options.commits_topic).items():
+                # A branch's name and a topic's hold no slash, and the urn's are quoted.
+                place, *names = key.split("/")
+                if (
+                    place == "gobblin"
+                    and len(names) == 4
+                    and (names[0], names[3]) == (self._context.job, options.topic)
+                ):
+                    found.setdefault(unquote(names[1]), {})[names[2]] = commit
+        return {urn: set(found[urn].values()) for urn in datasets if urn in found}
 
     def _step(self, view: PublishView) -> SendToKafkaStep:
         options = self._options
@@ -147,26 +168,8 @@ class SendToKafkaStep:
 
     def _last_commit(self) -> str | None:
         """Return the commit id that the commits topic has for the dataset's branch; None where there is none."""
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
-
-        own = {
-            "group.id": "gobblin-commits-reader",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-        consumer = Consumer(client_settings(self.connection, own))
-        found = None
-        try:
-            if self.commits_topic not in consumer.list_topics(timeout=self.connection.timeout_s).topics:
-                return None
-            consumer.assign([TopicPartition(self.commits_topic, 0, OFFSET_BEGINNING)])
-            for message in _messages(consumer, self.connection.timeout_s):
-                if message.key() == self._name.encode():
-                    found = message.value().decode()
-        finally:
-            consumer.close()
-        return found
+        last = _noted_commits(self.connection, self.commits_topic).get(self._name)
+        return None if last is None else last.commit_id
 
     def _make_commits_topic(self) -> None:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
@@ -184,19 +187,50 @@ class SendToKafkaStep:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # as in `_producer`
+    def _errors(self) -> AbstractContextManager[None]:
+        return _errors(self.topic, self.commit.dataset_urn)
 
-        try:
-            yield
-        except KafkaException as error:
-            raise StorageError(
-                operation="publish to Kafka topic",
-                path=self.topic,
-                problem=error.args[0].str(),
-                dataset_urn=self.commit.dataset_urn,
-            ) from error
+
+@contextmanager
+def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
+    """Raise the client's errors as ours."""
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # asked for where a job uses it
+
+    try:
+        yield
+    except KafkaException as error:
+        raise StorageError(
+            operation="publish to Kafka topic", path=topic, problem=error.args[0].str(), dataset_urn=dataset_urn
+        ) from error
+
+
+def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str, NotedCommit]:
+    """Return the last commit by the name of a dataset's branch."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
+
+    own = {
+        "group.id": "gobblin-commits-reader",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(client_settings(connection, own))
+    found: dict[str, NotedCommit] = {}
+    try:
+        if commits_topic not in consumer.list_topics(timeout=connection.timeout_s).topics:
+            return {}
+        consumer.assign([TopicPartition(commits_topic, 0, OFFSET_BEGINNING)])
+        for message in _messages(consumer, connection.timeout_s):
+            name = message.key().decode()
+            if message.value() is None:
+                found.pop(name, None)  # a person took the note out
+            else:
+                at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+                found[name] = NotedCommit(message.value().decode(), at)
+    finally:
+        consumer.close()
+    return found
 
 
 def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, headers: Any) -> None:

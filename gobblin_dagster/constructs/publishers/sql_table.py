@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.database import make_engine, parse_url
+from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
 from gobblin_dagster.constructs.publishers.sql_values import require_fit
 from gobblin_dagster.constructs.publishers.tables import (
@@ -23,7 +24,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
 )
 from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
-from gobblin_dagster.core.constructs import ConstructContext, PublishView
+from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,
     StepRefusedError,
@@ -35,7 +36,6 @@ from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 
 BATCH_ROWS = 50_000
-LEDGER = "gobblin_commits"
 Mode = Literal["append", "upsert", "replace"]
 
 
@@ -92,11 +92,27 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
     def __init__(self, options: SqlTableOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
         self.needs_all_units = options.mode == "replace"
+        self.ledger = f"table {LEDGER}, beside table {options.table},"
 
     def unfit_extract(self, extract: Extract) -> str:
         if self._options.mode == "upsert" and not (self._options.key or extract.primary_keys):
             return "`mode: upsert` needs `key`, or `extract.primary_keys` for all publishers"
         return ""
+
+    def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
+        if self._options.mode != "append":
+            return {}  # the rows that are there are replaced: none is there twice
+        options = self._options
+        database = _Database(options.url, options.url_env, self._context.base_dir, options.table)
+        tables = {urn: self._full_name(urn) for urn in datasets}
+        found: dict[str, Collection[NotedCommit]] = {}
+        with database.connection(f"ask {LEDGER} beside table {options.table}") as connection:
+            for schema in {table.rpartition(".")[0] for table in tables.values()}:
+                found |= newest_commits(connection, ledger_table(schema), self._context.job, tables)
+        return found
+
+    def _full_name(self, dataset_urn: str) -> str:
+        return self._options.table.replace("{dataset}", _identifier(dataset_urn))
 
     def _mode(self, view: PublishView) -> Mode:
         """Return how the rows go in: those that join a publication never take its place."""
@@ -113,7 +129,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         newest_by = view.extract.delta_fields if is_merged else ()
         _check_columns(view, "key", key)
         _check_columns(view, "`extract.delta_fields`", newest_by)
-        schema, _, name = options.table.replace("{dataset}", _identifier(view.dataset_urn)).rpartition(".")
+        schema, _, name = self._full_name(view.dataset_urn).rpartition(".")
         return LoadSqlTableStep(
             commit=TableCommit.of(view, staged=True),
             schema=schema,
@@ -208,17 +224,7 @@ class LoadSqlTableStep:
     # -- the ledger ----------------------------------------------------------------------------------------------------
     @property
     def _ledger(self) -> sa.Table:
-        return sa.Table(
-            LEDGER,
-            sa.MetaData(),
-            sa.Column("commit_id", sa.String(64), primary_key=True),
-            sa.Column("branch", sa.String(64), primary_key=True),
-            sa.Column("job", sa.String(64), nullable=False),
-            sa.Column("dataset_urn", sa.Text, nullable=False),
-            sa.Column("table_name", sa.Text, nullable=False),
-            sa.Column("low", sa.Text, nullable=False),
-            sa.Column("high", sa.Text, nullable=False),
-        )
+        return ledger_table(self.schema)
 
     def _is_noted(self, connection: sa.Connection) -> bool:
         if _columns(connection, self._ledger) is None:
@@ -256,6 +262,7 @@ class LoadSqlTableStep:
             "table_name": self._full_name,
             "low": self.commit.low,
             "high": self.commit.high,
+            "published_at": self.commit.published_at or None,
         }
         try:
             connection.execute(sa.insert(self._ledger).values(values))
@@ -266,8 +273,23 @@ class LoadSqlTableStep:
             return False
         return True
 
+    def _connection(self) -> AbstractContextManager[sa.Connection]:
+        database = _Database(self.url, self.url_env, self.base_dir, self.table)
+        return database.connection(self.describe(), self.commit.dataset_urn)
+
+
+@dataclass(frozen=True, slots=True)
+class _Database:
+    """Where a table is."""
+
+    url: str
+    url_env: str
+    base_dir: str
+    table: str
+    """As messages name it."""
+
     @contextmanager
-    def _connection(self) -> Iterator[sa.Connection]:
+    def connection(self, doing: str, dataset_urn: str = "") -> Iterator[sa.Connection]:
         """Yield a connection of our own, its errors as ours: what a later try may mend, and what it may not."""
         try:
             with self._engine().connect() as connection:
@@ -277,10 +299,10 @@ class LoadSqlTableStep:
                 operation="publish to table",
                 path=self.table,
                 problem=f"the database failed with {type(error).__name__}: {_first_line(error)}",
-                dataset_urn=self.commit.dataset_urn,
+                dataset_urn=dataset_urn,
             ) from None
         except DBAPIError as error:
-            raise StepRefusedError(step=self.describe(), problem=_first_line(error)) from None
+            raise StepRefusedError(step=doing, problem=_first_line(error)) from None
 
     def _engine(self) -> sa.Engine:
         text = self.url or resolved({}, {"url": self.url_env})["url"]

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
@@ -51,6 +52,8 @@ class TableCommit:
     low: str
     high: str
     files: tuple[TableFile, ...]
+    published_at: str = ""
+    """When the publication was decided, in UTC, so that text sorts as time; empty in steps that earlier versions stored."""
 
     @classmethod
     def of(cls, view: PublishView, *, staged: bool = False) -> TableCommit:
@@ -68,8 +71,16 @@ class TableCommit:
         places = view.staged if staged else {file.path: file.path for file in view.files}
         files = tuple(TableFile(places[file.path], file.size_bytes, file.rows) for file in view.files)
         return cls(
-            view.commit_id, view.job, view.run_id, view.dataset_urn, view.branch, view.low, view.high, files
-        )  # fmt: skip
+            view.commit_id,
+            view.job,
+            view.run_id,
+            view.dataset_urn,
+            view.branch,
+            view.low,
+            view.high,
+            files,
+            view.now.astimezone(UTC).isoformat(timespec="microseconds"),
+        )
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> TableCommit:

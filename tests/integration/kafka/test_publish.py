@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
 from tests.services.kafka import KafkaBroker
-from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
+from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, check_lost_store, ids, table_job
 from tests.unit.engine.jobs import run
 
 
@@ -70,6 +70,16 @@ def test_rows_are_sent_once_whatever_fails(
     check_exactly_once(
         tmp_path, publisher(broker, "repeated"), lambda: numbers(broker, "repeated"), SendToKafkaStep, monkeypatch
     )
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
+def test_store_that_does_not_know_what_the_topic_notes_sends_nothing(
+    tmp_path: Path, broker: KafkaBroker, is_lost: bool
+) -> None:
+    topic = f"kept-{is_lost}"
+    broker.new_topic(topic)
+    says = f"Kafka topic {topic}.commits, beside topic {topic}, notes commit "
+    check_lost_store(tmp_path, publisher(broker, topic), lambda: numbers(broker, topic), says, is_lost=is_lost)
 
 
 def test_run_that_wakes_late_sends_nothing(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,12 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.job import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.sql_store import SqlStateStore
-from tests.unit.engine.jobs import job_spec, run
+from tests.unit.engine.jobs import job_spec, project, run
 
 ROWS = {"a/b": {"rows": 10}, "c": {"rows": 5}}
 
@@ -50,6 +55,37 @@ def check_exactly_once(
         assert read() == ids(datasets)
     assert run(root, job).datasets[0].rows_read == 0
     assert read() == ids(datasets)
+
+
+def set_back(root: Path, publisher: dict[str, Any], *, is_lost: bool = False) -> None:
+    """Publish 10 rows and then 10 more, and bring back the store as it was between, or take it away."""
+    run(root, table_job(publisher, {"c": {"rows": 10}}))
+    shutil.copytree(root / ".gobblin", root / "backup")
+    run(root, table_job(publisher, {"c": {"rows": 20}}))
+    shutil.rmtree(root / ".gobblin")
+    if not is_lost:
+        shutil.copytree(root / "backup", root / ".gobblin")
+
+
+def check_lost_store(
+    root: Path, publisher: dict[str, Any], read: Callable[[], list[int]], says: str, *, is_lost: bool
+) -> None:
+    """Refuse to publish what the target has, for a store that does not know it; go on where a person says."""
+    set_back(root, publisher, is_lost=is_lost)
+    job = table_job(publisher, {"c": {"rows": 30}})
+    (planned,) = plan_job(project(root, job), job).datasets
+    (result,) = run(root, job).datasets
+    assert result.failures[0].message == planned.problem
+    assert says in planned.problem
+    assert "Restore the newest copy" in planned.problem
+    assert read() == list(range(20))
+    behind = Specific("20")
+    now = datetime.now(UTC)
+    with closing(project(root, job).open_store()) as store:
+        store.save_startpoint(Startpoint(job.job, "c", behind, now, now + timedelta(days=1), "anna@host", "lost"))
+    assert run(root, job).status is RunStatus.SUCCEEDED
+    assert run(root, table_job(publisher, {"c": {"rows": 40}})).status is RunStatus.SUCCEEDED
+    assert read() == list(range(40))
 
 
 def _before(step: type[CommitStep]) -> Callable[[pytest.MonkeyPatch], None]:

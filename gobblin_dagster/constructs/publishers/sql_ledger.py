@@ -1,0 +1,76 @@
+"""The ledger beside a database table: a line per commit and branch, written in the transaction that loads its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from gobblin_dagster.core.constructs import NotedCommit
+
+LEDGER = "gobblin_commits"
+_NEVER = "-"
+"""Before all times. No empty text: some databases keep it as null, which equals nothing."""
+
+
+def ledger_table(schema: str) -> sa.Table:
+    """Return the ledger that stands in the same schema as the table."""
+    return sa.Table(
+        LEDGER,
+        sa.MetaData(),
+        sa.Column("commit_id", sa.String(64), primary_key=True),
+        sa.Column("branch", sa.String(64), primary_key=True),
+        sa.Column("job", sa.String(64), nullable=False),
+        sa.Column("dataset_urn", sa.Text, nullable=False),
+        sa.Column("table_name", sa.Text, nullable=False),
+        sa.Column("low", sa.Text, nullable=False),
+        sa.Column("high", sa.Text, nullable=False),
+        # Lines of earlier versions have none.
+        sa.Column("published_at", sa.String(32)),
+    )
+
+
+def newest_commits(
+    connection: sa.Connection, ledger: sa.Table, job: str, tables: Mapping[str, str]
+) -> dict[str, Collection[NotedCommit]]:
+    """Return the newest commits of a job by dataset.urn, with one query for all datasets.
+
+    Args:
+        connection: to the database.
+        ledger: as of `ledger_table`; it need not be there.
+        job: the job's name.
+        tables: the table's name by dataset.urn, as the ledger has it.
+
+    Of commits that are equally old, or of earlier versions, which noted no time, two are returned.
+    """
+    looked = sa.inspect(connection)
+    if not looked.has_table(ledger.name, ledger.schema):
+        return {}
+    known = {column["name"] for column in looked.get_columns(ledger.name, ledger.schema)}
+    columns = ledger.c
+    moment = sa.func.coalesce(columns.published_at, _NEVER) if "published_at" in known else sa.literal(_NEVER)
+    lines = (
+        sa.select(columns.dataset_urn, columns.table_name, columns.commit_id, moment.label("moment"))
+        .where(columns.job == job)
+        .subquery()
+    )
+    place = (lines.c.dataset_urn, lines.c.table_name)
+    newest = sa.select(*place, sa.func.max(lines.c.moment).label("moment")).group_by(*place).subquery()
+    is_newest = sa.and_(
+        lines.c.dataset_urn == newest.c.dataset_urn,
+        lines.c.table_name == newest.c.table_name,
+        lines.c.moment == newest.c.moment,
+    )
+    query = (
+        sa.select(*place, newest.c.moment, sa.func.min(lines.c.commit_id), sa.func.max(lines.c.commit_id))
+        .select_from(lines.join(newest, is_newest))
+        .group_by(*place, newest.c.moment)
+    )
+    return {
+        urn: {
+            NotedCommit(commit_id, None if at == _NEVER else datetime.fromisoformat(at)) for commit_id in (first, last)
+        }
+        for urn, table, at, first, last in connection.execute(query)
+        if tables.get(urn) == table
+    }

@@ -1,0 +1,148 @@
+"""A state store that was lost or set back, told by what a table itself notes of its commits: its rows are there once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from gobblin_dagster.constructs.publishers import sql_table
+from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.constructs.publishers import test_delta, test_iceberg
+from tests.unit.constructs.publishers.table_jobs import check_lost_store, set_back, table_job
+from tests.unit.engine.jobs import job_spec, project, run
+
+APPEND: dict[str, Any] = {"type": "sql_table", "url": "sqlite:///warehouse.db", "table": "numbers"}
+
+
+def query(root: Path, statement: str) -> list[Any]:
+    engine = sa.create_engine(f"sqlite:///{root}/warehouse.db")
+    with engine.begin() as connection:
+        result = connection.execute(sa.text(statement))
+        rows = list(result.all()) if result.returns_rows else []
+    engine.dispose()
+    return rows
+
+
+def table_ids(root: Path) -> list[int]:
+    return [row[0] for row in query(root, "SELECT id FROM numbers ORDER BY id")]
+
+
+def rows(number: int, **parts: Any) -> JobSpec:
+    return table_job(APPEND, {"c": {"rows": number}}, **parts)
+
+
+def problems(root: Path, job: JobSpec) -> list[str]:
+    return [one.problem for one in plan_job(project(root, job), job).datasets if one.problem]
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
+@pytest.mark.parametrize("table", ["numbers", "main.numbers"], ids=["plain", "schema"])
+def test_run_publishes_nothing_that_the_table_has(tmp_path: Path, is_lost: bool, table: str) -> None:
+    says = f"table gobblin_commits, beside table {table}, notes commit "
+    check_lost_store(tmp_path, APPEND | {"table": table}, lambda: table_ids(tmp_path), says, is_lost=is_lost)
+
+
+def test_table_of_each_dataset_is_looked_at(tmp_path: Path) -> None:
+    each = APPEND | {"table": "of_{dataset}"}
+    set_back(tmp_path, each)
+    job = table_job(each, {"c": {"rows": 30}, "new": {"rows": 2}})
+    outcomes = {one.dataset_urn: str(one.outcome) for one in run(tmp_path, job).datasets}
+    assert outcomes == {"c": "failed", "new": "committed"}
+    assert query(tmp_path, "SELECT count(*) FROM of_c") == [(20,)]
+
+
+@pytest.mark.parametrize("backend", ["iceberg", "delta"])
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "set_back"])
+def test_tables_of_files_are_guarded_by_the_manifests(tmp_path: Path, backend: str, is_lost: bool) -> None:
+    publisher = test_iceberg.publisher(tmp_path) if backend == "iceberg" else {"type": "delta"}
+    read = test_iceberg.table_ids if backend == "iceberg" else test_delta.table_ids
+    set_back(tmp_path, publisher, is_lost=is_lost)
+    (result,) = run(tmp_path, table_job(publisher, {"c": {"rows": 30}})).datasets
+    assert "tells of" in result.failures[0].message
+    assert read(tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize("mode", [{"mode": "upsert", "key": ["id"]}, {"mode": "replace"}], ids=["upsert", "replace"])
+def test_rows_that_take_the_place_of_others_need_no_guard(tmp_path: Path, mode: dict[str, Any]) -> None:
+    set_back(tmp_path, APPEND | mode)
+    assert run(tmp_path, table_job(APPEND | mode, {"c": {"rows": 30}})).status is RunStatus.SUCCEEDED
+    assert len(table_ids(tmp_path)) == len(set(table_ids(tmp_path)))
+
+
+def test_at_least_once_may_publish_again(tmp_path: Path) -> None:
+    set_back(tmp_path, APPEND)
+    assert run(tmp_path, rows(30, commit={"delivery": "at_least_once"})).status is RunStatus.SUCCEEDED
+
+
+def test_ledger_of_an_earlier_version_is_read_and_gets_its_column(tmp_path: Path) -> None:
+    run(tmp_path, rows(10))
+    query(tmp_path, "ALTER TABLE gobblin_commits DROP COLUMN published_at")
+    assert run(tmp_path, rows(20)).status is RunStatus.SUCCEEDED
+    assert [at is None for (at,) in query(tmp_path, "SELECT published_at FROM gobblin_commits ORDER BY high")] == [
+        True,
+        False,
+    ]
+    query(tmp_path, "ALTER TABLE gobblin_commits DROP COLUMN published_at")
+    shutil.rmtree(tmp_path / ".gobblin")
+    assert run(tmp_path, rows(30)).status is RunStatus.FAILED
+    assert table_ids(tmp_path) == list(range(20))
+
+
+def test_other_jobs_and_tables_do_not_count(tmp_path: Path) -> None:
+    run(tmp_path, rows(10))
+    assert run(tmp_path, rows(10, job="other")).status is RunStatus.SUCCEEDED
+    shutil.rmtree(tmp_path / ".gobblin")
+    assert run(tmp_path, table_job(APPEND | {"table": "fresh"}, {"c": {"rows": 10}})).status is RunStatus.SUCCEEDED
+
+
+def test_commit_that_waits_in_the_store_is_no_sign_of_a_lost_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, rows(10))
+    execute = LoadSqlTableStep.execute
+
+    def fail(self: LoadSqlTableStep, storage: Any) -> None:
+        execute(self, storage)
+        raise OSError("the answer was lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LoadSqlTableStep, "execute", fail)
+        assert run(tmp_path, rows(20)).status is RunStatus.FAILED
+    assert problems(tmp_path, rows(20)) == []
+    assert run(tmp_path, rows(30)).status is RunStatus.SUCCEEDED
+    assert table_ids(tmp_path) == list(range(30))
+
+
+def test_target_is_asked_once_and_not_by_an_idle_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    ask = SqlTablePublisher.newest_commits
+
+    def asking(self: SqlTablePublisher, datasets: list[str]) -> Any:
+        asked.append(datasets)
+        return ask(self, datasets)
+
+    monkeypatch.setattr(SqlTablePublisher, "newest_commits", asking)
+    branches = [{"name": name, "publisher": APPEND} for name in ("all", "again")]
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}}, fork={"branches": branches})
+    run(tmp_path, job)
+    run(tmp_path, job)
+    assert asked == [["a", "b"]]
+
+
+def test_table_that_cannot_be_asked_leaves_the_plan_and_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_back(tmp_path, APPEND)
+    with monkeypatch.context() as patched:
+        patched.setattr(sql_table, "make_engine", lambda *_: sa.create_engine(f"sqlite:///{tmp_path}/gone/w.db"))
+        assert problems(tmp_path, rows(30)) == []
+        (result,) = run(tmp_path, rows(30)).datasets
+    assert (result.failures[0].code, result.rows_read) == ("storage", 0)
+    assert len(problems(tmp_path, rows(30))) == 1
