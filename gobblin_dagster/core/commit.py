@@ -170,6 +170,8 @@ class CommitSequence:
     """Id of the startpoint that the commit consumes; empty where none was in force."""
     group: CommitGroup | None = None
     """The unit that it is published with; None where it stands alone."""
+    is_staged_beside: bool = False
+    """Whether staging folders may lie apart from the output too, as in the design; those of jobs never do."""
 
     @classmethod
     def to(cls, after: DatasetState, *, commit_id: str, output_root: str) -> CommitSequence:

@@ -23,11 +23,11 @@ FILES = ("2015-12-09/1.avro", "2015-12-09/2.avro", "2015-12-10/1.avro")
 
 
 class Lake:
-    """The folders of the design's example; `task-output` lies inside the output, on the same file system."""
+    """The folders of the design's example: `task-output` beside `job-output`, or in the corner where jobs stage."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_inside: bool = False) -> None:
         self.root = root / "job-output"
-        self.task_output = self.root / "_gobblin" / "task-output" / URN
+        self.task_output = (self.root / "_gobblin" if is_inside else root) / "task-output" / URN
         self.job_output = self.root / URN
 
     def extract(self) -> None:
@@ -48,9 +48,9 @@ class Lake:
         return sorted(str(path.relative_to(self.job_output)) for path in self.job_output.rglob("*.avro"))
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    made = Lake(tmp_path)
+@pytest.fixture(params=["beside", "inside"])
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
+    made = Lake(tmp_path, is_inside=request.param == "inside")
     made.extract()
     return made
 
@@ -101,6 +101,41 @@ def test_dataset_whose_redo_fails_is_skipped_and_others_go_on(lake: Lake, store:
     assert (stored.state, stored.redo_failures) == (SequenceState.QUARANTINED, 3)
     assert steps.begin(JOB, "other").high_watermark("p", 1).end().commit()
     assert steps.remove(JOB, URN)
+    assert not steps.exists(JOB, URN)
+
+
+def test_task_output_is_deleted_but_for_what_is_no_file_of_the_sequence(store: StateStore, tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.extract()
+    foreign = lake.task_output / "2015-12-10" / "2.avro"
+    foreign.write_text("of another dataset")
+    steps = lake.steps(store)
+    assert lake.put_all(steps.begin(JOB, URN)).end().commit()
+    assert [path for path in (tmp_path / "task-output").rglob("*") if path.is_file()] == [foreign]
+    target = lake.job_output / "2015-12-10" / "2.avro"
+    assert steps.begin(JOB, "other").rename(str(foreign), str(target)).end().commit()
+    assert not (tmp_path / "task-output").exists()
+    assert lake.published() == sorted([*FILES, "2015-12-10/2.avro"])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "problem"),
+    [
+        ("job-output/MyTopic/1.avro", "job-output/MyTopic/2.avro", "a staging folder must lie inside .*, or outside "),
+        ("1.avro", "job-output/1.avro", "a staging folder must lie inside .*, or outside "),
+        ("task-output/1.avro", "elsewhere/1.avro", "the target must lie below "),
+    ],
+    ids=["published", "around", "target"],
+)
+def test_step_that_could_never_be_committed_is_refused_when_it_is_put(
+    store: StateStore, tmp_path: Path, source: str, target: str, problem: str
+) -> None:
+    file = tmp_path / source
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("records")
+    steps = Lake(tmp_path).steps(store)
+    with pytest.raises(StepRefusedError, match=problem):
+        steps.put(JOB, URN, steps.rename_step(str(file), str(tmp_path / target)))
     assert not steps.exists(JOB, URN)
 
 

@@ -49,6 +49,7 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
             **({"removed": list(sequence.removed)} if sequence.removed else {}),
             **({"startpoint": sequence.startpoint} if sequence.startpoint else {}),
             **({"group": asdict(sequence.group)} if sequence.group else {}),
+            **({"is_staged_beside": True} if sequence.is_staged_beside else {}),
         }
     )
     return StoredSequence(
@@ -106,6 +107,7 @@ def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps:
         removed=tuple(body.get("removed", ())),
         startpoint=body.get("startpoint", ""),
         group=CommitGroup(**body["group"]) if "group" in body else None,
+        is_staged_beside=body.get("is_staged_beside", False),
     )
     if _identity(sequence) != _identity(stored):
         raise CorruptRecordError(what="", problem="its body belongs to another sequence")

@@ -38,6 +38,7 @@ from gobblin_dagster.engine.commit.manifest import write_manifest
 from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.spread import Spread
+from gobblin_dagster.engine.commit.staging import delete_staging
 from gobblin_dagster.engine.commit.steps import is_of_files_alone, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
@@ -370,7 +371,7 @@ class Committer:
                     added=sequence.files,
                     removed=sequence.removed,
                 )
-            self._delete_staging(sequence)
+            delete_staging(self._storage, sequence)
         except (OSError, GobblinDagsterError) as error:
             log.warning("Dataset %r is committed; tidying up is left to a later run: %s", sequence.dataset_urn, error)
 
@@ -399,7 +400,7 @@ class Committer:
         except StepRefusedError as error:
             raise self._quarantine(sequence, str(error)) from error
         self._store.finish_abort(sequence.id, epoch)
-        self._delete_staging(sequence)
+        delete_staging(self._storage, sequence)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
     def _resume(self, state: SequenceState, sequence: CommitSequence, epoch: int, undo_because: str) -> tuple[int, int]:
@@ -412,12 +413,8 @@ class Committer:
         elif state is SequenceState.COMMITTED:
             self._after_commit(sequence)
         elif state is SequenceState.ABORTED:
-            self._delete_staging(sequence)
+            delete_staging(self._storage, sequence)
         return 0, 0
-
-    def _delete_staging(self, sequence: CommitSequence) -> None:
-        for folder in sequence.staging_dirs:
-            self._storage.delete_tree(folder)
 
     def _state(self, sequence: CommitSequence) -> SequenceState:
         stored = self._store.load_sequence(sequence.id)

@@ -16,6 +16,12 @@ def is_below(path: str, root: str) -> bool:
     return path.startswith(root.rstrip("/") + "/") and _normal(path) == path and _normal(root) == root.rstrip("/")
 
 
+def is_apart(path: str, root: str) -> bool:
+    """Tell whether a path is plain and absolute, and neither inside a folder nor around it."""
+    is_plain = _normal(path) == path and (path.startswith("/") or "://" in path)
+    return is_plain and path != root and not is_below(path, root) and not is_below(root, path)
+
+
 def _normal(path: str) -> str:
     # A URL keeps its `//`; only what follows the scheme is a path.
     scheme, mark, rest = path.rpartition("://")
@@ -26,7 +32,8 @@ def check_paths(sequence: CommitSequence) -> None:
     """Refuse a sequence that would touch what is not its own; made before anything is touched, also on recovery.
 
     Targets lie below the output root and outside its internal folder; staging folders lie inside the internal folder
-    and away from the manifests; sources lie in a staging folder of the sequence.
+    and away from the manifests, or, if the sequence is staged beside the output, apart from the output root; sources lie in
+    a staging folder of the sequence.
 
     Raises:
         StepRefusedError: one of these does not hold.
@@ -35,8 +42,12 @@ def check_paths(sequence: CommitSequence) -> None:
     internal = internal_dir(root)
     manifests = internal_dir(root, MANIFEST_DIR)
     for folder in sequence.staging_dirs:
+        if sequence.is_staged_beside and is_apart(folder, root):
+            continue
         if not is_below(folder, internal) or folder == manifests or is_below(folder, manifests):
-            raise StepRefusedError(step=f"delete {folder}", problem=f"a staging folder must lie inside {internal}")
+            beside = f", or outside {root}" if sequence.is_staged_beside else ""
+            problem = f"a staging folder must lie inside {internal}{beside}"
+            raise StepRefusedError(step=f"delete {folder}", problem=problem)
 
     # Thousands of files share a few folders, which are judged once.
     @cache

@@ -3,7 +3,7 @@
     steps = CommitStepStore(store, storage, "/lake/job-output")
     done = (
         steps.begin("kafka_to_lake", "MyTopic")
-        .rename("/lake/job-output/_gobblin/task-output/1.avro", "/lake/job-output/1.avro")
+        .rename("/lake/task-output/MyTopic/1.avro", "/lake/job-output/MyTopic/1.avro")
         .high_watermark("0", 100)
         .end()
         .commit()
@@ -44,6 +44,7 @@ from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.progress import DatasetStateStep, HighWatermarkStep, watermark_steps
+from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 from gobblin_dagster.spec.job import NAME_PATTERN
 from gobblin_dagster.state.store import StateStore
@@ -147,8 +148,9 @@ class CommitStepStore:
     Args:
         store: the state store, of any kind.
         storage: where the files are.
-        output_root: absolute; targets lie below it, sources below its `_gobblin` folder. Folders of sources are deleted
-            once their sequence has ended: each dataset needs its own.
+        output_root: absolute; targets lie below it, sources apart from it (`task-output` beside `job-output`) or below its
+            `_gobblin` folder. Once their sequence has ended, folders of sources are deleted: those below `_gobblin` whole,
+            so each dataset needs its own, others if nothing is left in them.
         clock: when sequences are made.
         lease_ttl: time to live of the dataset's lease while `commit` and `remove` work.
 
@@ -203,9 +205,14 @@ class CommitStepStore:
         return removed[0]
 
     def put(self, store_name: str, dataset_urn: str, step: AnyStep) -> bool:
-        """Add a step to a dataset; False where a stored sequence waits, which must be committed or removed first."""
+        """Add a step to a dataset; False where a stored sequence waits, which must be committed or removed first.
+
+        Raises:
+            StepRefusedError: its paths are such that no sequence with it could ever be committed.
+        """
         if self._waiting(store_name, dataset_urn):
             return False
+        check_paths(self._sequence(store_name, dataset_urn, [step], None))
         self.create(store_name, dataset_urn)
         self._drafts[store_name][dataset_urn].append(step)
         return True
@@ -250,7 +257,8 @@ class CommitStepStore:
         with self._lease(store_name, dataset_urn) as epoch:
             stored = self._waiting(store_name, dataset_urn)
             if not stored:
-                sequence = self._sequence(store_name, dataset_urn, self._drafts[store_name][dataset_urn])
+                before = self._store.load_dataset_states(store_name, [dataset_urn]).get(dataset_urn)
+                sequence = self._sequence(store_name, dataset_urn, self._drafts[store_name][dataset_urn], before)
                 self._committer.prepare(sequence, epoch)
                 del self._drafts[store_name][dataset_urn]
                 self._committer.publish(sequence, epoch, verify_sources=False)
@@ -262,8 +270,9 @@ class CommitStepStore:
             )
         return recovery.outcome is SequenceState.COMMITTED
 
-    def _sequence(self, store_name: str, dataset_urn: str, steps: Sequence[AnyStep]) -> CommitSequence:
-        before = self._store.load_dataset_states(store_name, [dataset_urn]).get(dataset_urn)
+    def _sequence(
+        self, store_name: str, dataset_urn: str, steps: Sequence[AnyStep], before: DatasetState | None
+    ) -> CommitSequence:
         actions = tuple(step for step in steps if not isinstance(step, HighWatermarkStep | DatasetStateStep))
         renames = list(renames_of(actions))
         now = self._clock.now()
@@ -292,6 +301,7 @@ class CommitStepStore:
             output_root=self._root,
             staging_dirs=tuple(sorted({posixpath.dirname(rename.source) for rename in renames})),
             created_at=now,
+            is_staged_beside=True,
         )
 
     @contextmanager

@@ -1,0 +1,37 @@
+"""Deleting what a sequence staged, once it has ended."""
+
+from __future__ import annotations
+
+import posixpath
+
+from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.roots import is_apart, is_below
+
+
+def delete_staging(storage: Storage, sequence: CommitSequence) -> None:
+    """Delete the staging folders of a sequence; raises OSError.
+
+    Those apart from the output belong to whoever put the steps: only what is left empty of them is deleted, with the
+    folders around it up to the one that the output lies in too.
+    """
+    for folder in sequence.staging_dirs:
+        if is_apart(folder, sequence.output_root):
+            _delete_empty(storage, folder, sequence.output_root)
+        else:
+            storage.delete_tree(folder)
+
+
+def _delete_empty(storage: Storage, folder: str, root: str) -> None:
+    if storage.list_names(folder):
+        return
+    storage.delete_tree(folder)
+    parent = posixpath.dirname(folder)
+    if is_apart(parent, root) and _is_shared(parent, root):
+        _delete_empty(storage, parent, root)
+
+
+def _is_shared(folder: str, root: str) -> bool:
+    """Tell whether a folder and the output lie in one folder that is not the root of the file system."""
+    shared = posixpath.commonpath([folder, root]) if folder.startswith("/") == root.startswith("/") else ""
+    return shared.count("/") > 0 and shared != "/" and is_below(folder, shared)
