@@ -8,7 +8,7 @@ from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 _TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -59,9 +59,33 @@ def is_list(kind: pa.DataType) -> bool:
 
 def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
     """Return whether a type, or a type inside of it, is of a kind."""
-    if pa.types.is_dictionary(kind):
-        return has_part(kind.value_type, is_wanted)
-    return is_wanted(kind) or any(has_part(kind.field(at).type, is_wanted) for at in range(kind.num_fields))
+    return any(is_wanted(part) for part, _ in _parts([kind]))
+
+
+def levels_of(kinds: Iterable[pa.DataType], *, a_list: int = 1, a_struct: int = 1) -> int:
+    """Return how many levels the deepest type has: one for a value.
+
+    Args:
+        kinds: types of columns.
+        a_list: levels that a list, or a map, counts for.
+        a_struct: the same for a struct.
+    """
+    return max((1 + lists * a_list + structs * a_struct for _, (lists, structs) in _parts(kinds)), default=0)
+
+
+def _parts(kinds: Iterable[pa.DataType]) -> Iterator[tuple[pa.DataType, tuple[int, int]]]:
+    """Yield all parts of types, each with the number of lists and of structs around it; without recursion, however deep."""
+    waiting = [(kind, (0, 0)) for kind in kinds]
+    while waiting:
+        kind, (lists, structs) = waiting.pop()
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        yield kind, (lists, structs)
+        if pa.types.is_map(kind):
+            waiting += [(kind.key_type, (lists + 1, structs)), (kind.item_type, (lists + 1, structs))]
+        else:
+            around = (lists + 1, structs) if is_list(kind) else (lists, structs + 1)
+            waiting += [(kind.field(at).type, around) for at in range(kind.num_fields)]
 
 
 def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.ChunkedArray]:
@@ -89,5 +113,16 @@ def _known(name: str) -> str:
     return name
 
 
-TypeName = Annotated[str, AfterValidator(_known)]
+def _plain(name: object) -> object:
+    """Refuse lists and objects with a way to read them: pydantic would say that it expected a text."""
+    if isinstance(name, list | dict):
+        got = f"keys and values ({', '.join(map(str, name))[:80]})" if isinstance(name, dict) else "a list"
+        raise ValueError(
+            f"expected the name of one type, e.g. int64, got {got}. Read nested values as text (`string`, or whole rows by "
+            "`format: text`), and open the text with the converter `json_text`"
+        )
+    return name
+
+
+TypeName = Annotated[str, BeforeValidator(_plain), AfterValidator(_known)]
 """The name of a column type, in an options model."""

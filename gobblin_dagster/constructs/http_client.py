@@ -156,6 +156,8 @@ class HttpClient:
             body = None if status == _NO_CONTENT else response.json(parse_float=WrittenFloat)
         except ValueError:
             raise self._refused(target, "answers no JSON.") from None
+        except RecursionError:
+            raise self._refused(target, "answers JSON with lists and objects nested too deep to be read.") from None
         link = self._next_link(response)
         return Answer(body, len(response.content), self._absolute(response.url, link) if link else None)
 

@@ -20,13 +20,14 @@ from pyarrow import csv as arrow_csv
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
-from gobblin_dagster.constructs.extractors.csv_quotes import QuoteCounter, row_of_open_quote
+from gobblin_dagster.constructs.extractors.csv_quotes import QuoteCounter, fault_of_quotes
 from gobblin_dagster.constructs.extractors.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import (
     FileReader,
     FormatError,
     InputFile,
+    kind_of,
     refuse_new_columns,
     require_columns,
 )
@@ -65,7 +66,9 @@ class CsvOptions(BaseModel):
     encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
     null_values: tuple[str, ...] = ("",)
-    """Unquoted texts that stand for no value."""
+    """Texts that stand for no value; quoted ones are texts all the same, unless `quoted_nulls` says otherwise."""
+    quoted_nulls: bool = False
+    """Whether quoted `null_values` stand for no value, too: for programs that quote everything, as R does."""
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
     """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; columns not named here are read too, as text."""
     include: tuple[str, ...] = ()
@@ -154,8 +157,8 @@ class CsvReader:
                     self._refuse_overflow(column)
                     floats.remove(column)
                 yield batch
-        if self._quotes is not None and self._quotes.count % 2:
-            self._require_closed_quotes()
+        if self._quotes is not None and self._quotes.is_suspicious:
+            self._require_sound_quotes()
 
     def close(self) -> None:
         self._text.close()
@@ -171,7 +174,11 @@ class CsvReader:
                 names = next((row for row in self._rows(text) if row), [])
                 "".join(names).encode()
             has_rows = any(line.strip("\r\n") for line in iter(lambda: text.readline(4096), ""))
-        except (csv.Error, UnicodeError) as error:
+        except UnicodeError as error:
+            what = kind_of(stream.beginning)
+            hint = f"it looks like {what}" if what else "set `encoding`, if it is a text"
+            raise FormatError(f"its first line is no text in {options.encoding}; {hint}.") from error
+        except csv.Error as error:
             raise FormatError(f"its header is no CSV in {options.encoding}: {first_line(error)}.") from error
         if not names or (not options.header and not has_rows):
             raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
@@ -191,7 +198,7 @@ class CsvReader:
         if options.quote and encoding != "utf-8":
             text, encoding = pa.transcoding_input_stream(_native(text), encoding, "utf8"), "utf-8"
         if options.quote:
-            self._quotes = QuoteCounter(text, options.quote)
+            self._quotes = QuoteCounter(text, options.delimiter, options.quote, options.escape)
         return arrow_csv.open_csv(
             _native(self._quotes if options.quote else text),
             read_options=arrow_csv.ReadOptions(
@@ -212,19 +219,19 @@ class CsvReader:
                 include_columns=schema.names,
                 null_values=list(options.null_values),
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=options.quoted_nulls,
             ),
         )
 
-    def _require_closed_quotes(self) -> None:
+    def _require_sound_quotes(self) -> None:
         options = self._options
         assert options.quote is not None  # noqa: S101  # without quotes none are counted
         with closing(self._file.open_text()) as text:
             lines = io.TextIOWrapper(text.stream, without_signature(options.encoding), "replace", newline="")
-            row = row_of_open_quote(lines, options.delimiter, options.quote, options.escape)
-        if row is not None:
-            problem = "a quote is opened and never closed; all that follows it would be one value."
-            raise FormatError(problem, row=row - int(options.header))
+            fault = fault_of_quotes(lines, options.delimiter, options.quote, options.escape)
+        if fault is not None:
+            row = fault[0] - int(options.header)
+            raise FormatError(fault[1], row) if row else FormatError(f"its header: {fault[1]}")
 
     def _note_bad_row(self, row: Any) -> str:
         self._bad_row = row
@@ -247,9 +254,20 @@ class CsvReader:
                 )
             if match := _FAULTY_COLUMN.match(message):
                 column, row = self._header[int(match[1])], int(match[2]) - int(self._options.header)
-                hint = f", expected {self._options.encoding}; set `encoding`." if "UTF8" in message else ""
+                hint = (
+                    f", expected {self._options.encoding}; set `encoding`."
+                    if "UTF8" in message
+                    else self._null_hint(match[3])
+                )
                 raise FormatError(f"column {column!r}: {match[3]}{hint}", row) from error
             raise FormatError(message) from error
+
+    def _null_hint(self, message: str) -> str:
+        """Return what to do about a value that stands for none, but is quoted."""
+        options = self._options
+        if options.quoted_nulls or not any(message.endswith(f"invalid value '{null}'") for null in options.null_values):
+            return ""
+        return "; to read quoted `null_values` as no value, set `quoted_nulls: true`."
 
     def _refuse_overflow(self, column: str) -> None:
         """Read one column again as text; raises FormatError where a number is so large that Arrow made it infinite."""

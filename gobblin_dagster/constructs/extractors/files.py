@@ -88,9 +88,13 @@ class FilesExtractor:
             try:
                 reader = self._open(planned, None)
             except ExtractError as error:
-                if not isinstance(error.__cause__, NoColumnsError) or number == len(self._files):
+                if not isinstance(cause := error.__cause__, NoColumnsError):
                     raise
-                continue
+                if number < len(self._files):
+                    continue
+                if cause.declared is None:
+                    raise
+                return self._open(self._files[0], cause.declared)
             if number == 1:
                 return reader
             reader.close()

@@ -20,6 +20,21 @@ from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
 
 _ARROW_CODECS = {"gz": "gzip", "zst": "zstd"}
 _UNPACKERS = {"bz2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}
+_KINDS = {
+    b"PAR1": "Parquet (`format: parquet`)",
+    b"ORC": "ORC (`format: orc`)",
+    b"Obj\x01": "Avro (`format: avro`)",
+    b"\x1f\x8b": "gzip; let its name end in `.gz`",
+    b"BZh": "bzip2; let its name end in `.bz2`",
+    b"\xfd7zXZ": "xz; let its name end in `.xz`",
+    b"\x28\xb5\x2f\xfd": "zstd; let its name end in `.zst`",
+    b"PK\x03\x04": "a zip archive, as those of Excel are",
+    b"\xd0\xcf\x11\xe0": "an old file of Excel or Word",
+    b"\xff\xfe": "a text in UTF-16 (`encoding: utf-16`)",
+    b"\xfe\xff": "a text in UTF-16 (`encoding: utf-16`)",
+    b"%PDF": "PDF",
+    b"SQLite format 3": "a database of SQLite",
+}
 REQUEST_BYTES = 8 << 20
 """Bytes that one request to a far file system fetches."""
 
@@ -87,6 +102,11 @@ class FormatError(Exception):
 class NoColumnsError(FormatError):
     """A file holds nothing to take columns from; another file of its work unit may."""
 
+    def __init__(self, problem: str, declared: pa.Schema | None = None) -> None:
+        super().__init__(problem)
+        self.declared = declared
+        """The columns of a work unit whose files are all so; None if that is an error."""
+
 
 class FileReader(Protocol):
     """Reads one file from its beginning to its end."""
@@ -119,6 +139,11 @@ class FileFormat(Protocol):
 
     def count_rows(self, file: InputFile) -> int:
         """Count the file's rows without keeping them; raises as `open`."""
+
+
+def kind_of(beginning: bytes) -> str:
+    """Say what a file is by its first bytes, for messages; empty if that is not known."""
+    return next((what for first, what in _KINDS.items() if beginning.startswith(first)), "")
 
 
 def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> None:

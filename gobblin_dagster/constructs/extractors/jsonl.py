@@ -1,34 +1,43 @@
 """JsonLinesFormat: one JSON object a line, read in blocks of whole lines.
 
-The schema is declared, or settled once from the first block of a work unit's first file: texts that look like times stay
-texts, so that it depends on the data as little as can be. Later rows must fit it.
+Fields have their declared types; the types of others are settled once, from the first block of a work unit's first file.
+There texts that look like times stay texts, so that the schema depends on the data as little as can be. Later rows must fit.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, dates_as_texts, leaves
 from gobblin_dagster.constructs.extractors.files import first_line
 from gobblin_dagster.constructs.extractors.format import FileReader, FormatError, InputFile, NoColumnsError
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.repeated import repeated
 
 _EXACT = float(1 << 53)
 """Up to here a float holds every whole number."""
 _TOO_LARGE = 3.4028235677973366e38
 """From here on a float of 32 bits is infinite."""
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(rb"[\[\]{}]")
 _SIGNATURE = b"\xef\xbb\xbf"
 """What some programs put before UTF-8; it is no part of the text."""
+_MAX_LEVELS = 200
+"""Lists and objects inside each other: twice what Parquet holds, and far from where Python's own stack ends."""
+_MAX_NAMED = 5
+"""Fields that a message names."""
 _MAX_BLOCKS_A_LINE = 16
 """Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
 
@@ -39,8 +48,18 @@ class JsonLinesOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
-    """Types by field name; then only these fields are read, and a row without one of them has no value there. Default: the
-    fields and types of the first block of each work unit, which all rows must keep to."""
+    """Types by field name, e.g. `{id: int64, at: timestamp}`; a row without one of them has no value there. Fields not named
+    here are read too, with the types that they have in the first block of each work unit, which all rows must keep to."""
+    include: tuple[str, ...] = ()
+    """Fields to read, in this order; others are left out. Default: all, the declared ones first."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if twice := repeated(self.include):
+            raise ValueError(f"`include` names {', '.join(twice)} more than once")
+        if self.include and (unread := [name for name in self.columns if name not in self.include]):
+            raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
+        return self
 
 
 class JsonLinesFormat:
@@ -53,10 +72,11 @@ class JsonLinesFormat:
 
     def __init__(self, options: JsonLinesOptions, context: ConstructContext) -> None:
         self._declared = pa.schema([(name, arrow_type(kind)) for name, kind in options.columns.items()])
+        self._include = options.include
         self._block_bytes = context.block_bytes
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
-        return JsonLinesReader(file, self._declared, self._block_bytes, schema)
+        return JsonLinesReader(file, self._declared, self._include, self._block_bytes, schema)
 
     def count_rows(self, file: InputFile) -> int:
         with closing(file.open_text()) as text:
@@ -66,13 +86,21 @@ class JsonLinesFormat:
 class JsonLinesReader:
     """Reads one file of JSON lines."""
 
-    def __init__(self, file: InputFile, declared: pa.Schema, block_bytes: int, schema: pa.Schema | None) -> None:
-        self._unexpected = "ignore" if declared.names else "error"
+    def __init__(
+        self,
+        file: InputFile,
+        declared: pa.Schema,
+        include: tuple[str, ...],
+        block_bytes: int,
+        schema: pa.Schema | None,
+    ) -> None:
+        self._declared, self._include = declared, include
+        self._unexpected = "ignore" if include else "error"
         self._text = file.open_text()
         try:
             self._blocks = _blocks(self._text.stream, block_bytes)
             self._first = next(self._blocks, [])
-            self.schema: pa.Schema = declared if declared.names else schema or self._settled_schema()
+            self.schema: pa.Schema = schema or self._settled_schema()
         except BaseException:
             self._text.close()
             raise
@@ -85,8 +113,7 @@ class JsonLinesReader:
         rows, lines = 0, self._first
         while lines:
             table = self._parse(lines, self.schema, rows)
-            if self._unexpected == "error":
-                _require_exact(table, lines, rows)
+            self._require_exact(table, lines, rows)
             _refuse_overflow(table, lines, rows)
             if table.num_rows != len(lines):
                 raise FormatError(
@@ -100,10 +127,25 @@ class JsonLinesReader:
         self._text.close()
 
     def _settled_schema(self) -> pa.Schema:
+        declared = self._declared
+        if self._include and len(declared) == len(self._include):
+            return pa.schema([declared.field(name) for name in self._include])
         if not self._first:
-            raise NoColumnsError("holds no line to take the columns from; declare `columns`, or remove the file.")
-        found = self._parse(self._first, None, 0)
-        return pa.schema([(field.name, _settled(field.type)) for field in found.schema])
+            problem = "holds no line to take the columns from; declare `columns`, or remove the file."
+            raise NoColumnsError(problem, declared if declared.names and not self._include else None)
+        lines = [_only(self._include, line, number) for number, line in enumerate(self._first, start=1)]
+        _refuse_deep(lines)
+        found = self._parse(lines, None, 0).schema
+        if missing := [name for name in self._include if name not in found.names]:
+            raise FormatError(
+                f"its first rows lack the field(s) {', '.join(missing)}, named in `include`; declare their types in `columns`."
+            )
+        fields = [found.field(name) for name in self._include or found.names]
+        return pa.schema([self._settled_field(field) for field in fields])
+
+    def _settled_field(self, field: pa.Field) -> pa.Field:
+        is_declared = field.name in self._declared.names
+        return self._declared.field(field.name) if is_declared else field.with_type(_settled(field.type))
 
     def _parse(self, lines: list[bytes], schema: pa.Schema | None, rows_before: int) -> pa.Table:
         text = b"\n".join(lines)
@@ -114,26 +156,39 @@ class JsonLinesReader:
             return self._read(text, schema)
         except pa.ArrowInvalid as error:
             number = self._first_misfit(lines, schema)
-            hint = "" if self._unexpected == "ignore" else " Declare `columns` where rows differ."
-            raise FormatError(f"{_plain(error)}: {lines[number][:80]!r}.{hint}", rows_before + number + 1) from error
+            row, shown = rows_before + number + 1, repr(lines[number][:80])
+            if schema is not None and not self._include and (new := _new_fields(lines[number], schema)):
+                raise FormatError(
+                    f"unexpected field(s) {', '.join(new)}, which the first rows lack: {shown}. Declare `columns` for "
+                    "them, or name the fields to read in `include`.",
+                    row,
+                ) from error
+            hint = "" if self._include else " Declare `columns` where rows differ."
+            raise FormatError(f"{_plain(error)}: {shown}.{hint}", row) from error
 
     def _read(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
-        if schema is None or not any(pa.types.is_date(kind) for kind in schema.types):
-            return self._read_as(text, schema)
+        """Read a block by a schema, or, to find one, by what is declared."""
+        known = self._declared if schema is None else schema
+        unexpected = "infer" if schema is None else self._unexpected
         try:
-            return self._read_as(text, schema)
+            return _read_as(text, known, unexpected)
         except pa.ArrowInvalid:
-            return self._read_as(text, pa.schema(dates_as_texts(schema))).cast(schema)
+            if not any(pa.types.is_date(kind) for kind in known.types):
+                raise
+            table = _read_as(text, pa.schema(dates_as_texts(known)), unexpected)
+            return table if schema is None else table.cast(schema)
 
-    def _read_as(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
-        block = pa.BufferReader(text)
-        return arrow_json.read_json(
-            block,
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else self._unexpected
-            ),
-        )
+    def _require_exact(self, table: pa.Table, lines: list[bytes], rows_before: int) -> None:
+        """Refuse whole numbers that only a float came near: a column of ids would be rounded by one that is too large."""
+        fields = [field for field in table.schema if field.name not in self._declared.names]
+        parts = (part for field in fields for part in leaves(table[field.name]) if pa.types.is_floating(part.type))
+        if not any((pc.max(pc.abs(part)).as_py() or 0) >= _EXACT for part in parts):
+            return
+        kind = pa.struct(fields)
+        for number, line in enumerate(lines, start=rows_before + 1):
+            if rounded := _rounded(_parsed(line, number), kind, ""):
+                problem = f"{rounded}, which no column of numbers holds as it stands. Declare `columns`."
+                raise FormatError(problem, number)
 
     def _first_misfit(self, lines: list[bytes], schema: pa.Schema | None) -> int:
         """Return the index of the first line that cannot be read together with those before it."""
@@ -147,6 +202,15 @@ class JsonLinesReader:
             else:
                 low = middle
         return low
+
+
+def _read_as(text: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
+    block = pa.BufferReader(text)
+    return arrow_json.read_json(
+        block,
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size() + 1),
+        parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+    )
 
 
 def _require_text(text: bytes, rows_before: int) -> None:
@@ -165,17 +229,6 @@ def _require_objects(lines: list[bytes], rows_before: int) -> None:
             raise FormatError(f"expected one object a line, got {line[:80]!r}.", number)
 
 
-def _require_exact(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
-    """Refuse whole numbers that only a float came near: a column of ids would be rounded by one that is too large."""
-    parts = (part for column in table.columns for part in leaves(column) if pa.types.is_floating(part.type))
-    if not any((pc.max(pc.abs(part)).as_py() or 0) >= _EXACT for part in parts):
-        return
-    kind = pa.struct(list(table.schema))
-    for number, line in enumerate(lines, start=rows_before + 1):
-        if rounded := _rounded(json.loads(line), kind, ""):
-            raise FormatError(f"{rounded}, which no column of numbers holds as it stands. Declare `columns`.", number)
-
-
 def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
     """Refuse numbers too large for a declared float of 32 bits: Arrow makes them infinite."""
     for name in table.schema.names:
@@ -183,9 +236,66 @@ def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> N
         if values.type != pa.float32() or not pc.any(pc.is_inf(values)).as_py():
             continue
         for number, line in enumerate(lines, start=rows_before + 1):
-            value = json.loads(line).get(name)
+            value = _parsed(line, number).get(name)
             if isinstance(value, int | float) and _TOO_LARGE <= abs(value) < math.inf:
                 raise FormatError(f"{name} is {value}, which is too large for float32.", number)
+
+
+def _refuse_deep(lines: list[bytes]) -> None:
+    """Refuse values that are nested too deep before Arrow makes types of them: it takes minutes, or the process ends."""
+    for number, line in enumerate(lines, start=1):
+        # Few lines come this far: that many brackets, and as many that close them, need some room.
+        if len(line) <= 2 * _MAX_LEVELS or line.count(b"[") + line.count(b"{") <= _MAX_LEVELS:
+            continue
+        levels = deepest = 0
+        for bracket in _BRACKETS.findall(_TEXTS.sub(b"", line)):
+            levels += 1 if bracket in b"[{" else -1
+            deepest = max(deepest, levels)
+        if deepest > _MAX_LEVELS:
+            problem = f"values nested {deepest} levels deep, at most {_MAX_LEVELS} are read: {line[:80]!r}."
+            raise FormatError(problem, number)
+
+
+def _parsed(line: bytes, number: int) -> Any:
+    """Return the object of a line; raises ValueError where it is no JSON."""
+    try:
+        return json.loads(line)
+    except RecursionError:
+        raise FormatError(f"values nested more than {_MAX_LEVELS} levels deep: {line[:80]!r}.", number) from None
+
+
+def _only(include: tuple[str, ...], line: bytes, number: int) -> bytes:
+    """Return an object without the fields that are left out, which need no type; what is none stays for Arrow to refuse."""
+    try:
+        record = _parsed(line, number) if include else None
+    except ValueError:
+        return line
+    if not isinstance(record, dict):
+        return line
+    return json.dumps({name: record[name] for name in include if name in record}).encode()
+
+
+def _new_fields(line: bytes, schema: pa.Schema) -> list[str]:
+    """Return at most five fields of a line that a schema does not have, with the names of the objects around them."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # what is no JSON, or too deep, is told by Arrow's message
+        return []
+    return list(itertools.islice(_unknown(record, pa.struct(list(schema)), ""), _MAX_NAMED))
+
+
+def _unknown(value: Any, kind: pa.DataType, name: str) -> Iterator[str]:
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        fields = {field.name: field.type for field in kind}
+        for key, one in value.items():
+            place = f"{name}.{key}".lstrip(".")
+            if key in fields:
+                yield from _unknown(one, fields[key], place)
+            else:
+                yield place
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        for one in value:
+            yield from _unknown(one, kind.value_type, name)
 
 
 def _rounded(value: Any, kind: pa.DataType, name: str) -> str:

@@ -25,6 +25,11 @@ class LookedAt(io.RawIOBase):
         self._kept += data
         return len(data)
 
+    @property
+    def beginning(self) -> bytes:
+        """What was read so far."""
+        return bytes(self._kept)
+
     def again(self) -> Again:
         """Return the whole stream, from its beginning."""
         return Again(bytes(self._kept), self._stream)

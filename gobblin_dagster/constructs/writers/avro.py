@@ -10,11 +10,19 @@ from pydantic import Field
 
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.writers.avro_schema import AvroColumns
-from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
+from gobblin_dagster.constructs.writers.files import (
+    Encoder,
+    FileOptions,
+    FileWriter,
+    refuse_deep,
+    refuse_negative_scale,
+)
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.errors import EnvironmentFaultError
 
 _NAME = "writer 'avro'"
+MAX_LEVELS = 100
+"""Levels around a value; readers in Python end in a RecursionError at 245 structs or 490 lists, with an empty stack."""
 
 
 class AvroWriter(FileWriter):
@@ -42,6 +50,7 @@ class AvroWriter(FileWriter):
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "avro")
+        refuse_deep(self._partitioner.schema, MAX_LEVELS, self._construct, context)
         refuse_negative_scale(self._partitioner.schema, self._construct, context)
         self._avro_options = options
         self._avro_codec = options.compression or "null"

@@ -18,7 +18,7 @@ from typing import Annotated, Protocol
 import pyarrow as pa
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gobblin_dagster.constructs.arrow_types import has_part
+from gobblin_dagster.constructs.arrow_types import has_part, levels_of
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
@@ -105,6 +105,17 @@ def refuse_negative_scale(schema: pa.Schema, construct: str, context: ConstructC
     for field in schema:
         if has_part(field.type, lambda kind: pa.types.is_decimal(kind) and kind.scale < 0):
             problem = f"column {field.name!r}: the format cannot hold {field.type}; cast it to a scale of 0 or more"
+            raise convert_error(problem, construct, context)
+
+
+def refuse_deep(schema: pa.Schema, most: int, construct: str, context: ConstructContext, *, a_list: int = 1) -> None:
+    """Raise ConvertError for a column nested so deep that no reader opens the file; `levels_of` says how levels count."""
+    for field in schema:
+        if (levels := levels_of([field.type], a_list=a_list)) > most:
+            problem = (
+                f"column {field.name!r}: the format takes {levels} levels for its lists and structs, readers open {most} at "
+                "most; make text of it with `to_json`"
+            )
             raise convert_error(problem, construct, context)
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from gobblin_dagster.constructs.arrow_types import arrow_type
+from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type, has_part, levels_of
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,23 @@ def test_arrow_type_known_name_is_its_type(name: str, expected: pa.DataType) -> 
 def test_arrow_type_unknown_name_lists_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match=r"unknown column type .*; known: string, bool, int8"):
         arrow_type(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "got"), [({"city": "string", "geo": {}}, r"keys and values \(city, geo\)"), (["string"], "a list")]
+)
+def test_nested_type_is_refused_with_a_way_to_read_it(given: object, got: str) -> None:
+    with pytest.raises(ValidationError, match=f"expected the name of one type, .* got {got}.*`json_text`"):
+        TypeAdapter(TypeName).validate_python(given)
+
+
+def test_levels_are_counted_by_lists_and_structs() -> None:
+    kind = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string())))]))
+    assert [
+        levels_of([]),
+        levels_of([pa.int64(), kind]),
+        levels_of([kind], a_list=2),
+        levels_of([kind], a_struct=0),
+    ] == [0, 4, 6, 3]
+    assert has_part(kind, pa.types.is_map)
+    assert not has_part(kind, pa.types.is_binary)

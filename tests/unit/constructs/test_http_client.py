@@ -52,6 +52,15 @@ def test_server_that_is_away_is_transient() -> None:
     assert "secret-word" not in str(caught.value)
 
 
+def test_answer_that_is_nested_too_deep_is_refused() -> None:
+    with running_api(lambda _: Reply([])) as api:
+        api.faults = [Reply(b"[" * 100_000 + b"]" * 100_000)]
+        client = HttpClient(HttpOptions(url=api.url), "d")
+        with pytest.raises(ExtractError, match="nested too deep"):
+            client.get("/", {})
+        client.close()
+
+
 def test_header_of_the_environment_is_sent_whatever_netrc_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

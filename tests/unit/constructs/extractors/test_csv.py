@@ -73,8 +73,47 @@ def test_quote_that_nobody_closes_swallows_no_rows(
         read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
 
 
+@pytest.mark.parametrize("block_bytes", range(14, 40, 3))
+@pytest.mark.parametrize(
+    "value", [b'"x"y', b'"x"y"', b'"x" ', b'"x""z"y', b'"x"""y', b'""y', b'"x\n"y', b'"x"\\y'], ids=bytes.decode
+)
+@pytest.mark.parametrize("after", [b"", b'\n"""5,6""",5" pipe\n'], ids=["last", "others behind it"])
+def test_value_that_goes_on_behind_its_quote_is_refused_with_its_row(
+    tmp_path: Path, value: bytes, after: bytes, block_bytes: int
+) -> None:
+    put(tmp_path, day_csv=b'a,b\n1,2\n"""3"" of 4",""\n9,' + value + after)
+    with pytest.raises(ExtractError, match=r"row 3: a quoted value goes on behind its closing quote"):
+        read_csv(tmp_path, "day.csv", block_bytes=max(block_bytes, 30))
+    put(tmp_path, head_csv=b'a,"b"c\n1,2\n')
+    with pytest.raises(ExtractError, match=r"head\.csv: its header: a quoted value goes on"):
+        read_csv(tmp_path, "head.csv")
+
+
+@pytest.mark.parametrize("block_bytes", range(24, 40))
+def test_quotes_inside_of_values_are_kept(tmp_path: Path, block_bytes: int) -> None:
+    values = ['a""b', '5" pipe', '5"', "x", '"q" z', '{"k": "v"}', '","', "", '"']
+    lines = ['a""b', '5" pipe', '5"', "x", '"""q"" z"', '"{""k"": ""v""}"', '""","""', '""', '""""']
+    put(tmp_path, day_csv="\n".join(["n,a", *(f"1,{line}" for line in lines)]).encode())
+    assert read_csv(tmp_path, "day.csv", block_bytes=block_bytes).column("a").to_pylist() == values
+    put(tmp_path, esc_csv=b'n,a\n1,"x \\"y\\" z"\n')
+    assert read_csv(tmp_path, "esc.csv", escape="\\").column("a").to_pylist() == ['x "y" z']
+
+
+def test_quoted_nulls_are_texts_unless_asked_for(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b'"a","n"\n"","1"\n"NA",""\n,\n"x","NA"\n')
+    options: dict[str, Any] = {"null_values": ["", "NA"]}
+    assert read_csv(tmp_path, "day.csv", **options).column("a").to_pylist() == ["", "NA", None, "x"]
+    columns = {"n": "int64"}
+    with pytest.raises(ExtractError, match=r"column 'n': .*invalid value ''.*`quoted_nulls: true`"):
+        read_csv(tmp_path, "day.csv", columns=columns, **options)
+    table = read_csv(tmp_path, "day.csv", columns=columns, quoted_nulls=True, **options)
+    assert table.select(["a", "n"]).to_pylist() == [
+        {"a": None, "n": 1}, {"a": None, "n": None}, {"a": None, "n": None}, {"a": "x", "n": None}
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r"])
-@pytest.mark.parametrize("last", [b'"x"', b"x", b'"x\n"', b'"x""y"', b'""', b'x"', b'"x"y"'])
+@pytest.mark.parametrize("last", [b'"x"', b"x", b'"x\n"', b'"x""y"', b'""', b'x"'])
 @pytest.mark.parametrize("block_bytes", range(14, 22))
 def test_file_that_is_sound_may_end_in_any_way(tmp_path: Path, last: bytes, end: bytes, block_bytes: int) -> None:
     put(tmp_path, day_csv=b"a,b\n1,2\n3," + last + end)
@@ -249,7 +288,12 @@ def test_column_named_twice_is_refused(tmp_path: Path) -> None:
 
 def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"PAR1\xff\xfe\x00\x80" * 99)
-    with pytest.raises(ExtractError, match="its header is no CSV in utf-8"):
+    with pytest.raises(
+        ExtractError, match=r"its first line is no text in utf-8; it looks like Parquet \(`format: parquet`\)"
+    ):
+        read_csv(tmp_path, "day.csv")
+    put(tmp_path, day_csv=b"\xbc\xbd" * 99)
+    with pytest.raises(ExtractError, match="its first line is no text in utf-8; set `encoding`, if it is a text"):
         read_csv(tmp_path, "day.csv")
 
 

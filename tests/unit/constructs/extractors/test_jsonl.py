@@ -10,7 +10,7 @@ import pytest
 
 from gobblin_dagster.constructs.extractors.format import InputFile
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import ExtractError
+from gobblin_dagster.core.errors import ExtractError, SpecError
 from tests.unit.constructs.extractors.reading import extractor, file_format, put, read
 
 
@@ -35,11 +35,88 @@ def test_schema_is_settled_by_the_first_file_and_times_stay_text(tmp_path: Path)
     ]
 
 
-def test_declared_columns_are_read_and_no_others(tmp_path: Path) -> None:
+def test_undeclared_fields_are_kept_with_the_types_of_the_first_rows(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        one_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": {"on": "2013-01-01"}, "day": "2013-01-02"}\n{"id": 2}\n',
+        two_jsonl=b'{"n": 9, "id": 3}\n',
+        three_jsonl=b'{"day": "2013-01-03", "id": 4}\n',
+    )
+    declared = {"at": "timestamp", "id": "int32", "n": "string", "day": "date"}
+    with pytest.raises(ExtractError, match=r"two\.jsonl, row 1: Column\(/n\) changed from string to number"):
+        read_lines(tmp_path, "one.jsonl", "two.jsonl", columns=declared)
+    table = read_lines(tmp_path, "one.jsonl", "three.jsonl", columns=declared)
+    assert table.column_names[:5] == ["at", "id", "n", "day", "x"]
+    assert table.schema.types[:5] == [
+        pa.timestamp("us", "UTC"), pa.int32(), pa.string(), pa.date32(), pa.struct([("on", pa.string())])
+    ]  # fmt: skip
+    assert table.column("at").to_pylist() == [datetime(2013, 1, 1, 10, tzinfo=UTC), None, None]
+    assert table.column("day").to_pylist() == [date(2013, 1, 2), None, date(2013, 1, 3)]
+    assert table.column("x").to_pylist() == [{"on": "2013-01-01"}, None, None]
+
+
+def test_included_fields_are_read_in_their_order_and_no_others(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": 1}\n{"x": "y", "id": 2}\n')
-    table = read_lines(tmp_path, "day.jsonl", columns={"at": "timestamp", "id": "int32"})
-    assert table.column_names[:2] == ["at", "id"]
-    assert table.column("at").to_pylist() == [datetime(2013, 1, 1, 10, tzinfo=UTC), None]
+    table = read_lines(tmp_path, "day.jsonl", columns={"at": "timestamp"}, include=["id", "at"])
+    assert table.select([0, 1]).to_pylist() == [
+        {"id": 1, "at": datetime(2013, 1, 1, 10, tzinfo=UTC)},
+        {"id": 2, "at": None},
+    ]
+    with pytest.raises(ExtractError, match=r"first rows lack the field.s. y, named in `include`; declare their types"):
+        read_lines(tmp_path, "day.jsonl", include=["id", "y"])
+    table = read_lines(tmp_path, "day.jsonl", columns={"y": "bool"}, include=["y"])
+    assert table.select([0]).to_pylist() == [{"y": None}, {"y": None}]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"include": ["id"], "columns": {"at": "date"}}, "declares at, which `include` leaves out"),
+        ({"include": ["id", "id"]}, "names id more than once"),
+    ],
+)
+def test_include_that_does_not_fit_is_refused(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        file_format({"type": "jsonl", **options}, ConstructContext(job="flights", base_dir=str(tmp_path)))
+
+
+def test_undeclared_whole_number_beyond_64_bits_is_refused_beside_declared_columns(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 12345678901234567890, "x": 12345678901234567890}\n')
+    with pytest.raises(ExtractError, match="row 1: x is 12345678901234567890"):
+        read_lines(tmp_path, "day.jsonl", columns={"id": "float64"})
+
+
+def test_late_field_is_named_with_its_place(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        day_jsonl=b'{"id": 1, "who": {"a": 1}}\n' * 9 + b'{"id": 2, "long": "%s", "who": {"b": 1}}\n' % (b"x" * 99),
+    )
+    with pytest.raises(
+        ExtractError, match=r"row 10: unexpected field\(s\) long, who\.b, which the first rows lack: .*include"
+    ):
+        read_lines(tmp_path, "day.jsonl", block_bytes=200, columns={"id": "int64"})
+
+
+@pytest.mark.parametrize("levels", [300, 3_000])
+@pytest.mark.parametrize("value", [(b"[", b"]"), (b'{"a":', b"}")], ids=["lists", "objects"])
+@pytest.mark.parametrize("options", [{}, {"columns": {"id": "int64"}}], ids=["settled", "declared"])
+def test_values_nested_too_deep_are_refused_with_their_row(
+    tmp_path: Path, levels: int, value: tuple[bytes, bytes], options: dict[str, Any]
+) -> None:
+    deep = value[0] * levels + b"1" + value[1] * levels
+    put(tmp_path, day_jsonl=b'{"id": 1, "b": "%s"}\n{"id": 2, "a": %s}\n{"id": 3}\n' % (b"[" * 500, deep))
+    with pytest.raises(ExtractError, match=r"row 2: values nested .* at most 200 are read"):
+        read_lines(tmp_path, "day.jsonl", **options)
+
+
+def test_fields_that_are_left_out_may_be_nested_as_deep_as_they_like(tmp_path: Path) -> None:
+    deep = b"[" * 3_000 + b"]" * 3_000
+    put(tmp_path, day_jsonl=b'{"x": 1.5, "a": %s}\n' % deep)
+    table = read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
+    assert table.column("x").to_pylist() == [1.5]
+    put(tmp_path, day_jsonl=b'{"x": 1e99, "a": %s}\n' % deep)
+    with pytest.raises(ExtractError, match="row 1: values nested more than 200 levels deep"):
+        read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
 
 
 @pytest.mark.parametrize("declared", [{}, {"text": "string"}], ids=["settled", "declared"])
@@ -114,6 +191,9 @@ def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
     with pytest.raises(ExtractError, match="declare `columns`"):
         read_lines(tmp_path, "day.jsonl")
     assert read_lines(tmp_path, "day.jsonl", columns={"id": "int64"}).num_rows == 0
+    with pytest.raises(ExtractError, match="declare `columns`"):
+        read_lines(tmp_path, "day.jsonl", include=["id", "x"], columns={"id": "int64"})
+    assert read_lines(tmp_path, "day.jsonl", include=["id"], columns={"id": "int64"}).num_rows == 0
 
 
 def test_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_path: Path) -> None:
@@ -129,6 +209,9 @@ def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path
     put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
     table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")
     assert table.to_pylist() == [{"id": 1, "_file": "three.jsonl", "_row": 1}]
+    declared = read_lines(tmp_path, "one.jsonl", "three.jsonl", columns={"x": "string"})
+    assert declared.select([0, 1]).to_pylist() == [{"x": None, "id": 1}]
+    assert read_lines(tmp_path, "one.jsonl", "two.jsonl", columns={"x": "string"}).column_names[0] == "x"
     with pytest.raises(ExtractError, match=r"two\.jsonl: holds no line"):
         read_lines(tmp_path, "one.jsonl", "two.jsonl")
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ from fastavro import reader as avro_reader
 from pyarrow import orc
 from pydantic import ValidationError
 
+from gobblin_dagster.constructs.writers.avro import AvroWriter
 from gobblin_dagster.constructs.writers.csv import CsvWriter
 from gobblin_dagster.constructs.writers.jsonl import JsonLinesWriter
+from gobblin_dagster.constructs.writers.orc import OrcWriter
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.core.errors import ConvertError, StorageError
 from gobblin_dagster.core.storage import Storage
@@ -405,3 +408,59 @@ def test_parquet_keeps_types_of_an_exotic_schema() -> None:
 def test_bad_options_are_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         ParquetWriter.Options.model_validate(options)
+
+
+def nested(wrap: Callable[[pa.DataType], pa.DataType], levels: int) -> pa.DataType:
+    kind: pa.DataType = pa.int64()
+    for _ in range(levels):
+        kind = wrap(kind)
+    return kind
+
+
+LISTS: Callable[[pa.DataType], pa.DataType] = pa.list_
+STRUCTS: Callable[[pa.DataType], pa.DataType] = lambda kind: pa.struct([("a", kind)])  # noqa: E731
+MAPS: Callable[[pa.DataType], pa.DataType] = lambda kind: pa.map_(pa.string(), kind)  # noqa: E731
+
+
+@pytest.mark.parametrize(("wrap", "most"), [(LISTS, 49), (STRUCTS, 98), (MAPS, 49)], ids=["lists", "structs", "maps"])
+def test_parquet_is_nested_as_deep_as_its_readers_open_and_no_deeper(
+    wrap: Callable[[pa.DataType], pa.DataType], most: int
+) -> None:
+    rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, most))})
+    context = where(rows.schema)
+    (file,) = write_all(make(ParquetWriter, context), rows)
+    assert pq.read_table(io.BytesIO(context.storage.read(file.path))).to_pylist() == rows.to_pylist()
+    too_deep = pa.schema([("id", pa.int64()), ("x", nested(wrap, most + 1))])
+    with pytest.raises(ConvertError, match=r"column 'x': the format takes 10[01] levels .* readers open 99 at most"):
+        make(ParquetWriter, where(too_deep))
+
+
+@pytest.mark.parametrize("wrap", [LISTS, STRUCTS], ids=["lists", "structs"])
+def test_avro_is_nested_as_deep_as_its_readers_open_and_no_deeper(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
+    rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, 99))})
+    context = where(rows.schema)
+    (file,) = write_all(make(AvroWriter, context), rows)
+    assert list(avro_reader(io.BytesIO(context.storage.read(file.path)))) == [{"id": 1, "x": None}]
+    with pytest.raises(ConvertError, match=r"column 'x': the format takes 1501 levels .* readers open 100 at most"):
+        make(AvroWriter, where(pa.schema([("id", pa.int64()), ("x", nested(wrap, 1500))])))
+
+
+@pytest.mark.parametrize("wrap", [LISTS, STRUCTS, MAPS], ids=["lists", "structs", "maps"])
+def test_orc_is_read_back_however_deep(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
+    rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, 300))})
+    context = where(rows.schema)
+    (file,) = write_all(make(OrcWriter, context), rows)
+    assert orc.read_table(io.BytesIO(context.storage.read(file.path))).to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize(("wrap", "most"), [(LISTS, 12), (STRUCTS, 30), (MAPS, 12)], ids=["lists", "structs", "maps"])
+def test_json_is_nested_as_deep_as_memory_lets_and_no_deeper(
+    wrap: Callable[[pa.DataType], pa.DataType], most: int
+) -> None:
+    rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, most))})
+    context = where(rows.schema)
+    (file,) = write_all(make(JsonLinesWriter, context), rows)
+    assert json.loads(context.storage.read(file.path)) == {"id": 1, "x": None}
+    rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, most + 1))})
+    with pytest.raises(ConvertError, match=f"column 'x': .* in {most + 1} levels; JSON is written of at most 12 lists"):
+        write_all(make(JsonLinesWriter, where(rows.schema)), rows)
