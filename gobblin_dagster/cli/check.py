@@ -7,7 +7,7 @@ import sys
 import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
-from gobblin_dagster.cli.output import print_json
+from gobblin_dagster.cli.output import print_json, print_status
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.engine.project import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
@@ -45,12 +45,11 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
         _print_json(jobs, errors)
     else:
         for job in jobs:
-            typer.echo(f"ok    {shown_path(job.path)}: job {job.spec.job}")
+            print_status(True, f"{shown_path(job.path)}: job {job.spec.job}")
             for warning in job.warnings:
                 typer.echo(f"note  {warning.text(shown_path(job.path))}")
         for fault in errors:
-            typer.secho("FAULT ", fg=typer.colors.RED, nl=False)
-            typer.echo(fault.message())
+            print_status(False, fault.message())
     if errors:
         raise typer.Exit(2)
 

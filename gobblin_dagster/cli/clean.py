@@ -29,13 +29,15 @@ def clean(
     sequence names, a run may still work on, or a kept snapshot holds is never deleted.
     """
     project = open_here(ctx, jobs)
-    results, code = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
+    outcomes = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))
     if output is Output.JSON:
-        print_json(dry_run=dry_run, jobs=[_view(result) for result in results])
+        print_json(
+            dry_run=dry_run, exit_code=outcomes.code, jobs=outcomes.views(_view, staging=[], expired=[], startpoints=[])
+        )
     else:
-        for result in results:
+        for result in outcomes.results:
             _print(result, "would be deleted" if dry_run else "deleted")
-    raise typer.Exit(code)
+    raise typer.Exit(outcomes.code)
 
 
 def _print(result: CleanResult, done: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.confirm import confirm
+from gobblin_dagster.cli.confirm import confirm, readable, who
 from gobblin_dagster.cli.context import (
     JobsArgument,
     Output,
@@ -150,22 +150,30 @@ def recover(
             out.print(f"  {stored.id} of {dataset_name(stored.dataset_urn)} ({stored.job}): {stored.state.value}")
         return
     with plan_only_spark(project) as spark:
-        recovered, code = for_each_job(chosen, lambda job: _recover(project, job, spark))
-    datasets = [dataset for job in recovered for dataset in job]
+        outcomes = for_each_job(chosen, lambda job: _recover(project, job, spark))
+    datasets = [dataset for job in outcomes.results for dataset in job]
+    unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
+    code = outcomes.code or int(unfinished)
     if output is Output.JSON:
-        print_json(recovered=[recovered_view(dataset) for dataset in datasets])
+        jobs = outcomes.views(lambda _: {})
+        print_json(exit_code=code, recovered=[recovered_view(dataset) for dataset in datasets], jobs=jobs)
     else:
         for dataset in datasets:
             print_recovered(out, dataset)
         out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
-    unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
-    raise typer.Exit(code or int(unfinished))
+    raise typer.Exit(code)
 
 
-@app.command(epilog=examples("gobblin commit abandon 7c0ffee07c0ffee07c0ffee07c0ffee0 --dry-run"))
+@app.command(
+    epilog=examples(
+        "gobblin commit abandon 7c0ffee07c0ffee07c0ffee07c0ffee0 --dry-run",
+        "gobblin commit abandon 7c0ffee07c0ffee07c0ffee07c0ffee0 --reason 'the table is gone' --yes",
+    )
+)
 def abandon(
     ctx: typer.Context,
     sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
+    reason: Annotated[str, typer.Option("--reason", "-m", help="Why; kept with the sequence.", callback=readable)] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = Output.TEXT,
@@ -181,7 +189,7 @@ def abandon(
         is_kept = found.state is SequenceState.QUARANTINED
         if not dry_run:
             confirm(f"Give up {found.state} sequence {found.sequence_id} of {dataset_name(found.dataset_urn)}?", yes)
-            found = abandon_sequence(project, store, sequence_id)
+            found = abandon_sequence(project, store, sequence_id, who=who(), why=reason)
     if output is Output.JSON:
         print_json(dry_run=dry_run, **abandonment_view(found))
     else:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gobblin_dagster.cli.confirm import who
-from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
+from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, remember_jobs
 from gobblin_dagster.cli.failure import FAILED
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, print_json
 from gobblin_dagster.core.errors import UsageError
@@ -23,8 +23,8 @@ _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 @app.command(epilog=examples("gobblin compact flights --dry-run", "gobblin compact flights AA/EWR --target-size 256MB"))
 def compact(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Name of the job.")],
-    datasets: Annotated[list[str] | None, typer.Argument(metavar="[DATASET]...", help="Default: all.")] = None,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.", callback=remember_jobs)],
+    datasets: Annotated[list[str] | None, typer.Argument(metavar="DATASET", help="Default: all.")] = None,
     target_size: Annotated[
         str, typer.Option(help="Files below half of this are merged into files of about this size.")
     ] = "128MB",

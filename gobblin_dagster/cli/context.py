@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from gobblin_dagster.state.store import StateStore
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Globals:
-    """Options that stand before the command."""
+    """What is known of a call, besides the command: options that stand before it, and the jobs that it names."""
 
     project: Path | None = None
+    jobs: tuple[str, ...] = ()
+    """As given; kept for the error of a command that cannot begin."""
 
 
 class Output(StrEnum):
@@ -33,9 +35,17 @@ class Output(StrEnum):
     JSON = "json"
 
 
+def remember_jobs(ctx: typer.Context, given: str | list[str] | None) -> str | list[str] | None:
+    """Keep the jobs that a command names."""
+    if (call := ctx.find_object(Globals)) is not None:
+        call.jobs = (given,) if isinstance(given, str) else tuple(given or ())
+    return given
+
+
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="`json` prints one document on stdout.")]
 JobsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[JOB]...", help="Names of jobs; default: all.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="JOB", help="Names of jobs; default: all.", show_default=False, callback=remember_jobs),
 ]
 SelectOption = Annotated[
     list[str] | None,

@@ -17,7 +17,7 @@ import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
 from gobblin_dagster.cli.java import find_java
-from gobblin_dagster.cli.output import print_json
+from gobblin_dagster.cli.output import print_json, print_status
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.engine.project import Project
@@ -52,9 +52,7 @@ def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
         print_json(ok=is_good, checks=[{"name": f.name, "ok": f.is_good, "detail": f.detail} for f in findings])
     else:
         for finding in findings:
-            color = typer.colors.GREEN if finding.is_good else typer.colors.RED
-            typer.secho("ok    " if finding.is_good else "FAULT ", fg=color, nl=False)
-            typer.echo(f"{finding.name:<14} {finding.detail}")
+            print_status(finding.is_good, f"{finding.name:<14} {finding.detail}")
         typer.echo("All is well." if is_good else "Mend what is marked FAULT, then run `gobblin doctor` again.")
     if not is_good:
         raise typer.Exit(1)

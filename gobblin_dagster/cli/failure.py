@@ -21,7 +21,7 @@ _UsageError = typer.BadParameter.__base__ or typer.BadParameter
 def fail(error: BaseException) -> int:
     """Report an error on stderr and return the exit code of the process."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        typer.secho("interrupted", err=True, fg=typer.colors.YELLOW)
+        _say("interrupted", style="yellow")
         return INTERRUPTED
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILED
@@ -29,10 +29,8 @@ def fail(error: BaseException) -> int:
         # Whoever read our output has left (`| head`); nothing more can be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    if isinstance(error, _UsageError):
-        return _report_usage(error)
     report(error)
-    return USAGE if isinstance(error, SpecError) else FAILED
+    return USAGE if isinstance(error, SpecError | _UsageError) else FAILED
 
 
 def report(error: BaseException) -> None:
@@ -40,14 +38,18 @@ def report(error: BaseException) -> None:
     if os.environ.get("GOBBLIN_DEBUG") == "1":
         traceback.print_exception(error)
     code, text = describe(error)
-    typer.secho(f"error[{code}]: ", err=True, fg=typer.colors.RED, nl=False)
-    typer.echo(text, err=True)
+    _say(f"error[{code}]: ", style="red", end="")
+    _say(text)
 
 
 def describe(error: BaseException) -> tuple[str, str]:
     """Return code and message of any error."""
     if isinstance(error, GobblinDagsterError):
         return error.code, str(error)
+    if isinstance(error, _UsageError):
+        return "usage", _usage_text(error)
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "interrupted", "The command was interrupted."
     name = type(error).__name__
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
@@ -55,13 +57,18 @@ def describe(error: BaseException) -> tuple[str, str]:
     return "internal", f"{name}: {error}. This is a bug; set GOBBLIN_DEBUG=1 to see where it happened."
 
 
-def _report_usage(error: BaseException) -> int:
+def _usage_text(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    typer.secho("error[usage]: ", err=True, fg=typer.colors.RED, nl=False)
     hint = f" See `{context.command_path} --help`." if context is not None else ""
     stop = "" if message.endswith((".", "?", "!")) else "."
     if getattr(error, "option_name", "")[1:].isdecimal():
         stop += " Write `--` before a negative number, behind all options."
-    typer.echo(f"{message}{stop}{hint}", err=True)
-    return USAGE
+    return f"{message}{stop}{hint}"
+
+
+def _say(text: str, *, style: str | None = None, end: str = "\n") -> None:
+    """Print on stderr by the console of all commands, which knows when colours are wanted."""
+    from gobblin_dagster.cli.output import console  # noqa: PLC0415 - `--help` needs no rich
+
+    console(sys.stderr).print(text, style=style, end=end, soft_wrap=True)

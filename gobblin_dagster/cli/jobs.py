@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from gobblin_dagster.cli.answer import error_view
 from gobblin_dagster.cli.failure import FAILED, USAGE, report
-from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.spec.job import JobSpec
 
 T = TypeVar("T")
 
 
-def for_each_job(jobs: Iterable[JobSpec], action: Callable[[JobSpec], T]) -> tuple[list[T], int]:
-    """Call `action` for each job; report what a job raises and go on.
+@dataclass(frozen=True, slots=True)
+class JobOutcomes(Generic[T]):
+    """What became of each job that was begun, in the order asked for."""
 
-    Returns:
-        The results, and the worst exit code of the jobs that raised (0 where none did).
-    """
-    results: list[T] = []
-    code = 0
+    ended: tuple[tuple[str, T | Exception], ...]
+    """(job, its result or what it raised)."""
+
+    @property
+    def results(self) -> list[T]:
+        """What the jobs that did not raise came to."""
+        return [result for _, result in self.ended if not isinstance(result, Exception)]
+
+    @property
+    def code(self) -> int:
+        """The worst exit code of the jobs that raised; 0 if none did."""
+        errors = [error for _, error in self.ended if isinstance(error, Exception)]
+        if not errors:
+            return 0
+        return USAGE if all(isinstance(error, SpecError) for error in errors) else FAILED
+
+    def views(self, view: Callable[[T], dict[str, Any]], **missing: Any) -> list[dict[str, Any]]:
+        """Return each job for `--output json`; one that raised has its error, and `missing` in place of its result."""
+        return [
+            {"job": job, **missing, "error": error_view(one)}
+            if isinstance(one, Exception)
+            else {"job": job, **view(one), "error": None}
+            for job, one in self.ended
+        ]
+
+
+def for_each_job(jobs: Iterable[JobSpec], action: Callable[[JobSpec], T]) -> JobOutcomes[T]:
+    """Call `action` for each job; report what a job raises and go on."""
+    ended: list[tuple[str, T | Exception]] = []
     for job in jobs:
         try:
-            results.append(action(job))
-        except GobblinDagsterError as error:
+            ended.append((job.job, action(job)))
+        except Exception as error:  # noqa: BLE001 - a job's failure is its own, also where it is a bug: the others go on
             report(error)
-            code = USAGE if isinstance(error, SpecError) and code != FAILED else FAILED
-    return results, code
+            ended.append((job.job, error))
+    return JobOutcomes(tuple(ended))

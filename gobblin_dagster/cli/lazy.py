@@ -69,4 +69,14 @@ def load_lazy(commands: Mapping[str, LazyCommand], name: str) -> Any:
     """Import a command by name."""
     command = commands[name].load()
     command.name = name
+    _hide_types(command)
     return command
+
+
+def _hide_types(command: Any) -> None:
+    """Let the help of a command, and of those below it, name arguments without Python's types (`JOB <list[str]>`)."""
+    for argument in command.params:
+        if argument.param_type_name == "argument":
+            vars(argument).update(display_type_rich=lambda ctx: None)
+    for below in getattr(command, "commands", {}).values():
+        _hide_types(below)

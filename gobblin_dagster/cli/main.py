@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from gobblin_dagster import __version__
+from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
 from gobblin_dagster.cli.failure import fail
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
@@ -84,7 +85,8 @@ def _globals(
     ] = False,
 ) -> None:
     """Apache Gobblin's ingestion: declared in files, run on Spark, seen in Dagster."""
-    ctx.obj = Globals(project)
+    ctx.obj = ctx.obj or Globals()
+    ctx.obj.project = project
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
@@ -102,8 +104,17 @@ def _use_utf8() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; `arguments` default to those of the process."""
     _use_utf8()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    call = Globals()
+    begin()
     try:
-        code = app(args=arguments, prog_name="gobblin", standalone_mode=False)
+        code = app(args=given, prog_name="gobblin", standalone_mode=False, obj=call)
     except BaseException as error:  # noqa: BLE001 - the last stop: every error becomes a message and an exit code
-        return fail(error)
-    return code if isinstance(code, int) else 0
+        code = fail(error)
+        if wants_json(given) and not isinstance(error, SystemExit | BrokenPipeError):
+            print_refusal(error, code, call.jobs)
+    else:
+        code = code if isinstance(code, int) else 0
+        if code and wants_json(given):
+            print_refusal(None, code, call.jobs)
+    return code

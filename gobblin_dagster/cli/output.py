@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from gobblin_dagster.cli.answer import note_document
 
 SCHEMA_VERSION = 1
 """Of all `--output json` documents; grows when a key changes its meaning or goes."""
@@ -21,6 +23,10 @@ MAX_ROWS = 20
 MANY_ROWS = 500
 """Rows from which on tables are printed plainly."""
 PIPE_WIDTH = 120
+NARROWEST = 16
+"""Characters of a column of text below which its cells are cut into slices that nobody can read."""
+GAP = 2
+"""Blanks between columns."""
 WHOLE_JOB = "(whole job)"
 """Shown for the empty dataset.urn of a job without datasets."""
 
@@ -32,9 +38,17 @@ def console(stream: TextIO, *, quiet: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=quiet, soft_wrap=is_pipe)
 
 
+def print_status(good: bool, text: str) -> None:
+    """Print a finding on stdout: `ok` or `FAULT` in colour, and what was found as it is."""
+    out = console(sys.stdout)
+    out.print("ok    " if good else "FAULT ", style="green" if good else "red", end="")
+    out.print(text, soft_wrap=True)
+
+
 def print_json(**document: Any) -> None:
     """Print one JSON document with its schema version on stdout."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, ensure_ascii=False, default=_plain)
+    note_document()
     sys.stdout.write(text + "\n")
 
 
@@ -44,13 +58,36 @@ def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Seq
     if not console.is_terminal or len(cells) > MANY_ROWS:
         _print_plain(console, columns, [list(columns), *cells])
         return
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for heading, side in columns.items():
+    least = _least_widths(columns, cells)
+    if sum(least) + GAP * (len(least) - 1) > console.width:
+        _print_blocks(console, list(columns), cells)
+        return
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
+    for (heading, side), width in zip(columns.items(), least, strict=True):
         is_number = side == "right"
-        made.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        made.add_column(heading, justify=justify, no_wrap=is_number, overflow="fold", min_width=width)
     for row in cells:
         made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     console.print(made)
+
+
+def _least_widths(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> list[int]:
+    """Return how wide each column must be to be read: numbers whole, text at least `NARROWEST` where it is as long."""
+    widths = [max(map(cell_len, map(str, column))) for column in zip(columns, *rows, strict=True)]
+    return [
+        width if side == "right" else min(width, NARROWEST)
+        for width, side in zip(widths, columns.values(), strict=True)
+    ]
+
+
+def _print_blocks(console: Console, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print each row as a block, for a terminal that is too narrow for the table: the first cell, and the others below it."""
+    for row in rows:
+        console.print(row[0] if isinstance(row[0], Text) else Text(str(row[0])))
+        for heading, cell in zip(headings[1:], row[1:], strict=True):
+            if str(cell):
+                console.print(Text(f"    {heading.strip()} ", style="dim"), cell, sep="")
 
 
 def _print_plain(console: Console, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:

@@ -21,7 +21,7 @@ from gobblin_dagster.cli.jobs import for_each_job
 from gobblin_dagster.cli.output import console, print_json
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.spark import plan_only_spark
-from gobblin_dagster.cli.views import plan_view
+from gobblin_dagster.cli.views import NO_PLAN, plan_view
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.job import plan_job
 
@@ -51,18 +51,19 @@ def plan(
     project = open_here(ctx, jobs)
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     with plan_only_spark(project) as spark:
-        plans, code = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))
+        outcomes = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))
+    plans = outcomes.results
     has_changes = any(plan.has_changes for plan in plans)
+    code = outcomes.code or (HAS_CHANGES if detailed_exitcode and has_changes else 0)
     if output is Output.JSON:
-        print_json(has_changes=has_changes, jobs=[plan_view(plan) for plan in plans])
+        print_json(exit_code=code, has_changes=has_changes, jobs=outcomes.views(plan_view, **NO_PLAN))
     else:
         out = console(sys.stdout)
         for one in plans:
             print_plan(out, one)
         if plans:
             out.print(_next(has_changes, any(dataset.problem for plan in plans for dataset in plan.datasets)))
-    if code or (detailed_exitcode and has_changes):
-        raise typer.Exit(code or HAS_CHANGES)
+    raise typer.Exit(code)
 
 
 def _next(has_changes: bool, has_problems: bool) -> str:

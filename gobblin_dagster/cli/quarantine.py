@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.confirm import who
+from gobblin_dagster.cli.confirm import confirm, who
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.output import console, count, dataset_name, print_json, print_table, rows_of
@@ -89,13 +89,16 @@ def show(
 
 
 @app.command(
-    epilog=examples("gobblin quarantine replay AA/EWR --dry-run", "gobblin quarantine replay AA/EWR --rule has_tail")
+    epilog=examples(
+        "gobblin quarantine replay AA/EWR --dry-run", "gobblin quarantine replay AA/EWR --rule has_tail --yes"
+    )
 )
 def replay(
     ctx: typer.Context,
     dataset: DatasetArgument,
     job: JobOption = None,
     rule: Annotated[str | None, typer.Option(help="Only rows that this policy or converter rejected.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -105,6 +108,11 @@ def replay(
     """
     project = open_here(ctx)
     spec = project.job(one_state(project, dataset, job).job)
+    if not dry_run:
+        waiting = sum(replay_quarantine(project, spec, dataset, rule=rule, dry_run=True).rows.values())
+        confirm(
+            f"Send {count(waiting, 'row')} of {dataset_name(dataset)} through the pipeline again?", yes or not waiting
+        )
     done = replay_quarantine(project, spec, dataset, rule=rule, dry_run=dry_run, who=who())
     if output is Output.JSON:
         print_json(dry_run=dry_run, job=spec.job, **dataclasses.asdict(done))

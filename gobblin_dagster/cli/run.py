@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,8 +26,9 @@ from gobblin_dagster.cli.output import console, print_json
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark
-from gobblin_dagster.cli.views import plan_view, run_view
+from gobblin_dagster.cli.views import NO_PLAN, NO_RUN, plan_view, run_view
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
 from gobblin_dagster.engine.job import plan_job, run_job
@@ -92,26 +93,35 @@ def run(
                         stop=stop,
                     )
 
-            results, code = for_each_job((job for job in chosen if not stop.is_set()), run_one)
+            outcomes = for_each_job((job for job in chosen if not stop.is_set()), run_one)
     finally:
         lane.close()
+    results = outcomes.results
     if results:
         out.print(f"Next: {next_step(results)}")
-    code = exit_code(results, code)
+    code = exit_code(results, outcomes.code)
     if output is Output.JSON:
-        print_json(exit_code=code, jobs=[run_view(result) for result in results])
+        begun = {job for job, _ in outcomes.ended}
+        waiting = [_not_begun(job.job) for job in chosen if job.job not in begun]
+        print_json(exit_code=code, jobs=outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code) + waiting)
     raise typer.Exit(code)
 
 
 def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out: Console, output: Output) -> int:
     """Print the plans, and return the exit code."""
     with plan_only_spark(project) as spark:
-        plans, code = for_each_job(chosen, lambda job: plan_job(project, job, selection, spark))
-    for plan in plans:
+        outcomes = for_each_job(chosen, lambda job: plan_job(project, job, selection, spark))
+    for plan in outcomes.results:
         print_plan(out, plan)
     if output is Output.JSON:
-        print_json(dry_run=True, jobs=[plan_view(plan) for plan in plans])
-    return code
+        print_json(dry_run=True, exit_code=outcomes.code, jobs=outcomes.views(plan_view, **NO_PLAN))
+    return outcomes.code
+
+
+def _not_begun(job: str) -> dict[str, Any]:
+    """Return a job that was asked for and not begun, for `--output json`."""
+    error = {"code": "interrupted", "message": "The job was not begun: the command was interrupted before."}
+    return {"job": job, **NO_RUN, "status": RunStatus.INTERRUPTED.value, "exit_code": INTERRUPTED, "error": error}
 
 
 def exit_code(results: list[RunResult], raised: int) -> int:

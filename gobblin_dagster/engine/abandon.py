@@ -15,8 +15,6 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.state.store import StateStore
 
-_ABANDONED = "abandoned by a person"
-
 
 @dataclass(frozen=True, slots=True)
 class Abandonment:
@@ -38,8 +36,17 @@ def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -
     return Abandonment(stored.id, stored.dataset_urn, stored.state, stored.reason, orphans)
 
 
-def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> Abandonment:
+def abandon_sequence(
+    project: Project, store: StateStore, sequence_id: str, *, who: str = "a person", why: str = ""
+) -> Abandonment:
     """Undo an unfinished sequence, or mark a quarantined one as given up: the dataset is planned again.
+
+    Args:
+        project: that of the sequence's job.
+        store: the state store.
+        sequence_id: its id.
+        who: who says so; kept with the sequence.
+        why: the reason; kept with the sequence.
 
     Returns:
         ABORTED with the files that stay, or QUARANTINED where undoing is not safe: abandon it again to keep its files.
@@ -54,6 +61,7 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
     job = project.job(stored.job)
     load_step_types(job)
     orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
+    said = f"abandoned by {who}" + (f" ({why})" if why else "")
     group = group_of(stored)
     urns = {stored.dataset_urn, *([group.dataset_urn] if group else [])}
     with project.lease_keeper(job, store) as leases:
@@ -62,7 +70,7 @@ def abandon_sequence(project: Project, store: StateStore, sequence_id: str) -> A
         # Read again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)
         _require_decided(store, stored, group)
-        Committer(store, project.storage(job)).abandon(stored, leases.epoch(stored.dataset_urn), _ABANDONED)
+        Committer(store, project.storage(job)).abandon(stored, leases.epoch(stored.dataset_urn), said)
     after = store.load_sequence(sequence_id) or stored
     return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans)
 

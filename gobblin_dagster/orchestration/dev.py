@@ -17,6 +17,8 @@ HOME = ".dagster"
 LOCATION = "gobblin"
 """Name of the code location. Dagster remembers by it which runs a sensor asked for: it must not change."""
 
+_SUPERSEDED = "ignore:Function `dev_command` is superseded:FutureWarning"
+"""Dagster advises people to call another command of its own, which does not read our workspace; they called ours."""
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _INSTANCE = """\
@@ -88,7 +90,8 @@ def dev_environment(project_root: Path) -> dict[str, str]:
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.write_text(_INSTANCE, encoding="utf-8")
-    return environment | {"DAGSTER_HOME": str(home)}
+    filters = ",".join(filter(None, (environment.get("PYTHONWARNINGS"), _SUPERSEDED)))
+    return environment | {"DAGSTER_HOME": str(home), "PYTHONWARNINGS": filters}
 
 
 def target_options(root: Path, home: Path) -> list[str]:

@@ -60,8 +60,9 @@ def test_abandon_without_a_word_is_refused(cli: Cli, sequence: str) -> None:
 def test_abandoned_sequence_is_undone_and_its_rows_are_published_once_by_the_next_run(
     cli: Cli, project: Path, sequence: str, inline: list[InlineLane]
 ) -> None:
-    called = cli("commit", "abandon", sequence, "--yes")
+    called = cli("commit", "abandon", sequence, "--yes", "--reason", "the disk was lost")
     assert (called.code, _states(cli, sequence)) == (0, "aborted")
+    assert "the disk was lost" in cli("commit", "show", sequence, "-o", "json").json()["reason"]
     assert cli("run").code == 0
     assert {one["rows_read"] for one in cli("state", "list", "-o", "json").json()["datasets"]} == {25, 3}
     assert cli("commit", "abandon", sequence, "--yes").code == 2

@@ -66,7 +66,7 @@ def test_plan_tells_touched_files_from_new_data(cli: Cli, project: Path, inline:
 
 def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
     document = cli("plan", "--output", "json").json()
-    assert set(document) == {"schema_version", "has_changes", "jobs"}
+    assert set(document) == {"schema_version", "exit_code", "has_changes", "jobs"}
     (job,) = document["jobs"]
     assert set(job) == {
         "job",
@@ -78,6 +78,7 @@ def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
         "skew",
         "datasets",
         "leftovers",
+        "error",
     }
     assert job["datasets"][0] == {
         "dataset": "a",

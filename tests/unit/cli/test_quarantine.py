@@ -82,9 +82,11 @@ def test_replay_sends_rows_through_the_job_as_it_is_now(cli: Cli, rejected: Path
     write_job(rejected, {"a": {"rows": 25}, "b/c": {"rows": 3}}, row_policies=POLICIES[:1])
     planned = cli("quarantine", "replay", "a", "--dry-run")
     assert planned.out == "7 rows would go through the pipeline again: few 4, has_value 3; 0 would stay\n"
-    one = cli("quarantine", "replay", "a", "--rule", "few", "--output", "json").json()
+    one = cli("quarantine", "replay", "a", "--rule", "few", "--yes", "--output", "json").json()
     assert (one["rows"], one["published"], one["rejected_again"], one["kept"]) == ({"few": 4}, {"main": 4}, 0, 3)
-    rest = cli("quarantine", "replay", "a")
+    refused = cli("quarantine", "replay", "a")
+    assert (refused.code, "Repeat with --yes." in refused.err) == (2, True)
+    rest = cli("quarantine", "replay", "a", "--yes")
     assert rest.out.splitlines() == [
         "3 rows went through the pipeline again: has_value 3",
         "published main 0; 3 rejected again, 0 stayed; snapshot 3",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,13 @@ def test_workspace_of_the_project_comes_first(tmp_path: Path) -> None:
     (tmp_path / "workspace.yaml").touch()
     (tmp_path / "definitions.py").touch()
     assert target_options(tmp_path, tmp_path) == ["-w", "workspace.yaml"]
+
+
+def test_advice_to_call_another_command_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error::BytesWarning")
+    environment = dev_environment(tmp_path)
+    program = "import warnings; from dagster._cli.dev import dev_command; dev_command.callback()"
+    for kept, expected in ((environment, False), ({**environment, "PYTHONWARNINGS": ""}, True)):
+        said = subprocess.run([sys.executable, "-c", program], env=kept, capture_output=True, text=True, check=False)
+        assert ("SupersessionWarning" in said.stderr) is expected, said.stderr
+    assert environment["PYTHONWARNINGS"].startswith("error::BytesWarning,")

@@ -1,0 +1,61 @@
+"""The one document of `--output json` where a command could not print its own: what was asked for, and the error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from gobblin_dagster.cli.failure import describe
+from gobblin_dagster.core.errors import InvalidSpecError
+
+_OPTIONS = ("--output", "-o")
+
+
+class _Stdout:
+    """What the running command printed on stdout."""
+
+    has_document: ClassVar[bool] = False
+
+
+def begin() -> None:
+    """Begin a command: no document is printed yet."""
+    _Stdout.has_document = False
+
+
+def note_document() -> None:
+    """Note that the command printed its document."""
+    _Stdout.has_document = True
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Tell whether a command line asks for JSON; also where its other words are wrong, so that no parser accepts it."""
+    words = list(arguments)
+    words = words[: words.index("--")] if "--" in words else words
+    joined = {f"{option}{sign}json" for option, sign in (("--output", "="), ("-o", "="), ("-o", ""))}
+    pairs = pairwise(words)
+    return not joined.isdisjoint(words) or any(name in _OPTIONS and value == "json" for name, value in pairs)
+
+
+def error_view(error: BaseException) -> dict[str, Any]:
+    """Return an error: its code and message; of a faulty file also each fault."""
+    code, message = describe(error)
+    view: dict[str, Any] = {"code": code, "message": message}
+    if isinstance(error, InvalidSpecError):
+        faults = [
+            {"file": f.file or error.file, "line": f.line, "path": f.path, "problem": f.problem} for f in error.faults
+        ]
+        view |= {"file": error.file, "faults": faults}
+    return view
+
+
+def print_refusal(error: BaseException | None, exit_code: int, jobs: Collection[str]) -> None:
+    """Print the document of a command that ended before it printed one, by an error or by a person who said no.
+
+    `jobs` are those that the command names.
+    """
+    if not _Stdout.has_document:
+        from gobblin_dagster.cli.output import print_json  # noqa: PLC0415 - `--help` needs no rich
+
+        view = {"code": "declined", "message": "Nothing was changed."} if error is None else error_view(error)
+        print_json(exit_code=exit_code, error=view, jobs=[{"job": job, "error": view} for job in jobs])
