@@ -8,6 +8,7 @@ import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
 from gobblin_dagster.cli.output import print_json, print_status
+from gobblin_dagster.constructs.extras import missing_extras
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.engine.project import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
@@ -20,7 +21,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
     """Check gobblin.yaml and all job files.
 
-    Shows every fault of every file with its line; reads no data. Exits with 2 where there is a fault.
+    Shows every fault of every file with its line, SQL that cannot be parsed and packages that are not installed among them;
+    reads no data. Exits with 2 where there is a fault.
     """
     root = project_root(ctx)
     sys.path.insert(0, str(root))  # constructs of the user's own lie in the project folder
@@ -31,7 +33,11 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
         for job in loaded:
             try:
                 check_parts(job.spec, root)
-                jobs.append(job)
+                if missing := missing_extras(job.spec):
+                    faults = tuple(SpecFault(place, problem) for place, problem in missing)
+                    errors.append(InvalidSpecError(file=shown_path(job.path), faults=faults))
+                else:
+                    jobs.append(job)
             except UsageError as error:
                 errors.append(InvalidSpecError(file=shown_path(job.path), faults=(SpecFault("", error.message()),)))
     except InvalidSpecError as error:

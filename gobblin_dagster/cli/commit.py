@@ -155,8 +155,8 @@ def recover(
     unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
     code = outcomes.code or int(unfinished)
     if output is Output.JSON:
-        jobs = outcomes.views(lambda _: {})
-        print_json(exit_code=code, recovered=[recovered_view(dataset) for dataset in datasets], jobs=jobs)
+        views = outcomes.views(lambda _: {})
+        print_json(exit_code=code, recovered=[recovered_view(dataset) for dataset in datasets], jobs=views)
     else:
         for dataset in datasets:
             print_recovered(out, dataset)

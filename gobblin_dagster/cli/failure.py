@@ -9,6 +9,7 @@ import traceback
 import typer
 
 from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.core.optional import missing_package
 
 FAILED = 1
 USAGE = 2
@@ -50,6 +51,8 @@ def describe(error: BaseException) -> tuple[str, str]:
         return "usage", _usage_text(error)
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", "The command was interrupted."
+    if (missing := missing_package(error)) is not None:
+        return missing.code, str(missing)
     name = type(error).__name__
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""

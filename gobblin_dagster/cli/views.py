@@ -16,9 +16,16 @@ if TYPE_CHECKING:  # the engine takes a third of a second to import, which lists
     from gobblin_dagster.engine.results import Audit, DatasetPlan, DatasetResult, JobPlan, RecoveredDataset, RunResult
 
 
-NO_PLAN = {"run_id": None, "has_changes": False, "datasets": [], "leftovers": []}
+NO_PLAN: dict[str, Any] = {"run_id": None, "has_changes": False, "datasets": [], "leftovers": []}
 """In place of the plan of a job that could not be planned."""
-NO_RUN = {"run_id": None, "status": "failed", "started_at": None, "ended_at": None, "datasets": [], "recovered": []}
+NO_RUN: dict[str, Any] = {
+    "run_id": None,
+    "status": "failed",
+    "started_at": None,
+    "ended_at": None,
+    "datasets": [],
+    "recovered": [],
+}
 """In place of the end of a run that could not begin, or that an error ended."""
 
 

@@ -74,8 +74,9 @@ def topic_ids(
     Returns:
         Ids by topic, empty ones where the brokers know none (before Kafka 2.8), and the errors of those that have none.
     """
-    from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415  # optional package
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415  # optional package
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
     admin = admin or AdminClient(client_settings(connection, {}))
     names = sorted(set(topics))
@@ -102,7 +103,8 @@ def _id_text(identity: Any) -> str:
 
 def is_absent(error: Any) -> bool:
     """Tell whether a KafkaError says that there is no such topic or partition."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     return error.code() in {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -114,7 +116,8 @@ def is_absent(error: Any) -> bool:
 @contextmanager
 def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
     """Raise what the client library says as TransientError or ExtractError, by its own word on whether to retry."""
-    from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
     try:
         yield
@@ -124,7 +127,8 @@ def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
 
 def is_passing(error: Any) -> bool:
     """Tell whether a KafkaError is one of a partition whose leader changes, or has just come back; it ends by itself."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     return error.code() in {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -138,7 +142,8 @@ def is_passing(error: Any) -> bool:
 
 def is_refusal(error: Any) -> bool:
     """Tell whether a KafkaError says that the brokers do not take our login, or we not their certificate."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     refusals = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
     # A broker that does not take our certificate says so as an alert, which the library takes for a broken connection.
@@ -147,7 +152,8 @@ def is_refusal(error: Any) -> bool:
 
 def telling(errors: Sequence[Any]) -> str:
     """Return what says most of the KafkaErrors that a client met: the last refusal, else the last fault; empty where none."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     said = [one for one in errors if one.code() != KafkaError._ALL_BROKERS_DOWN]
     last = [*said[-1:], *[one for one in said if is_refusal(one)][-1:]]
@@ -156,7 +162,8 @@ def telling(errors: Sequence[Any]) -> str:
 
 def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:
     """Return our error for a KafkaError of the library."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     gone = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
     final = {

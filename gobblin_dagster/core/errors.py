@@ -8,6 +8,7 @@
     │   ├── WatermarkTypeError      a watermark of an unknown or unexpected type
     │   └── WorkingStateError       a work unit would take a state that cannot follow the one it has
     ├── TransientError          retry helps
+    │   └── SparkLostError          Spark lost tasks
     ├── TerminalError           retry does not help until something outside is mended
     │   ├── SourceError             a source cannot be listed
     │   ├── StartpointError         a startpoint is no position of its dataset
@@ -179,6 +180,14 @@ class TransientError(GobblinDagsterError):
 
     def message(self) -> str:
         return self.problem
+
+
+@dataclass(eq=False, kw_only=True)
+class SparkLostError(TransientError):
+    """Spark lost tasks of a run more often than it tries them again."""
+
+    code: ClassVar[str] = "spark"
+    remedy: ClassVar[str] = "Run again; `.gobblin/spark.log` of the project says more."
 
 
 @dataclass(eq=False, kw_only=True)

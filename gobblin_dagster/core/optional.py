@@ -2,10 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An optional package."""
+
+    package: str
+    """Its name, as it is installed by."""
+    purpose: str
+    """What needs it, e.g. `Avro files`."""
+    extra: str
+    """The extra of this package that installs it."""
+
+    def missing(self) -> str:
+        """Say that it is missing, and how to install it."""
+        return f"{self._problem} {self._hint}"
+
+    def error(self) -> EnvironmentFaultError:
+        """Return the error that says so."""
+        return EnvironmentFaultError(problem=self._problem, hint=self._hint)
+
+    @property
+    def _problem(self) -> str:
+        return f"The package {self.package} is not installed; it is needed for {self.purpose}."
+
+    @property
+    def _hint(self) -> str:
+        return f"Install it with: pip install 'gobblin-dagster[{self.extra}]'."
+
+
+EXTRAS: Mapping[str, Extra] = {
+    "adbc_driver_postgresql": Extra("adbc-driver-postgresql", "reading PostgreSQL as Arrow", "postgres"),
+    "boto3": Extra("boto3", "paths that begin with s3://", "s3"),
+    "botocore": Extra("boto3", "paths that begin with s3://", "s3"),
+    "confluent_kafka": Extra("confluent-kafka", "Kafka", "kafka"),
+    "cryptography": Extra("cryptography", "encrypted columns", "crypto"),
+    "deltalake": Extra("deltalake", "the publisher `delta`", "delta"),
+    "fastavro": Extra("fastavro", "Avro files", "avro"),
+    "google.rpc": Extra("googleapis-common-protos", "Spark Connect", "connect"),
+    "grpc": Extra("grpcio", "Spark Connect", "connect"),
+    "grpc_status": Extra("grpcio-status", "Spark Connect", "connect"),
+    "hdfs_native": Extra("hdfs-native", "paths that begin with hdfs://", "hdfs"),
+    "psycopg2": Extra("psycopg2-binary", "PostgreSQL", "postgres"),
+    "pyhocon": Extra("pyhocon", "files in HOCON (.conf, .json, .configuration, .template)", "hocon"),
+    "pyiceberg": Extra("pyiceberg", "the publisher `iceberg`", "iceberg"),
+    "pymysql": Extra("pymysql", "MySQL and MariaDB", "mysql"),
+    "sshfs": Extra("sshfs", "paths that begin with sftp://", "sftp"),
+    "zstandard": Extra("zstandard", "Spark Connect", "connect"),
+}
+"""The packages of our extras, by the module that is imported."""
 
 
 @contextmanager
@@ -23,7 +74,14 @@ def optional_package(package: str, purpose: str, *, extra: str) -> Iterator[None
     try:
         yield
     except ImportError as error:
-        raise EnvironmentFaultError(
-            problem=f"The package {package} is not installed; it is needed for {purpose}.",
-            hint=f"Install it with: pip install 'gobblin-dagster[{extra}]'.",
-        ) from error
+        raise Extra(package, purpose, extra).error() from error
+
+
+def missing_package(error: BaseException) -> EnvironmentFaultError | None:
+    """Return what to say of an import that failed because a package of our extras is missing; None for other errors.
+
+    For imports that are not ours to surround: those of pyspark, of SQLAlchemy, of classes of users.
+    """
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    extra = EXTRAS.get(name) or EXTRAS.get(name.partition(".")[0])
+    return extra.error() if extra is not None else None

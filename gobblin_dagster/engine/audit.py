@@ -9,6 +9,7 @@ from typing import Any
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.steps import is_of_files_alone
 from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
@@ -122,7 +123,8 @@ def _extension(path: str) -> str:
 
 def _count_avro(file: Any) -> int:
     # An optional package, which the writer of the file had.
-    from fastavro import block_reader  # noqa: PLC0415
+    with optional_package("fastavro", "Avro files", extra="avro"):
+        from fastavro import block_reader  # noqa: PLC0415
 
     with file:
         return sum(block.num_records for block in block_reader(file))

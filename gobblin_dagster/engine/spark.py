@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,8 +28,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.spark_errors import said_by_spark
 from gobblin_dagster.core.constructs import FrameSource
-from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError
+from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine import worker_daemon
@@ -35,6 +38,7 @@ from gobblin_dagster.engine.commit.spread import run_batches_in_arrow
 from gobblin_dagster.engine.frames import FrameRun
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
+from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.lane.pack import run_packs_in_arrow, unrun, write_packs
 from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.storage import open_storage
@@ -43,6 +47,7 @@ MAX_CLOSURE_BYTES = 1 << 20
 """Plans above this size travel as pack files on staging storage instead of in the task's code."""
 POLL_S = 0.2
 """Seconds between looks at the board while Spark works."""
+_LOG = logging.getLogger(__name__)
 ARCHIVE_SETTLE_S = 10
 """Seconds that a class-data archive must not have grown before it is used."""
 
@@ -124,8 +129,10 @@ class SparkLane:
             for state in board.new_results():
                 on_result(state)
             if stop.is_set() and not stopping:
-                stopping = True
-                board.request_stop()
+                # On a disk that is full the request cannot be left; the next look tries again.
+                with suppress(OSError):
+                    board.request_stop()
+                    stopping = True
         for state in board.new_results():
             on_result(state)
         return job.states(tasks, board)
@@ -137,8 +144,7 @@ class SparkLane:
             frame = self.session.range(0, len(paths), 1, len(paths))
             rows = frame.mapInArrow(function, "number bigint, result string").collect()
         except Exception as error:
-            first_line = str(error).strip().partition("\n")[0][:500]
-            raise TransientError(problem=f"Spark lost commit steps: {first_line}") from error
+            raise SparkLostError(problem=f"Spark lost commit steps: {said_by_spark(error)}") from error
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
 
     def open_session(self) -> SparkSession:
@@ -156,9 +162,29 @@ class SparkLane:
         """Nothing to do: the session is there."""
 
     def close(self) -> None:
-        """Stop an own session, without waiting for the JVM to end."""
+        """Stop an own session, without waiting for the JVM to end.
+
+        Raises nothing: what the run committed stays so, also where the JVM died meanwhile and cannot be told to stop.
+        """
         if self._owns_session:
-            self.session.stop()
+            with _without_trace():
+                self.session.stop()
+
+
+@contextmanager
+def _without_trace() -> Iterator[None]:
+    """Say in one line that Spark could not be stopped; py4j would print a stack trace for each call that fails."""
+    loggers = [logging.getLogger(name) for name in ("py4j", "py4j.java_gateway", "py4j.clientserver")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the session is of no further use, and what it did is done
+        _LOG.info("Spark had ended before it was stopped: %s", error)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class _SparkJob:
@@ -195,8 +221,8 @@ class _SparkJob:
             self._error = error
 
     def _lost(self) -> TaskFailure:
-        first_line = str(self._error).strip().splitlines()[0] if self._error else "no result came back"
-        return TaskFailure("spark", f"Spark lost this work unit: {first_line[:500]}", transient=True)
+        why = said_by_spark(self._error) if self._error else "no result came back"
+        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why}"))
 
 
 def _existing_session() -> SparkSession | None:

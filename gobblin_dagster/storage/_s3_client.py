@@ -46,7 +46,8 @@ def s3_client(process: int) -> Any:
 @contextmanager
 def s3_errors(path: str, target: str | None = None) -> Iterator[None]:
     """Turn what boto3 raises into what the operating system would raise for a local file."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  # optional, as above
+    with optional_package("boto3", "paths that begin with s3://", extra="s3"):
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  # optional, as above
 
     try:
         yield
@@ -107,7 +108,8 @@ def _check(client: Any, bucket: str, folder: str) -> None:
 @contextmanager
 def _refusing(bucket: str, operation: str) -> Iterator[None]:
     """Expect that the store refuses because something stands there."""
-    from botocore.exceptions import ClientError  # noqa: PLC0415  # optional, as above
+    with optional_package("boto3", "paths that begin with s3://", extra="s3"):
+        from botocore.exceptions import ClientError  # noqa: PLC0415  # optional, as above
 
     try:
         yield

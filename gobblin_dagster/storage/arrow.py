@@ -9,6 +9,7 @@ from functools import cache
 import pyarrow.fs as pafs
 
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.storage._s3_client import s3_client
 from gobblin_dagster.storage.hdfs import HdfsStorage
 from gobblin_dagster.storage.local import LocalStorage
@@ -49,7 +50,8 @@ def _hdfs(authority: str, _process: int) -> pafs.FileSystem:
     # threads that only its process has.
     HdfsStorage(authority).connect()
     # An optional package, which `connect` has asked for in words.
-    from hdfs_native.fsspec import HdfsFileSystem  # noqa: PLC0415
+    with optional_package("hdfs-native", "paths that begin with hdfs://", extra="hdfs"):
+        from hdfs_native.fsspec import HdfsFileSystem  # noqa: PLC0415
 
     return pafs.PyFileSystem(pafs.FSSpecHandler(HdfsFileSystem(authority or None)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -160,3 +161,35 @@ def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["3"]
     assert "hooked" not in done.stderr
+
+
+DYING = """
+import os, signal, sys, time
+import gobblin_dagster.engine.spark as spark
+from gobblin_dagster.cli.main import main
+from gobblin_dagster.engine.launch import LazySparkLane
+
+close = LazySparkLane.close
+
+def die_first(self):
+    process = spark._Jvm.gateway.proc
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    close(self)
+
+LazySparkLane.close = die_first
+sys.exit(main(["run", "--output", "json", "--progress", "none"]))
+"""
+
+
+def test_jvm_that_dies_after_the_last_task_changes_neither_exit_code_nor_document(tmp_path: Path) -> None:
+    (tmp_path / "gobblin.yaml").write_text("project: tests\nspark: {master: 'local[1,4]'}\n")
+    (tmp_path / "jobs").mkdir()
+    spec = job_spec({"a": {"rows": 3}}, output={"path": "lake"})
+    (tmp_path / "jobs" / "j.yaml").write_text(spec.model_dump_json())
+    done = subprocess.run([sys.executable, "-c", DYING], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["exit_code"], [job["status"] for job in document["jobs"]]) == (0, ["succeeded"])
+    assert "Traceback" not in done.stderr
+    assert "error[" not in done.stderr

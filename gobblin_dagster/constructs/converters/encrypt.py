@@ -105,7 +105,8 @@ class DecryptConverter(_FieldConverter):
         return [None if value is None else self._decrypted(name, value) for value in values]
 
     def _decrypted(self, name: str, value: str | bytes) -> str | bytes:
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415  # optional package
+        with optional_package("cryptography", "encrypted columns", extra="crypto"):
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415  # optional package
 
         try:
             sealed = base64.b64decode(value, validate=True) if isinstance(value, str) else value

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.names import HIDDEN_PREFIX
 from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
+from gobblin_dagster.constructs.sql_syntax import SqlExpression, SqlSelectList
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.repeated import repeated
@@ -39,9 +40,9 @@ class SqlConverter:
     class Options(SpecModel):
         """Options of `type: sql`."""
 
-        select: str | None = Field(default=None, min_length=1)
+        select: SqlSelectList | None = Field(default=None, min_length=1)
         """Select list, e.g. `* EXCLUDE (tailnum), distance * 1.609 AS km`; default: all columns as they are."""
-        where: str | None = Field(default=None, min_length=1)
+        where: SqlExpression | None = Field(default=None, min_length=1)
         """Boolean expression; rows where it is false or null are left out, and counted as filtered."""
 
         @model_validator(mode="after")

@@ -31,8 +31,9 @@ class AvroDecoder:
     """
 
     def __init__(self, reader: Any, writer_of: Callable[[int], Any] | None) -> None:
-        from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415  # optional package
-        from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
+        with optional_package("fastavro", "Avro messages", extra="kafka"):
+            from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415  # optional package
+            from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
 
         named: dict[str, Any] = {}
         self._parse, self._read = parse_schema, schemaless_reader
@@ -98,7 +99,8 @@ class AvroDecoder:
         return self._writers[number]
 
     def _parsed(self, schema: Any, number: int) -> Any:
-        from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
+        with optional_package("fastavro", "Avro messages", extra="kafka"):
+            from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
 
         try:
             return self._parse(uuids_as_texts(schema))

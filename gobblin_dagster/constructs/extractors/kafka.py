@@ -34,6 +34,7 @@ from gobblin_dagster.constructs.kafka_client import (
 )
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, TransientError, UsageError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -161,7 +162,8 @@ class KafkaExtractor:
         }
         # The library's own second of rest, whenever it is 100,000 messages ahead, starves a fast reader: 5x slower.
         settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
-        from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
         with translated_kafka_errors(self._urn, "all partitions"):
             return Consumer(settings)
@@ -183,7 +185,8 @@ class KafkaExtractor:
 
     def _stuck(self, name: str, position: int) -> ExtractError | TransientError:
         """Return why no message comes: the topic is not there any more, or what the library says."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         topic, look_s = self._partitions[name]["topic"], min(self._timeout_s, _LOOK_S)
         try:
@@ -200,7 +203,8 @@ class KafkaExtractor:
 
     def _batches(self, name: str, partition: Any, high: int) -> Iterator[tuple[list[Any], list[int]]]:
         """Yield messages with their offsets, up to `high`."""
-        from confluent_kafka import Message, TopicPartition  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import Message, TopicPartition  # noqa: PLC0415  # optional package
 
         position, deadline = int(partition["start"]), time.monotonic() + self._timeout_s
         if position < high:
@@ -226,7 +230,8 @@ class KafkaExtractor:
 
     def _end(self, message: Any, name: str) -> int:
         """Return the end of the partition that a message without data tells of; raises what else it tells."""
-        from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
@@ -236,7 +241,8 @@ class KafkaExtractor:
         raise kafka_error(self._urn, name, error)
 
     def _chunk(self, name: str, messages: list[Any], offsets: list[int]) -> Chunk:
-        from confluent_kafka import Message  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import Message  # noqa: PLC0415  # optional package
 
         values = list(map(Message.value, messages))
         columns = []
@@ -264,7 +270,8 @@ class KafkaExtractor:
             raise ExtractError(dataset_urn=self._urn, file=name, row=row, problem=problem) from error
 
     def _metadata(self, kind: str, messages: list[Any], values: list[bytes | None], offsets: list[int]) -> pa.Array:
-        from confluent_kafka import Message  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import Message  # noqa: PLC0415  # optional package
 
         data: list[Any] = values
         match kind:

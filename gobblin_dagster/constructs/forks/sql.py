@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.sql import SqlMasks
+from gobblin_dagster.constructs.sql_syntax import SqlExpression
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.spec.job import SpecModel
@@ -38,7 +39,7 @@ class SqlForkOperator:
     class Options(SpecModel):
         """Options of `type: sql`."""
 
-        branches: dict[str, str | Rest] = Field(min_length=1)
+        branches: dict[str, SqlExpression | Rest] = Field(min_length=1)
         """Condition by branch name, for every branch: a boolean SQL expression, or `{rest: true}` for one of them."""
 
         @field_validator("branches", mode="before")

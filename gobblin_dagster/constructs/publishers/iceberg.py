@@ -162,7 +162,8 @@ class AppendToIcebergStep:
             raise self._failed(error) from None
 
     def _open_catalog(self) -> Any:
-        from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
+        with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
+            from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
 
         return load_catalog(self.catalog_name, **resolved(self.catalog, self.catalog_env))
 
@@ -185,7 +186,8 @@ def _errors() -> Any:
 
 def _unfit_values() -> tuple[type[Exception], ...]:
     """Return what pyiceberg raises for types and values that Iceberg does not have: another try would not help."""
-    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package, slow to import
+    with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
+        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package, slow to import
 
     return (ValueError, TypeError, NotImplementedError, OverflowError, struct.error, UnsupportedPyArrowTypeException)
 

@@ -161,7 +161,8 @@ class SendToKafkaStep:
         ]
 
     def _producer(self) -> Any:
-        from confluent_kafka import Producer  # noqa: PLC0415  # optional package; `client_settings` says where it is missing
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import Producer  # noqa: PLC0415  # optional package; `client_settings` says where it is missing
 
         own = {"transactional.id": self._name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
         return Producer(client_settings(self.connection, own, {"compression.type": "lz4"}))
@@ -172,9 +173,10 @@ class SendToKafkaStep:
         return None if last is None else last.commit_id
 
     def _make_commits_topic(self) -> None:
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
-        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_producer`
-        from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_producer`
+            from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
 
         admin = AdminClient(client_settings(self.connection, {}))
         # All topics: a broker may make the one that it is asked for, not compacted.
@@ -207,7 +209,8 @@ def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
 
 def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str, NotedCommit]:
     """Return the last commit by the name of a dataset's branch."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
 
     own = {
         "group.id": "gobblin-commits-reader",
@@ -245,7 +248,8 @@ def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, hea
 
 def _messages(consumer: Any, timeout_s: float) -> Iterator[Any]:
     """Yield the messages up to the end of the one partition; raises KafkaException."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
+    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
 
     while True:
         message = consumer.poll(timeout_s)

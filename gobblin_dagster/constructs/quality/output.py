@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
 from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
+from gobblin_dagster.constructs.sql_syntax import SqlExpression
 from gobblin_dagster.core.constructs import BranchView, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -126,9 +127,9 @@ class SqlAggregatePolicy:
     class Options(SpecModel):
         """Options of `type: sql_aggregate`."""
 
-        aggregates: dict[str, str] = Field(min_length=1)
+        aggregates: dict[str, SqlExpression] = Field(min_length=1)
         """By name: `count(*)`, `count(x)`, `sum(x)`, `min(x)` or `max(x)` of any SQL expression on a row."""
-        rule: str = Field(min_length=1)
+        rule: SqlExpression = Field(min_length=1)
         """Boolean SQL expression over these names, e.g. `total / rows < 100`."""
 
         @field_validator("aggregates")

@@ -6,6 +6,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.sql import SqlMasks
+from gobblin_dagster.constructs.sql_syntax import SqlExpression
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -19,7 +20,7 @@ class SqlRowPolicy:
     class Options(SpecModel):
         """Options of `type: sql`."""
 
-        rule: str = Field(min_length=1)
+        rule: SqlExpression = Field(min_length=1)
         """Boolean expression that holds for good rows, e.g. `dep_time IS NOT NULL`."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:

@@ -34,6 +34,7 @@ from gobblin_dagster.constructs.sources.ranges import state_problem
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import SourceError, StartpointError
+from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
@@ -105,7 +106,8 @@ class KafkaSource:
         )
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         try:
             admin = self._admin()
@@ -128,7 +130,8 @@ class KafkaSource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark:
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         alone = replace(context, is_selected=lambda urn: urn == dataset_urn)
         try:
@@ -154,8 +157,9 @@ class KafkaSource:
         self, admin: Any, partitions: Sequence[tuple[str, int]], instant: datetime
     ) -> dict[tuple[str, int], int]:
         """Return the first offsets at or after an instant; -1 where a partition has none."""
-        from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
-        from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
+            from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
 
         asked = {one: TopicPartition(*one) for one in partitions}
         spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
@@ -188,7 +192,8 @@ class KafkaSource:
     def _admin(self) -> Any:
         own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
         settings = client_settings(self._options, own)
-        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
         return AdminClient(settings)
 
@@ -218,7 +223,8 @@ class KafkaSource:
 
     def _listed(self, admin: Any) -> Any:
         """Return all topics by name; raises KafkaException, at once where the brokers refuse our login."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         first = min(_LOGIN_WAIT_S, self._options.timeout_s)
         try:
@@ -269,8 +275,9 @@ class KafkaSource:
         self, admin: Any, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], PartitionOffsets | Any]:
         """Ask for the offsets of partitions at once; the library's error where there are none."""
-        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional package
-        from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional package
+            from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
 
         asked = {one: TopicPartition(*one) for one in partitions}
 

@@ -39,6 +39,14 @@ def spark_problem(error: Exception) -> str:
     return f"{problem}.{feed}{_package_hint(text)}"
 
 
+def said_by_spark(error: Exception) -> str:
+    """Return the line of a failed Spark job that says why: what the Python worker raised, if it was one, else the first."""
+    text = str(error).strip()
+    traceback = text.rpartition("Traceback (most recent call last):")[2] if "Traceback (most" in text else ""
+    raised = next((line for line in traceback.splitlines() if line and not line.startswith(" ")), "")
+    return (raised or text.partition("\n")[0] or type(error).__name__)[:_MAX]
+
+
 def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
     """Return an error met while reading as one of ours: transient where Spark lost tasks or its server."""
     problem = spark_problem(error)

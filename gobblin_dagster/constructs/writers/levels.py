@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.iso_times import refuse_odd_times, refuse_odd_ye
 from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.records import load_object, records
 from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.sql_syntax import SqlExpression
 from gobblin_dagster.constructs.zones import ZoneName
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
@@ -44,7 +45,7 @@ class TimePartition(SpecModel):
 class SqlPartition(SpecModel):
     """A folder level made by an SQL expression over the batch."""
 
-    sql: str = Field(min_length=1)
+    sql: SqlExpression = Field(min_length=1)
     """One plain value per row: `upper(left(name, 1))`, `id % 16`."""
     name: LevelName
     """Name of the folder level; must not be a column of the file."""

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 
-from gobblin_dagster.core.errors import GobblinDagsterError, TransientError
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
+from gobblin_dagster.core.optional import missing_package
 from gobblin_dagster.core.task_state import TaskFailure
 
 MAX_MESSAGE = 2000
+_DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+"""What says the same of a disk, whoever meets it: it is full, or it can only be read."""
+
+
+def refused_by_storage(error: Exception, path: str = "") -> StorageError | None:
+    """Return an OSError that a disk is to blame for as a StorageError; None for other errors.
+
+    With `path`, which counts where the error names none, every OSError is one: somebody knows that it came from a storage.
+    """
+    if not isinstance(error, OSError) or not (path or error.errno in _DISK_FAULTS):
+        return None
+    where = str(error.filename or path or "a file")
+    return StorageError(operation="write to", path=where, problem=error.strerror or str(error))
 
 
 def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure:
     """Return an exception as a TaskFailure; what is none of our errors names the place where it was raised."""
+    error = missing_package(error) or refused_by_storage(error) or error
     if isinstance(error, GobblinDagsterError):
         code, message = error.code, str(error)
     else:

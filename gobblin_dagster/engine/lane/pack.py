@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState, advance
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
-from gobblin_dagster.engine.lane.failure import describe_failure
+from gobblin_dagster.engine.lane.failure import describe_failure, refused_by_storage
 from gobblin_dagster.engine.lane.groups import make_groups
 from gobblin_dagster.engine.lane.retry import run_with_retries
 from gobblin_dagster.engine.lane.task import run_group, run_work_unit
@@ -72,12 +73,24 @@ class _GroupRun:
         """The unit that was at work when the group killed its worker, if it did."""
 
     def run(self) -> Iterator[TaskState]:
-        states = self._run_together() if len(self._group) > 1 else []
+        states: list[TaskState] = []
+        if len(self._group) > 1:
+            # What the disk refuses it refuses each unit too, which then says so.
+            with suppress(OSError):
+                states = self._run_together()
         yield from states
         done = {state.work_unit_id for state in states}
         for task in self._group:
             if task.unit.id not in done:
-                yield self._run_alone(task)
+                yield self._run_or_fail(task)
+
+    def _run_or_fail(self, task: LaneTask) -> TaskState:
+        """Run a unit alone; where the board cannot be written (a full disk, no permission), the unit fails and says why."""
+        try:
+            return self._run_alone(task)
+        except OSError as error:
+            refused = refused_by_storage(error, self._lane.staging_root)
+            return unrun(task, WorkingState.FAILED, describe_failure(refused or error))
 
     def _run_together(self) -> list[TaskState]:
         board, ids = self._board, [task.unit.id for task in self._group]
@@ -126,10 +139,13 @@ def run_packs_in_arrow(
 
 
 def write_packs(lane: LaneContext, packs: Sequence[Sequence[str]]) -> None:
-    """Store packs that are too large to travel with the task's code."""
+    """Store packs that are too large to travel with the task's code; raises StorageError."""
     storage = open_storage(lane.output_root, durable=False)
-    for number, pack in enumerate(packs):
-        storage.put_if_absent(_pack_path(lane, number), json.dumps(list(pack)).encode())
+    try:
+        for number, pack in enumerate(packs):
+            storage.put_if_absent(_pack_path(lane, number), json.dumps(list(pack)).encode())
+    except OSError as error:
+        raise (refused_by_storage(error, lane.staging_root) or error) from error
 
 
 def read_pack(lane: LaneContext, number: int) -> list[str]:

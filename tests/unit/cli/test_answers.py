@@ -15,7 +15,9 @@ from rich.console import Console
 from gobblin_dagster.cli import output
 from gobblin_dagster.cli.answer import wants_json
 from gobblin_dagster.cli.main import COMMANDS
+from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.testing.lane import InlineLane
 
 from .conftest import Cli, write_job
@@ -50,14 +52,14 @@ def test_bug_in_one_job_takes_neither_the_others_nor_the_document(
 ) -> None:
     write_job(project, {"z": {"rows": 1}}, job="second")
 
-    def broken(self: Project, *given: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    def only_of_numbers(self: Project, job: object, *more: object) -> object:
-        return broken(self) if getattr(job, "job", "") == "numbers" else real(self, job, *more)  # type: ignore[arg-type]  # whatever the engine gives
-
     real = Project.lane_context
-    monkeypatch.setattr(Project, "lane_context", only_of_numbers)
+
+    def broken_for_numbers(self: Project, job: JobSpec, run_id: str) -> LaneContext:
+        if job.job == "numbers":
+            raise ZeroDivisionError("a bug")
+        return real(self, job, run_id)
+
+    monkeypatch.setattr(Project, "lane_context", broken_for_numbers)
     called = cli("run", "-o", "json")
     jobs = {job["job"]: job for job in called.json()["jobs"]}
     assert jobs["numbers"]["error"]["code"] == "internal"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,33 @@ def test_check_names_a_full_extract_that_its_source_cannot_make(cli: Cli, projec
     called = cli("check")
     assert called.code == 2
     assert "source 'files', as it is declared, cannot read everything in each run" in called.out
+
+
+def test_check_names_sql_that_cannot_be_parsed_with_its_line(cli: Cli, project: Path) -> None:
+    write_job(
+        project,
+        {"a": {"rows": 1}},
+        converters=[{"type": "sql", "select": "* EXCLUDE (tailnum"}],
+        row_policies=[{"type": "sql", "name": "paid", "rule": "amount >"}],
+    )
+    called = cli("check", "-o", "json")
+    faults = {fault["path"]: fault for file in called.json()["files"] for fault in file["faults"]}
+    assert called.code == 2
+    assert set(faults) == {"converters[0].select", "row_policies[0].rule"}
+    assert all("is no SQL" in fault["problem"] and fault["line"] for fault in faults.values())
+
+
+def test_check_names_packages_that_are_not_installed(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("confluent_kafka", "boto3"):
+        monkeypatch.setitem(sys.modules, module, None)
+    write_job(
+        project,
+        {},
+        source={"type": "kafka", "brokers": "x:1", "topics": ["t"]},
+        output={"path": "s3://bucket/lake"},
+    )
+    called = cli("check")
+    assert called.code == 2
+    assert "source: The package confluent-kafka is not installed; it is needed for Kafka." in called.out
+    assert "output.path: The package boto3 is not installed" in called.out
+    assert "pip install 'gobblin-dagster[s3]'" in called.out
