@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gobblin_dagster.core.secrets import forget
 from tests.services.gcs import GcsServer, gcs_binary, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
@@ -17,6 +18,13 @@ from tests.services.sftp import SftpServer, running_sftp, sshd_binary
 # No example is too late on a slow machine. Where CI is set, Hypothesis chooses the same examples each time.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests() -> Iterator[None]:
+    """Let what one test took from the environment not be hidden in messages of the next."""
+    yield
+    forget()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import typer
 
 from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
 from gobblin_dagster.core.optional import missing_package
+from gobblin_dagster.core.secrets import hidden
 
 FAILED = 1
 USAGE = 2
@@ -37,14 +38,19 @@ def fail(error: BaseException) -> int:
 def report(error: BaseException) -> None:
     """Print an error on stderr, with its stack trace where GOBBLIN_DEBUG=1."""
     if os.environ.get("GOBBLIN_DEBUG") == "1":
-        traceback.print_exception(error)
+        _say(hidden("".join(traceback.format_exception(error))), end="")
     code, text = describe(error)
     _say(f"error[{code}]: ", style="red", end="")
     _say(text)
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Return code and message of any error."""
+    """Return code and message of any error, without values of environment variables."""
+    code, text = _described(error)
+    return code, hidden(text)
+
+
+def _described(error: BaseException) -> tuple[str, str]:
     if isinstance(error, GobblinDagsterError):
         return error.code, str(error)
     if isinstance(error, _UsageError):

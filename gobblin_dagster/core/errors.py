@@ -44,6 +44,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gobblin_dagster.core.secrets import hidden
+
 
 def _rebuild(cls: type[GobblinDagsterError], facts: dict[str, Any]) -> GobblinDagsterError:
     """Make the error anew in another process."""
@@ -63,7 +65,7 @@ class GobblinDagsterError(Exception):
 
     def __str__(self) -> str:
         remedy = self.remedy.format(**self.facts())
-        return f"{self.message()} {remedy}".strip()
+        return hidden(f"{self.message()} {remedy}".strip())
 
     def facts(self) -> dict[str, Any]:
         """Return the fields by name, for logs and for `--output json`."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from gobblin_dagster.core.errors import WorkingStateError
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.serial import AnyWatermark
 
 
@@ -91,6 +92,9 @@ class PolicyOutcome:
     """Whether a failure fails the work unit (type FAIL) or is only recorded (type OPTIONAL)."""
     detail: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", hidden(self.detail))
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
@@ -101,6 +105,9 @@ class TaskFailure:
     branch: str | None = None
     transient: bool = False
     """Whether a retry may help (a TransientError)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", hidden(self.message))
 
 
 @dataclass(frozen=True, slots=True)

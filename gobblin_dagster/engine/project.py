@@ -14,6 +14,7 @@ from gobblin_dagster.core.constructs import ChecksExtract, ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.secrets import known_in
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.steps import check_own_step
@@ -56,7 +57,8 @@ class Project:
 
     def lane_context(self, job: JobSpec, run_id: str) -> LaneContext:
         """Return what the tasks of a run are told; it holds the whole job as JSON, so once for a run."""
-        return LaneContext(job.model_dump_json(), run_id, str(self.root), self.output_root(job))
+        job_json = job.model_dump_json()
+        return LaneContext(job_json, run_id, str(self.root), self.output_root(job), known_in(job_json))
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
         """Return what takes leases of a job's datasets for a run (default: one of its own); use it as a context manager."""

@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -179,10 +180,13 @@ def _without_trace() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
     except Exception as error:  # noqa: BLE001 - whatever it is, the session is of no further use, and what it did is done
+        # What py4j goes on to say of a JVM that is gone, when Python forgets its objects, is no news either.
         _LOG.info("Spark had ended before it was stopped: %s", error)
-    finally:
+    else:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
@@ -266,7 +270,10 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
     try:
         _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
-        return SparkSession(SparkContext(conf=conf, gateway=_Jvm.gateway))
+        context = SparkContext(conf=conf, gateway=_Jvm.gateway)
+        # Its thread would print a stack trace when the JVM dies; what that means for a run is said by the run.
+        vars(context._accumulatorServer).update(handle_error=lambda *_: _LOG.info("the JVM closed its connection"))
+        return SparkSession(context)
     except Exception as error:
         raise EnvironmentFaultError(
             problem=f"Spark did not start: {error}.", hint=f"Its log is {log_file}; `gobblin doctor` checks Java."

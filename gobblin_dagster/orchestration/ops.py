@@ -60,7 +60,8 @@ def extract_op(binding: JobBinding, lane: Lane | None) -> dg.OpDefinition:
         try:
             return _extract(context, binding, used, context.op_config.get("urns"))
         except SpecError as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
+            # Without its cause, which Dagster would store with the values that the file takes from the environment.
+            raise dg.Failure(str(error), allow_retries=False) from None
 
     return extract
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.spec.document import Document, Loc, read_document
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, JobSpec, RowPolicySpec, SpecModel, TaskPolicySpec
 from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
+from gobblin_dagster.spec.secrets import literal_secrets, values_to_hide
 
 if TYPE_CHECKING:
     from gobblin_dagster.spec.gobblin.document import GobblinDocument
@@ -180,9 +182,19 @@ def _load_job(
             options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
             for inner, problem in check(kind, node["type"], options) if check else ():
                 yield (*loc, *inner), problem
+        # Gobblin's own files run as they are.
+        for loc, _, node in constructs(data) if read is _read_yaml else ():
+            yield from literal_secrets(loc, node, written)
 
     read = gobblin.read if path.suffix in GOBBLIN_SUFFIXES | {".json"} else _read_yaml
-    spec, document = _load(path, JobSpec, environ, construct_faults, read)
+    written: dict[Loc, str] = {}
+
+    def read_it(path: Path, environ: Mapping[str, str]) -> Document:
+        document = read(path, environ)
+        written.update(document.written)
+        return document
+
+    spec, document = _load(path, JobSpec, environ, construct_faults, read_it)
     return LoadedJob(spec, path, tuple(document.warnings)), document
 
 
@@ -225,6 +237,7 @@ def _load(
     read: Callable[[Path, Mapping[str, str]], Document],
 ) -> tuple[_Model, Document]:
     document = read(path, os.environ if environ is None else environ)
+    remember(values_to_hide(document))
     faults = [*document.found, *(document.fault(*fault) for fault in document.faults)]
     if document.data is None:
         if not faults:

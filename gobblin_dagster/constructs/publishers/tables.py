@@ -21,13 +21,13 @@ from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.spec.secrets import SECRET_NAME
 from gobblin_dagster.storage.arrow import arrow_files
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
 TRIES = 12
 """Lost races for one table before the publication is left to the next run."""
 _LONGEST_WAIT_S = 2.0
-_SECRET_NAME = re.compile(r"password|secret|credential|token(?!-expires)|(account|sas|api).?key", re.IGNORECASE)
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]+@")
 
 
@@ -167,7 +167,7 @@ def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Sch
 def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]:
     """Return settings that may be stored with a commit sequence; raises ValueError, without the value, where one is secret."""
     secret = sorted(
-        name for name, value in settings.items() if _SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)
+        name for name, value in settings.items() if SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)
     )
     if secret:
         raise ValueError(f"{', '.join(secret)} must hold no secret; name the environment variable in `{env_option}`")

@@ -22,6 +22,8 @@ class LaneContext:
     """Absolute folder that relative paths of the job file start from."""
     output_root: str
     """Absolute root of the job's output."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Values of environment variables in `job_json`, with the references that messages show instead."""
 
     @property
     def spec(self) -> JobSpec:

@@ -7,6 +7,7 @@ import traceback
 
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, TransientError
 from gobblin_dagster.core.optional import missing_package
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.task_state import TaskFailure
 
 MAX_MESSAGE = 2000
@@ -36,4 +37,4 @@ def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure
             f" (at {frames[-1].name}, {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
         )
         code, message = "unexpected", f"{type(error).__name__}: {error}{where}"
-    return TaskFailure(code, message[:MAX_MESSAGE], branch, isinstance(error, TransientError))
+    return TaskFailure(code, hidden(message)[:MAX_MESSAGE], branch, isinstance(error, TransientError))

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.writers.quarantine import QuarantineWriter
 from gobblin_dagster.core.constructs import Chunk, WriterContext
+from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 
@@ -29,7 +30,7 @@ class Quarantine:
             self._writer.write(
                 chunk.batch,
                 policy=policy,
-                reason=reason,
+                reason=hidden(reason),
                 source_file=chunk.file,
                 source_rows=chunk.rows,
                 stage=stage,

@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.quality.schema_text import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError
+from gobblin_dagster.core.secrets import hidden, remember
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import (
     PolicyOutcome,
@@ -115,6 +116,7 @@ class _WorkUnitRun:
         is_stopped: Callable[[], bool] = never,
         extractor: Extractor | None = None,
     ) -> None:
+        remember(lane.secrets)  # here and not before: this may be a worker, a child of one, or a part of a Spark job
         self._lane = lane
         self._extractor = extractor
         self._spec = spec
@@ -301,7 +303,7 @@ class _WorkUnitRun:
             failures=tuple(self._failures),
             schemas={name: schema_text(schema) for name, schema in self.schemas.items()},
             queues={runner.branch.name: runner.stats for runner in self._runners if runner.stats is not None},
-            notes=tuple(note for branch in self._branches for note in branch.notes),
+            notes=tuple(hidden(note) for branch in self._branches for note in branch.notes),
             seconds=round(self._seconds, 3),
         )
 

@@ -1,0 +1,89 @@
+"""Values of environment variables stay out of whatever a command stores or prints; passwords in job files are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.testing.lane import InlineLane
+
+from .conftest import Cli, write_job
+
+SECRET = "s3cr3t-Word!9"
+FAILING: dict[str, dict[str, Any]] = {
+    "converter": {"converters": [{"type": "sql", "select": "*, '${PW}' AS z, nope AS y"}]},
+    "at-run-time": {"converters": [{"type": "sql", "select": "*, error('${PW}') AS z"}]},
+    "row-policy": {"row_policies": [{"type": "sql", "name": "p", "rule": "'${PW}' = nope"}]},
+    "rejected-rows": {"row_policies": [{"type": "sql", "name": "p", "rule": "'${PW}' = 'x'"}]},
+    "enforced": {"row_policies": [{"type": "sql", "name": "p", "rule": "'${PW}' = 'x'", "on_violation": "fail"}]},
+    "fork": {"fork": {"operator": {"type": "sql", "branches": {"x": "'${PW}' = nope"}}, "branches": [{"name": "x"}]}},
+    "task-policy": {
+        "task_policies": [
+            {"type": "sql_aggregate", "name": "p", "aggregates": {"n": "count(*)"}, "rule": "n = length('${PW}') + 99"}
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_secret_in_sql_that_fails_is_nowhere(
+    cli: Cli, project: Path, inline: list[InlineLane], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setenv("PW", SECRET)
+    monkeypatch.setenv("GOBBLIN_DEBUG", "1")
+    write_job(project, {"a": {"rows": 25}, "b/c": {"rows": 3}}, **FAILING[case])
+    for command in (
+        ("check",),
+        ("plan",),
+        ("run", "-o", "json"),
+        ("run",),
+        ("state", "runs", "-d", "a"),
+        ("commit", "list"),
+    ):
+        called = cli(*command)
+        assert SECRET not in called.out + called.err, command
+    stored = [path for path in project.rglob("*") if path.is_file()]
+    assert [path for path in stored if SECRET.encode() in path.read_bytes()] == []
+    assert any(path.name.startswith("state.db") for path in stored)
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"type": "query", "url": "postgresql://reader:word@h/shop", "tables": ["t"]}, "source.url"),
+        ({"type": "query", "url": "postgresql://reader:word@${H}/shop", "tables": ["t"]}, "source.url"),
+        ({"type": "query", "url": "mysql://h/shop?user=u&password=word", "tables": ["t"]}, "source.url"),
+        (
+            {"type": "spark", "read": {"format": "jdbc", "options": {"password": "word"}}},
+            "source.read.options.password",
+        ),
+        (
+            {"type": "spark", "format": "jdbc", "options": {"url": "jdbc:x://h/d;password=word"}},
+            "source.options.url",
+        ),
+    ],
+)
+def test_password_that_stands_in_a_job_file_is_refused_and_not_shown(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any], place: str
+) -> None:
+    monkeypatch.setenv("H", "db.shop")
+    write_job(project, {}, source=source)
+    called = cli("check", "-o", "json")
+    faults = {fault["path"]: fault["problem"] for file in called.json()["files"] for fault in file["faults"]}
+    assert faults[place] == "must not hold a password; take it from the environment: ${NAME}"
+    assert "word" not in called.out.replace("password", "")
+
+
+def test_password_that_is_taken_from_the_environment_is_accepted(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PW", "w0rd-of-mine")
+    monkeypatch.setenv("URL", "postgresql://reader:word@h/shop")
+    watermark = {"column": "id", "type": "long"}
+    for number, url in enumerate(("postgresql://reader:${PW}@h/shop", "${URL}", "postgresql://reader@h/shop")):
+        source = {"type": "query", "url": url, "tables": ["t"], "watermark": watermark}
+        write_job(project, {}, job=f"q{number}", source=source)
+    called = cli("check")
+    assert called.code == 0, called.out

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from gobblin_dagster.core.errors import ConvertError, TransientError
+from gobblin_dagster.core.secrets import hidden, known_in, remember
+
+SECRET = "s3cr3t-Word!9"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"near '{SECRET}'", "near '${PW}'"),
+        (f"{SECRET}{SECRET}", "${PW}${PW}"),
+        (f"cut short: {SECRET[:6]}…", "cut short: ${PW}…"),
+        (f"cut short: {SECRET[:6]}...", "cut short: ${PW}..."),
+        (f"cut at the end {SECRET[:-1]}", "cut at the end ${PW}"),
+        (f"a word that only begins alike: {SECRET[:6]}ive", f"a word that only begins alike: {SECRET[:6]}ive"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_values_are_replaced_whole_and_where_they_were_cut_short(text: str, shown: str) -> None:
+    remember({SECRET: "${PW}"})
+    assert hidden(text) == shown
+
+
+@pytest.mark.parametrize("value", ["abc", "true", "NULL", "8080", "54321"])
+def test_values_that_are_everywhere_are_not_hidden(value: str) -> None:
+    remember({value: "${X}"})
+    assert hidden(f"a {value} b") == f"a {value} b"
+
+
+def test_password_of_a_url_is_hidden_by_itself_as_written_and_as_meant() -> None:
+    remember({"postgresql://u:p%40ssword@h/db": "${URL}", "jdbc:x://h/db?user=u&password=word!9": "${JDBC}"})
+    assert hidden("p%40ssword p@ssword word!9") == "${URL} ${URL} ${JDBC}"
+
+
+def test_every_error_of_ours_is_hidden_also_in_another_process() -> None:
+    remember({SECRET: "${PW}"})
+    error = ConvertError(dataset_urn="a", construct="converter 'sql'", problem=f"no column {SECRET}")
+    assert SECRET not in str(error)
+    assert "${PW}" in str(pickle.loads(pickle.dumps(error)))
+    assert str(TransientError(problem=SECRET)) == "${PW}"
+
+
+def test_job_takes_along_only_what_stands_in_it() -> None:
+    remember({SECRET: "${PW}", "of another job": "${OTHER}", 'with "quotes"': "${Q}"})
+    assert known_in('{"select": "s3cr3t-Word!9, with \\"quotes\\""}') == {SECRET: "${PW}", 'with "quotes"': "${Q}"}
