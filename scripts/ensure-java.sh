@@ -3,10 +3,11 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-java_major() { # the major version of the Java that Spark would take; nothing where there is none
-  local java=java
+java_major() { # the major version of the Java that Spark would take; nothing if there is none
+  local java=java said
   [ -z "${JAVA_HOME:-}" ] || java="$JAVA_HOME/bin/java"
-  "$java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1 || true
+  said=$("$java" -version 2>&1) || return 0
+  [[ $said =~ \ version\ \"(1\.)?([0-9]+) ]] && echo "${BASH_REMATCH[2]}" || true
 }
 
 is_enough() { [ -n "$1" ] && [ "$1" -ge 17 ]; }

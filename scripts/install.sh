@@ -4,13 +4,14 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 python=$1 venv=$2 extra=${3:-}
 
-if [ ! -x "$venv/bin/python" ]; then
+# An attempt that was cut off, or Debian's Python without its venv package, leaves a folder without pip behind.
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   command -v "$python" >/dev/null || fail "'$python' was not found: install Python 3.11 or newer, or name one: make demo PYTHON=python3.11."
   version=$("$python" -c 'import platform; print(platform.python_version())') || fail "'$python' does not start: name another one: make demo PYTHON=python3.11."
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail "Python 3.11 or newer is needed, and '$python' is $version: name another one: make demo PYTHON=python3.11."
   # Debian keeps the part of Python that makes virtual environments in a package of its own.
-  if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+  if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     package="python${version%.*}-venv"
     { can_install && install_one_of "$package" python3-venv; } ||
       fail "'$python' cannot make virtual environments: install its venv package (Debian, Ubuntu: sudo apt-get install $package)."

@@ -11,6 +11,7 @@ from gobblin_dagster.core.secrets import forget
 from tests.services.gcs import GcsServer, gcs_binary, running_gcs
 from tests.services.hdfs import HdfsServer, hadoop_jars, running_hdfs
 from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
+from tests.services.missing import missing
 from tests.services.postgres import PostgresServer, binaries, running_postgres
 from tests.services.s3 import S3Server, running_s3
 from tests.services.sftp import SftpServer, running_sftp, sshd_binary
@@ -31,7 +32,7 @@ def no_secrets_of_other_tests() -> Iterator[None]:
 def postgres_server() -> Iterator[PostgresServer]:
     folder = binaries()
     if folder is None:
-        pytest.skip("no PostgreSQL server is installed here (looked for /usr/lib/postgresql/*/bin/initdb and on PATH)")
+        missing("no PostgreSQL server is installed here (looked for /usr/lib/postgresql/*/bin/initdb and on PATH)")
     with running_postgres(folder) as server:
         yield server
 
@@ -40,7 +41,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 def mariadb_server() -> Iterator[MariadbServer]:
     binary = mariadb_binary()
     if binary is None:
-        pytest.skip("no MariaDB server is installed here (looked for mariadbd on PATH and in /usr/sbin)")
+        missing("no MariaDB server is installed here (looked for mariadbd on PATH and in /usr/sbin)")
     with running_mariadb(binary) as server:
         yield server
 
@@ -49,7 +50,7 @@ def mariadb_server() -> Iterator[MariadbServer]:
 def hdfs_server() -> Iterator[HdfsServer]:
     jars = hadoop_jars()
     if isinstance(jars, str):
-        pytest.skip(jars)
+        missing(jars)
     with running_hdfs(jars) as server:
         yield server
 
@@ -66,7 +67,7 @@ def s3_server() -> Iterator[S3Server]:
 def gcs_server() -> Iterator[GcsServer]:
     binary = gcs_binary()
     if isinstance(binary, str):
-        pytest.skip(binary)
+        missing(binary)
     with running_gcs(binary) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", server.url)
         yield server
@@ -76,6 +77,6 @@ def gcs_server() -> Iterator[GcsServer]:
 def sftp_server() -> Iterator[SftpServer]:
     sshd = sshd_binary()
     if sshd is None:
-        pytest.skip("no sshd is installed here (looked for it on PATH and in /usr/sbin)")
+        missing("no sshd is installed here (looked for it on PATH and in /usr/sbin)")
     with running_sftp(sshd) as server:
         yield server

@@ -21,6 +21,7 @@ from gobblin_dagster.testing.schedules import Report, Schedule, recovered, run_a
 from tests.e2e.project import GOBBLIN, gobblin, make_project
 from tests.faults.test_real_kills import DATASETS, assert_exactly_once
 from tests.faults.test_real_kills import JOB as ORDERS
+from tests.services.missing import missing
 from tests.services.postgres import PostgresServer, binaries, running_postgres
 
 pytestmark = pytest.mark.postgres
@@ -32,7 +33,7 @@ def server() -> Iterator[PostgresServer]:
     """A server of our own: others would not like what is done to it."""
     folder = binaries()
     if folder is None:
-        pytest.skip("no PostgreSQL server is installed here (looked for /usr/lib/postgresql/*/bin/initdb and on PATH)")
+        missing("no PostgreSQL server is installed here (looked for /usr/lib/postgresql/*/bin/initdb and on PATH)")
     with running_postgres(folder) as started:
         yield started
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from gobblin_dagster.constructs.sources import spark_snapshots
@@ -29,6 +30,7 @@ from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.engine.spark import SparkLane
 from gobblin_dagster.engine.state_admin import Change, apply_change, plan_reset, plan_set
 from gobblin_dagster.spec.job import JobSpec
+from tests.services.missing import missing
 from tests.services.spark_connect import running_connect, table_jars
 from tests.unit.engine.jobs import by_urn, project, published
 from tests.unit.engine.test_startpoints import wish
@@ -40,7 +42,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def lane() -> Iterator[SparkLane]:
     jars = table_jars()
     if jars is None:
-        pytest.skip("no Java, or the jars of Iceberg and Delta cannot be fetched (Maven)")
+        missing("no Java, or the jars of Iceberg and Delta cannot be fetched (Maven)")
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     # Not below pytest's folder: other users' tables have short paths too, and so have URLs in error messages.
@@ -402,14 +404,11 @@ def test_delta_without_a_change_feed_says_how_to_turn_it_on(tmp_path: Path, lane
 
 
 def test_delta_folder_that_deltalake_appends_to_is_read_by_version(tmp_path: Path, lane: SparkLane) -> None:
-    deltalake = pytest.importorskip("deltalake")
     folder = tmp_path / "events"
 
     def append(low: int, high: int) -> None:
         rows = pa.table({"id": pa.array(range(low, high), pa.int64())})
-        deltalake.write_deltalake(
-            str(folder), rows, mode="append", configuration={"delta.enableChangeDataFeed": "true"}
-        )
+        write_deltalake(str(folder), rows, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
     append(0, 4)
     source = {"format": "delta", "path": str(folder), "table": ""}

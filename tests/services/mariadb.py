@@ -65,7 +65,8 @@ def running_mariadb(binary: Path) -> Iterator[MariadbServer]:
         if user is not None:
             shutil.chown(home, user)
         as_user = [f"--user={user}"] if user else []
-        common = ["--no-defaults", f"--datadir={home / 'data'}", *as_user]
+        # The user's own temporary folder: the usual one may be closed to the user that the server runs as.
+        common = ["--no-defaults", f"--datadir={home / 'data'}", f"--tmpdir={home}", *as_user]
         make = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
         made = subprocess.run(make, cwd=home, capture_output=True, check=False)
         if made.returncode != 0:

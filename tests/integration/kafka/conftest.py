@@ -19,6 +19,7 @@ from gobblin_dagster.engine.results import DatasetPlan, RunResult
 from gobblin_dagster.spec.job import JobSpec
 from tests.integration.kafka.meddling import Meddler
 from tests.services.kafka import KafkaBroker, jars, running_kafka
+from tests.services.missing import missing
 from tests.unit.engine.jobs import project, run
 
 
@@ -26,7 +27,7 @@ from tests.unit.engine.jobs import project, run
 def broker() -> Iterator[KafkaBroker]:
     libs = jars()
     if libs is None:
-        pytest.skip("Kafka's jars are not there: neither in the cache nor by Maven (mvn), or there is no Java")
+        missing("Kafka's jars are not there: neither in the cache nor by Maven (mvn), or there is no Java")
     with running_kafka(libs) as server:
         Meddler.address = server.address
         yield server
