@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SHELL := bash
+# The theme advertises another program otherwise.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 # Some machines forbid Python its bytecode cache; every start would then compile a thousand modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs screenshots check demo demo-full bench bench-kafka bench-query bench-commit bench-all crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full bench bench-kafka bench-query bench-commit bench-all crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,17 +95,24 @@ test-e2e: install ## tests that run commands as a user does
 	@scripts/ensure-java.sh
 	$(BIN)/pytest -m e2e
 
-docs: install ## documentation in step with the code, no dead links
+docs: site ## documentation in step with the code, no dead links; built as a site in ./site
 	$(BIN)/pytest tests/architecture
+	@echo "Open site/index.html, or serve it: make docs-serve"
+
+site: install
+	$(MKDOCS) build --strict
+
+docs-serve: install ## serve the documentation on 127.0.0.1:8000; pages follow your changes
+	$(MKDOCS) serve --dev-addr 127.0.0.1:$(or $(PORT),8000)
 
 screenshots: install ## take the README's pictures of Dagster's pages anew, in Chromium
 	@scripts/ensure-java.sh
 	@scripts/ensure-system.sh chromium
 	$(BIN)/python scripts/screenshot.py
 
-check: lint types contracts test ## what CI runs, in the same order
+check: lint types contracts site test ## what CI runs, in the same order
 
 clean: ## delete everything that is made here: environment, caches, demo folders
-	rm -rf $(VENV) demo demo-full .work .gobblin build dist *.egg-info spark-warehouse
+	rm -rf $(VENV) demo demo-full .work .gobblin build dist site *.egg-info spark-warehouse
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -51,11 +51,11 @@ def commands() -> Iterator[str]:
     """Yield what documents write as calls of `gobblin`: lines of code blocks, and code in sentences."""
     for page in DOCUMENTS:
         text = page.read_text(encoding="utf-8")
-        for block in re.findall(r"^```(?:console)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for _, block in re.findall(r"^( *)```(?:console)?\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL):
             for line in block.splitlines():
-                parts = line.removeprefix("$ ").partition(" #")[0].split(" && ")
+                parts = line.strip().removeprefix("$ ").partition(" #")[0].split(" && ")
                 yield from (part.strip() for part in parts if part.strip().startswith("gobblin "))
-        prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
         yield from (re.sub(r"\s+", " ", code) for code in re.findall(r"`(gobblin [^`]+)`", prose))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,23 @@ def test_links_of_a_document_lead_somewhere(document: Path) -> None:
             if fragment not in map(anchor, headings):
                 dead.append(target)
     assert dead == []
+
+
+def test_list_after_a_paragraph_gets_an_empty_line_for_the_site_but_not_inside_code() -> None:
+    prepare = runpy.run_path(str(ROOT / "scripts" / "docs_site.py"))["on_page_markdown"]
+    text = "**Added**\n- one\n  two\n- three\n```yaml\nkey:\n- four\n```\n1. five"
+    assert prepare(text) == "**Added**\n\n- one\n  two\n- three\n```yaml\nkey:\n- four\n```\n\n1. five"
+
+
+def test_every_page_stands_in_the_navigation_of_the_site_and_is_listed_on_the_first_page() -> None:
+    first = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    linked = {(ROOT / "docs" / path).resolve() for path in re.findall(r"\]\(([^)#\s]+)", first)}
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "README.md"]
+    assert [readable(page) for page in pages if page not in linked] == []
+    named = re.findall(r" (docs/\S+)$", navigation, re.MULTILINE)
+    in_navigation = {page for path in named for page in ROOT.glob(path)}
+    assert [readable(page) for page in pages if page not in in_navigation] == []
 
 
 def test_map_of_originals_is_in_step_with_docstrings() -> None:

@@ -1,4 +1,4 @@
-"""docs/how-to/own-project.md, word for word: the files it shows, the commands it lists, the keys of gobblin.yaml."""
+"""docs/start/own-project.md, word for word: its files and commands; docs/reference/project.md: its keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gobblin_dagster.testing.lane import InlineLane
 
 from .conftest import Cli
 
-PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "own-project.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "start" / "own-project.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -36,7 +37,8 @@ def test_project_of_the_page_is_made_checked_and_run(
 
 
 def test_every_key_of_the_project_file_stands_on_the_page_with_its_default() -> None:
-    rows = re.findall(r"^\| (`.*?) \| (.+?) \| ", PAGE.partition("## gobblin.yaml")[2], re.MULTILINE)
+    page = (DOCS / "reference" / "project.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \| (.+?) \| ", page, re.MULTILINE)
     told = {name: default.strip("`") for keys, default in rows for name in re.findall(r"`([\w.]+)`", keys)}
     fields = {name: field for name, field in ProjectSpec.model_fields.items() if name != "spark"}
     fields |= {f"spark.{name}": field for name, field in SparkSpec.model_fields.items()}
