@@ -84,7 +84,6 @@ class Ours:
             output_root=self.lake,
             staging_dirs=[staging],
             now=datetime.now(UTC),
-            report={},
         )
 
     def epoch(self) -> int:

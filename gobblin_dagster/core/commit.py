@@ -18,7 +18,10 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import PolicyOutcome, QueueStats, TaskFailure
 
 
 class SequenceState(StrEnum):
@@ -34,7 +37,8 @@ class SequenceState(StrEnum):
 UNFINISHED = frozenset({SequenceState.PREPARED, SequenceState.ABORTING})
 """States that recovery works on before anything new is planned."""
 WAITING = UNFINISHED | {SequenceState.QUARANTINED}
-"""States of sequences that are not over: a run has to finish them, or a person to decide. Their staged files are needed."""
+"""States of sequences that are not over: a run has to finish them, or a person to decide. Their staged files are needed,
+and they keep their dataset from being prepared again."""
 
 
 @runtime_checkable
@@ -90,6 +94,8 @@ class FileHistory:
 class StoredSequence:
     """A commit sequence as the store keeps it: bookkeeping in columns, the rest in a digest-protected body."""
 
+    format_name: ClassVar[str] = "StoredSequence/1"
+
     id: str
     """The commit id: 128 random bits, in the name of every file that it publishes."""
     job: str
@@ -140,6 +146,58 @@ class CommitEffect:
     """Id of the startpoint to consume: deleted if it still is the dataset's; a newer one is left alone."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFacts:
+    """What happened on the way to a commit, for people and for Dagster's metadata. Nothing is decided by it."""
+
+    low: AnyWatermark | None = None
+    """Where the reading began; of a change by a person, the watermark before."""
+    expected_high: AnyWatermark | None = None
+    rows_read: int = 0
+    rows_filtered: int = 0
+    rows_untaken: int = 0
+    rows_by_branch: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """Rows that broke row-level policies or that converters could not take, by name."""
+    rows_quarantined: int = 0
+    policies: tuple[PolicyOutcome, ...] = ()
+    failures: tuple[TaskFailure, ...] = ()
+    failed_ranges: tuple[str, ...] = ()
+    """Ranges of the work units that failed, as people read them."""
+    notes: tuple[str, ...] = ()
+    """What people should know; under a startpoint, the first note tells of it."""
+    seconds: float = 0.0
+    queues: Mapping[str, QueueStats] = field(default_factory=dict)
+    """How the queues before the branches were used, by branch; empty where branches ran one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManualChange:
+    """A commit that no run made but a person or a command: a rollback, a replay, a compaction, a watermark set by hand."""
+
+    action: str
+    who: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReport(CommitFacts):
+    """What a commit sequence tells of itself; stored with it.
+
+    What the sequence itself says (files, snapshot, the watermark after it) is not repeated.
+    """
+
+    format_name: ClassVar[str] = "CommitReport/1"
+
+    startpoint: Startpoint | None = None
+    """The startpoint that the commit consumes, as it was applied."""
+    change: ManualChange | None = None
+    """None of a run's own commit."""
+
+
+NO_REPORT = CommitReport()
+
+
 @dataclass(frozen=True, slots=True)
 class CommitSequence:
     """All that one publication of one dataset does, as a value.
@@ -162,8 +220,7 @@ class CommitSequence:
     staging_dirs: tuple[str, ...] = ()
     """Absolute staging folders to delete once the sequence is committed or aborted."""
     created_at: datetime | None = None
-    report: Mapping[str, Any] = field(default_factory=dict)
-    """Facts for people and for Dagster metadata: low, expected high, actual high, rows, bytes, checks."""
+    report: CommitReport = NO_REPORT
     removed: tuple[str, ...] = ()
     """Absolute paths of files of earlier snapshots that this snapshot no longer holds; older ones still do."""
     startpoint: str = ""

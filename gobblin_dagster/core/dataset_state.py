@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.serial import AnyRanges
@@ -92,6 +92,8 @@ class DatasetState:
     Source: gobblin-runtime `JobState.DatasetState`. Differs: holds committed ranges, never the states of single tasks; a
     dataset that is not planned keeps its state untouched.
     """
+
+    format_name: ClassVar[str] = "DatasetState/1"
 
     job: str
     dataset_urn: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 
 
 class DatasetOutcome(StrEnum):
@@ -52,6 +53,8 @@ class DatasetRunRecord:
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """One run of one job; `datasets` names only those that had work or trouble."""
+
+    format_name: ClassVar[str] = "RunRecord/1"
 
     run_id: str
     job: str

@@ -1,12 +1,15 @@
 """JSON in and out for the values of `core`, checked against their types by pydantic.
 
-Every stored document carries `format`, e.g. `DatasetState/1`, so that a reader of an older or newer program can tell.
+Every document carries the `format_name` of its class, e.g. `DatasetState/1`, so that an older or newer program can tell
+what it reads. A class may be renamed or moved, its `format_name` stays; the number grows if older programs would misread
+what newer ones write.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, TypeAlias, TypeVar
+from collections.abc import Collection
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import pydantic_core
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
@@ -17,8 +20,15 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.watermark import Watermark, watermark_from_json
 
-FORMAT_VERSION = 1
-T = TypeVar("T")
+
+class Document(Protocol):
+    """A dataclass whose values become JSON documents."""
+
+    format_name: ClassVar[str]
+    """Name and version of the documents."""
+
+
+D = TypeVar("D", bound=Document)
 
 
 def _load_watermark(raw: Any) -> Watermark:
@@ -49,45 +59,50 @@ def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
     return adapter
 
 
-def _format(cls: type[Any]) -> str:
-    return f"{cls.__name__}/{FORMAT_VERSION}"
-
-
-def to_document(value: Any) -> dict[str, Any]:
+def to_document(value: Document) -> dict[str, Any]:
     """Return a value of `core` as a JSON-ready dict with its format."""
     body: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
-    return {"format": _format(type(value)), **body}
+    return {"format": value.format_name, **body}
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Document) -> str:
     """Return a value of `core` as canonical JSON: keys sorted, no spaces, UTF-8 kept."""
     return json.dumps(to_document(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def from_document(cls: type[T], document: Any) -> T:
+def from_document(cls: type[D], document: Any, *, older_formats: Collection[str] = ()) -> D:
     """Read what `to_document` wrote.
+
+    Args:
+        cls: the class of the value.
+        document: what was written.
+        older_formats: names of formats that are read too; keys that the class does not know are left out.
 
     Raises:
         CorruptRecordError: another format, a newer version, or fields that do not fit.
     """
-    what = f"A stored {cls.__name__}"
-    if not isinstance(document, dict) or document.get("format") != _format(cls):
-        raise CorruptRecordError(what=what, problem=f"expected format {_format(cls)!r}, got {str(document)[:80]!r}")
+    what, expected = _kind(cls), cls.format_name
+    if not isinstance(document, dict) or document.get("format") not in {expected, *older_formats}:
+        raise CorruptRecordError(what=what, problem=f"expected format {expected!r}, got {str(document)[:80]!r}")
     body = {key: value for key, value in document.items() if key != "format"}
     try:
-        loaded: T = _adapter(cls).validate_python(body)
+        loaded: D = _adapter(cls).validate_python(body)
     except ValidationError as error:
         raise CorruptRecordError(what=what, problem=_first_faults(error)) from error
     return loaded
 
 
-def from_json(cls: type[T], text: str) -> T:
+def from_json(cls: type[D], text: str) -> D:
     """Read what `to_json` wrote; raises as `from_document`."""
     try:
         document = pydantic_core.from_json(text, cache_strings="keys")  # half the time of `json.loads`
     except ValueError as error:
-        raise CorruptRecordError(what=f"A stored {cls.__name__}", problem=f"not JSON: {error}") from error
+        raise CorruptRecordError(what=_kind(cls), problem=f"not JSON: {error}") from error
     return from_document(cls, document)
+
+
+def _kind(cls: type[Document]) -> str:
+    return f"A stored {cls.format_name.partition('/')[0]}"
 
 
 def _first_faults(error: ValidationError) -> str:

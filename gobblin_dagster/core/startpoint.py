@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator
 
@@ -130,6 +130,8 @@ class Startpoint:
 
     Source: samza-api `Startpoint`. Differs: keyed by job and dataset.urn, expires at an instant of its own.
     """
+
+    format_name: ClassVar[str] = "Startpoint/1"
 
     job: str
     dataset_urn: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
+from typing import ClassVar
 
 from gobblin_dagster.core.errors import WorkingStateError
 from gobblin_dagster.core.secrets import hidden
@@ -123,6 +124,11 @@ class BranchCounts:
     rows_written: int = 0
     bytes_written: int = 0
 
+    @classmethod
+    def sum(cls, parts: Sequence[BranchCounts]) -> BranchCounts:
+        """Return the counts of several parts of one branch together."""
+        return cls(**{each.name: sum(getattr(part, each.name) for part in parts) for each in fields(cls)})
+
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
@@ -183,6 +189,8 @@ class TaskState:
     it, so the commit never lists a folder.
     """
 
+    format_name: ClassVar[str] = "TaskState/1"
+
     work_unit_id: str
     dataset_urn: str
     state: WorkingState
@@ -225,6 +233,53 @@ class TaskState:
     def is_part(self) -> bool:
         """Whether it failed behind a part that may be published."""
         return self.state is WorkingState.FAILED and self.actual_high != self.low
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSums:
+    """Sums over the results of several work units, or of the parts of one; fields as those of `TaskState`."""
+
+    rows_read: int = 0
+    bytes_read: int = 0
+    rows_filtered: int = 0
+    rows_rejected: Mapping[str, int] = field(default_factory=dict)
+    rows_quarantined: int = 0
+    rows_untaken: int = 0
+    branches: Mapping[str, BranchCounts] = field(default_factory=dict)
+    files: tuple[StagedFile, ...] = ()
+    """All files, in the order of the results."""
+    policies: tuple[PolicyOutcome, ...] = ()
+    """All outcomes, in the order of the results."""
+    notes: tuple[str, ...] = ()
+    """Each note once."""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, states: Sequence[TaskState]) -> TaskSums:
+        """Sum all that a result counts."""
+        return cls(
+            rows_read=sum(state.rows_read for state in states),
+            bytes_read=sum(state.bytes_read for state in states),
+            rows_filtered=sum(state.rows_filtered for state in states),
+            rows_rejected=added(state.rows_rejected for state in states),
+            rows_quarantined=sum(state.rows_quarantined for state in states),
+            rows_untaken=sum(state.rows_untaken for state in states),
+            branches=_added_branches([state.branches for state in states]),
+            files=tuple(file for state in states for file in state.files),
+            policies=tuple(outcome for state in states for outcome in state.policies),
+            notes=tuple(dict.fromkeys(note for state in states for note in state.notes)),
+            seconds=sum(state.seconds for state in states),
+        )
+
+    @property
+    def rows_written(self) -> dict[str, int]:
+        """Rows written, by branch."""
+        return {name: counts.rows_written for name, counts in self.branches.items()}
+
+
+def _added_branches(states: Sequence[Mapping[str, BranchCounts]]) -> dict[str, BranchCounts]:
+    names = dict.fromkeys(name for branches in states for name in branches)
+    return {name: BranchCounts.sum([branches[name] for branches in states if name in branches]) for name in names}
 
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

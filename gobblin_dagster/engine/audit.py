@@ -74,7 +74,7 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
         if is_of_files_alone(sequence.steps):
             continue
         in_files = {file.branch for file in sequence.files}
-        written = sequence.report.get("rows_by_branch", {})
+        written = sequence.report.rows_by_branch
         elsewhere.update({branch: rows for branch, rows in written.items() if branch not in in_files})
     return elsewhere
 

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gobblin_dagster.core.clock import Clock
-from gobblin_dagster.core.commit import WAITING, CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.commit import WAITING, CommitReport, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
@@ -27,7 +25,6 @@ from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -238,15 +235,7 @@ class _Expiry:
         manifests = [manifest_path(self._root, state.job, urn, number) for number in unused]
         marker = expiry_marker(self._root, state.job, urn, after.oldest_snapshot).removeprefix(self._root + "/")
         paths = [path.removeprefix(self._root + "/") for path in [*manifests, *(file.path for file in expired.files)]]
-        result = DatasetResult(
-            dataset_urn=urn,
-            outcome=DatasetOutcome.COMMITTED,
-            low=state.watermark,
-            actual_high=state.watermark,
-            snapshot=state.snapshot,
-            sequence_id=commit_id,
-            notes=(f"{len(expired.snapshots)} snapshots expired, {len(expired.files)} files deleted",),
-        )
+        note = f"{len(expired.snapshots)} snapshots expired, {len(expired.files)} files deleted"
         return CommitSequence(
             id=commit_id,
             job=state.job,
@@ -264,5 +253,5 @@ class _Expiry:
             after=after,
             output_root=self._root,
             created_at=now,
-            report=to_document(result),
+            report=CommitReport(low=state.watermark, notes=(note,)),
         )

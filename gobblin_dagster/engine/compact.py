@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from gobblin_dagster.core.commit import CommitSequence, PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
@@ -220,7 +220,7 @@ class _Compactor:
                 moves,
                 [file.path for merge in compaction.merges for file in merge.files],
                 self._project.clock.now(),
-                change={"action": "compaction", "who": self._who, "why": ""},
+                change=ManualChange("compaction", self._who),
                 note=f"{compaction.files} files merged into {len(moves)}",
             )
 

@@ -11,8 +11,7 @@ from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, UsageError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.serial import to_document
-from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, added
+from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, TaskSums
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
 from gobblin_dagster.engine.commit.publication import Publishers, needs_all_units, reads_current
@@ -164,7 +163,6 @@ def _publication(
         output_root=context.output_root,
         staging_dirs=(context.staging_dir(plan.commit_id),),
         now=now,
-        report={},
         permissions=permissions_of(job),
         extract=job.to_extract(),
         publishers=publishers,
@@ -181,7 +179,9 @@ def _unread(
 ) -> DatasetCommit:
     """Return nothing, or the commit of a startpoint behind which there is nothing yet: it is honoured, so it is consumed."""
     if plan.begin is None or plan.has_work:
-        idle = DatasetResult(plan.dataset_urn, DatasetOutcome.IDLE, plan.low, actual_high=plan.low, notes=plan.notes)
+        idle = DatasetResult(
+            plan.dataset_urn, DatasetOutcome.IDLE, low=plan.low, actual_high=plan.low, notes=plan.notes
+        )
         return DatasetCommit(idle)
     begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
     after = dataclasses.replace(
@@ -192,17 +192,16 @@ def _unread(
         origin={**begun.origin, **plan.origin},
     )
     sequence = CommitSequence.to(after, commit_id=plan.commit_id, output_root=context.output_root)
-    result = DatasetResult(plan.dataset_urn, DatasetOutcome.COMMITTED, begun.watermark, notes=plan.notes)
+    result = DatasetResult(plan.dataset_urn, DatasetOutcome.COMMITTED, low=begun.watermark, notes=plan.notes)
     return _commit(plan, result, sequence)
 
 
 def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) -> DatasetCommit:
     """Let the sequence carry its result, and consume the startpoint that the plan was made under, which the history names."""
     result = result.committed_by(sequence)
-    report, startpoint = to_document(result), ""
-    if plan.startpoint is not None:
-        report, startpoint = {**report, "startpoint": to_document(plan.startpoint)}, plan.startpoint.id
-    return DatasetCommit(result, dataclasses.replace(sequence, report=report, startpoint=startpoint))
+    consumed = plan.startpoint.id if plan.startpoint is not None else ""
+    report = result.to_report(plan.startpoint)
+    return DatasetCommit(result, dataclasses.replace(sequence, report=report, startpoint=consumed))
 
 
 def _cut_note(published: Sequence[TaskState]) -> tuple[str, ...]:
@@ -221,25 +220,24 @@ def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
 
 def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:
     """Sum what will be published, and list the policies and failures of all work units."""
-    published = decision.publish
-    files = [file for state in published for file in state.files]
+    sums, everything = TaskSums.of(decision.publish), TaskSums.of(states)
     return DatasetResult(
         dataset_urn=plan.dataset_urn,
         outcome=DatasetOutcome.FAILED,
         low=plan.low,
         expected_high=plan.expected_high,
-        rows_read=sum(state.rows_read for state in published),
-        rows_filtered=sum(state.rows_filtered for state in published),
-        rows_untaken=sum(state.rows_untaken for state in published),
-        rows_by_branch=added(state.rows_written for state in published),
-        rejected=added(state.rows_rejected for state in published),
-        rows_quarantined=sum(state.rows_quarantined for state in published),
-        files=len(files),
-        bytes_written=sum(file.size_bytes for file in files),
-        policies=tuple(outcome for state in states for outcome in state.policies),
+        rows_read=sums.rows_read,
+        rows_filtered=sums.rows_filtered,
+        rows_untaken=sums.rows_untaken,
+        rows_by_branch=sums.rows_written,
+        rejected=sums.rows_rejected,
+        rows_quarantined=sums.rows_quarantined,
+        files=len(sums.files),
+        bytes_written=sum(file.size_bytes for file in sums.files),
+        policies=everything.policies,
         failures=tuple(failure for state in decision.failed for failure in state.failures),
         failed_ranges=tuple(f"[{state.actual_high}, {state.expected_high})" for state in decision.failed),
-        notes=(*plan.notes, *_cut_note(published), *dict.fromkeys(note for state in states for note in state.notes)),
-        seconds=round(sum(state.seconds for state in states), 3),
+        notes=(*plan.notes, *_cut_note(decision.publish), *everything.notes),
+        seconds=round(everything.seconds, 3),
         queues=_queues(states),
     )

@@ -21,13 +21,13 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTINE_SCHEMA
-from gobblin_dagster.core.commit import CommitSequence, PublishedFile
+from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
+from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.commit.build import totals_of
 from gobblin_dagster.engine.commit.committer import Committer
@@ -157,10 +157,11 @@ class _Replayer:
 
         committer = Committer(self._store, self._storage, parallelism=self._job.commit.parallelism)
         sequence = rewriting.commit(committer, self._storage, epoch, stage)
+        came = totals_of(TaskSums.of(units))
         return dataclasses.replace(
             planned,
-            published=totals_of(units).branch_rows,
-            rejected_again=sum(unit.rows_quarantined for unit in units),
+            published=came.branch_rows,
+            rejected_again=came.rows_quarantined,
             snapshot=sequence.after.snapshot,
         )
 
@@ -277,8 +278,8 @@ class _Replayer:
         done = Publishers(publishers, folders=dataset_folders(self._job, state.dataset_urn)).plan(
             rewriting.view(now), moves, state.schemas, state.snapshot + 1
         )
-        replayed = sum(unit.rows_read for unit in units)
-        came = totals_of(units)
+        came = totals_of(TaskSums.of(units))
+        replayed = came.rows_read
         # They were read once, by the run that rejected them.
         came = dataclasses.replace(
             came,
@@ -290,11 +291,7 @@ class _Replayer:
             done.moves,
             [file.path for file in touched],
             now,
-            change={
-                "action": "replay of the quarantine",
-                "who": who,
-                "why": f"rule {self._rule}" if self._rule else "",
-            },
+            change=ManualChange("replay of the quarantine", who, f"rule {self._rule}" if self._rule else ""),
             note=f"{replayed} rows of the quarantine went through the pipeline again",
             totals=state.totals.plus(came),
             steps=done.steps,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.commit import CommitFacts, CommitReport, CommitSequence
 from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.serial import AnyRanges, AnyWatermark
 from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.core.task_state import PolicyOutcome, QueueStats, TaskFailure
 from gobblin_dagster.core.work_unit import WorkUnit
 
 
@@ -139,36 +138,29 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetResult:
+class DatasetResult(CommitFacts):
     """What became of one dataset in a run."""
 
     dataset_urn: str
     outcome: DatasetOutcome
-    low: AnyWatermark | None = None
-    expected_high: AnyWatermark | None = None
-    actual_high: AnyWatermark | None = None
+    actual_high: AnyWatermark | None = field(default=None, kw_only=True)
     """The dataset's watermark after the run."""
-    rows_read: int = 0
-    rows_filtered: int = 0
-    rows_untaken: int = 0
-    rows_by_branch: Mapping[str, int] = field(default_factory=dict)
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke row-level policies or that converters could not take, by name."""
-    rows_quarantined: int = 0
-    files: int = 0
-    bytes_written: int = 0
-    files_removed: int = 0
+    files: int = field(default=0, kw_only=True)
+    bytes_written: int = field(default=0, kw_only=True)
+    files_removed: int = field(default=0, kw_only=True)
     """Files of earlier publications that the new snapshot no longer holds."""
-    snapshot: int = 0
-    sequence_id: str = ""
-    policies: tuple[PolicyOutcome, ...] = ()
-    failures: tuple[TaskFailure, ...] = ()
-    failed_ranges: tuple[str, ...] = ()
-    """Ranges of the work units that failed, as people read them."""
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    queues: Mapping[str, QueueStats] = field(default_factory=dict)
-    """How the queues before the branches were used, by branch; empty where branches ran one after the other."""
+    snapshot: int = field(default=0, kw_only=True)
+    sequence_id: str = field(default="", kw_only=True)
+
+    @classmethod
+    def of_commit(cls, sequence: CommitSequence) -> DatasetResult:
+        """Return the result that a commit sequence carries."""
+        return cls(sequence.dataset_urn, DatasetOutcome.COMMITTED, **_facts(sequence.report)).committed_by(sequence)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the run moved the dataset."""
+        return self.outcome is DatasetOutcome.COMMITTED
 
     def committed_by(self, sequence: CommitSequence) -> DatasetResult:
         """Return the result with what a commit sequence makes true."""
@@ -182,6 +174,14 @@ class DatasetResult:
             bytes_written=sum(file.size_bytes for file in sequence.files),
             files_removed=len(sequence.removed),
         )
+
+    def to_report(self, startpoint: Startpoint | None = None) -> CommitReport:
+        """Return what the commit sequence shall carry: the facts, and the startpoint that it consumes."""
+        return CommitReport(**_facts(self), startpoint=startpoint)
+
+
+def _facts(holder: CommitFacts) -> dict[str, Any]:
+    return {each.name: getattr(holder, each.name) for each in fields(CommitFacts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,8 @@ class DatasetCommit:
 class CommitPlan:
     """All that is left to do once the Spark job has ended: small, never data.
 
-    It is what op `extract` hands to the publishing IO manager.
+    `JobRun.extract` returns it, `JobRun.publish` commits it, in one process: op `extract` hands it to the publishing IO
+    manager beside the live `JobRun`, whose store and leases the commit needs.
     """
 
     job: str

@@ -5,18 +5,15 @@ The watermark does not move: what counts as read stays as it is, only the files 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
-from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.commit import CommitReport, CommitSequence, CommitStep, ManualChange
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import CommitConflictError
 from gobblin_dagster.core.ids import new_commit_id
-from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.build import permission_steps, rename_moves
 from gobblin_dagster.engine.commit.committer import Committer
@@ -24,7 +21,6 @@ from gobblin_dagster.engine.commit.publication import Move, published_file
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.decide import permissions_of
 from gobblin_dagster.engine.layout import staging_dir
-from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 
 
@@ -71,7 +67,7 @@ class Rewriting:
         removed: Sequence[str],
         now: datetime,
         *,
-        change: Mapping[str, Any],
+        change: ManualChange,
         note: str,
         totals: Totals | None = None,
         steps: Sequence[CommitStep] = (),
@@ -82,7 +78,7 @@ class Rewriting:
             moves: staged files and their absolute targets.
             removed: absolute paths that the newest snapshot holds and the next one shall not.
             now: aware, UTC.
-            change: JSON facts for the dataset's history: `action`, `who`, `why`.
+            change: for the dataset's history.
             note: what was done, for people.
             totals: the dataset's counts of rows; default: they stay.
             steps: of publishers, after the files are in place.
@@ -111,11 +107,10 @@ class Rewriting:
             files=tuple(published_file(move, after.snapshot) for move in moves),
             staging_dirs=(self.staging_dir,),
             removed=tuple(removed),
+            report=CommitReport(low=before.watermark, notes=(note,), change=change),
         )
         check_paths(sequence)
-        result = DatasetResult(before.dataset_urn, DatasetOutcome.COMMITTED, before.watermark, notes=(note,))
-        report = to_document(result.committed_by(sequence)) | {"change": dict(change)}
-        return replace(sequence, report=report)
+        return sequence
 
     def commit(
         self, committer: Committer, storage: Storage, epoch: int, stage: Callable[[], CommitSequence]

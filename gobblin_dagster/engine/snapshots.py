@@ -15,12 +15,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gobblin_dagster.core.commit import CommitSequence, PublishedFile, SequenceState
+from gobblin_dagster.core.commit import CommitReport, CommitSequence, ManualChange, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
 from gobblin_dagster.core.errors import CorruptRecordError, StorageError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
-from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.serial import to_document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.watermark import Watermark
@@ -30,7 +28,6 @@ from gobblin_dagster.engine.commit.manifest import fill_manifests, list_manifest
 from gobblin_dagster.engine.commit.roll import in_parallel
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import require_only_files
-from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage
@@ -299,10 +296,11 @@ def apply_rollback(
     storage, root = project.storage(job), project.output_root(job)
     urn, after = plan.after.dataset_urn, plan.after
     note = f"rolled back to snapshot {plan.to}" + (f" by {who}" if who else "") + (f": {why}" if why else "")
-    change = {"action": f"rollback to snapshot {plan.to}", "who": who, "why": why}
-    sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root=root)
-    result = DatasetResult(urn, DatasetOutcome.COMMITTED, plan.before.watermark, notes=(note,)).committed_by(sequence)
-    sequence = replace(sequence, report=to_document(result) | {"change": change})
+    change = ManualChange(f"rollback to snapshot {plan.to}", who, why)
+    sequence = replace(
+        CommitSequence.to(after, commit_id=new_commit_id(), output_root=root),
+        report=CommitReport(low=plan.before.watermark, notes=(note,), change=change),
+    )
     with project.lease_keeper(job, store, after.run_id) as leases:
         epoch = leases.take(urn)
         # Under the lease, so that no clean-up deletes them meanwhile.

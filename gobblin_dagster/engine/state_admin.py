@@ -12,20 +12,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import (
+    NO_REPORT,
+    WAITING,
+    CommitReport,
+    CommitSequence,
+    ManualChange,
+    SequenceState,
+    StoredSequence,
+)
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.file_set import FileSetWatermark
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.ranges import CommittedRanges
-from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.core.serial import from_document, to_document
-from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark, NameWatermark, Position, Watermark
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.leases import busy_error
-from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.state.store import StateStore
 
 LEASE_TTL = timedelta(seconds=60)
@@ -224,9 +228,11 @@ def apply_change(store: StateStore, change: Change) -> str:
         raise busy_error(grant.busy[urn])
     lease = grant.granted[urn]
     sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root=output_root)
-    note = f"{change.action} by {change.who}: {change.why}"
-    result = DatasetResult(urn, DatasetOutcome.COMMITTED, before.watermark, notes=(note,)).committed_by(sequence)
-    report = to_document(result) | {"change": {"action": change.action, "who": change.who, "why": change.why}}
+    report = CommitReport(
+        low=before.watermark,
+        notes=(f"{change.action} by {change.who}: {change.why}",),
+        change=ManualChange(change.action, change.who, change.why),
+    )
     try:
         # Nothing was published that Dagster would have to hear of.
         stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
@@ -279,7 +285,7 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
             problem = stored.reason
         is_true = sequence is not None and stored.state is SequenceState.COMMITTED
         after = sequence.after.watermark if sequence is not None and is_true else mark
-        report: Any = sequence.report if sequence is not None else {}
+        report = sequence.report if sequence is not None else NO_REPORT
         by, who, why = _cause(report, stored, problem)
         entries.append(
             HistoryEntry(
@@ -293,7 +299,7 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
                 by=by,
                 who=who,
                 why=why,
-                rows=int(report.get("rows_read", 0)),
+                rows=report.rows_read,
                 files=len(sequence.files) if sequence is not None else 0,
             )
         )
@@ -301,23 +307,21 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
     return entries
 
 
-def _cause(report: Mapping[str, Any], stored: StoredSequence, problem: str) -> tuple[Cause, str, str]:
+def _cause(report: CommitReport, stored: StoredSequence, problem: str) -> tuple[Cause, str, str]:
     """Return who moved a watermark, or tried to: kind, name and reason."""
-    if change := report.get("change"):
-        return "person", change["who"], ": ".join(filter(None, (change["action"], change["why"])))
-    notes = report.get("notes", [])
-    if "startpoint" in report:
-        startpoint = from_document(Startpoint, report["startpoint"])
+    if (change := report.change) is not None:
+        return "person", change.who, ": ".join(filter(None, (change.action, change.why)))
+    if (startpoint := report.startpoint) is not None:
         # The first note says of the startpoint what is said here.
-        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, notes[1:], problem))
+        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, report.notes[1:], problem))
         return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
-    return "run", stored.run_id, _told(report, notes, problem)
+    return "run", stored.run_id, _told(report, report.notes, problem)
 
 
-def _told(report: Mapping[str, Any], notes: Sequence[str], problem: str) -> str:
+def _told(report: CommitReport, notes: Sequence[str], problem: str) -> str:
     """Return what a run told of a dataset: why it jumped, what it left out; of one that was not committed, only why."""
     if problem:
         return problem
-    failed = report.get("failed_ranges")
+    failed = report.failed_ranges
     whys = [*([f"without {', '.join(failed)}, which failed"] if failed else []), *notes]
     return "; ".join(why.rstrip(".") for why in whys)

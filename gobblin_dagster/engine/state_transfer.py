@@ -34,7 +34,6 @@ from gobblin_dagster.engine.state_admin import LEASE_TTL
 from gobblin_dagster.state.store import StateStore
 
 FORMAT = "GobblinState/1"
-_SEQUENCE = "StoredSequence/1"
 MAX_RUNS = 1_000_000
 Key: TypeAlias = tuple[str, str]
 """Job and dataset.urn."""
@@ -187,7 +186,7 @@ def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
     if not isinstance(raw, dict):
         raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence")
     try:
-        stored = from_document(StoredSequence, {**raw, "format": _SEQUENCE})
+        stored = from_document(StoredSequence, {**raw, "format": StoredSequence.format_name})
     except CorruptRecordError as error:
         raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error.problem}") from error
     if stored.state is not SequenceState.COMMITTED:

@@ -10,7 +10,6 @@ from typing import Any
 import dagster as dg
 
 from gobblin_dagster.core.commit import PublishedFile, StoredSequence
-from gobblin_dagster.core.serial import from_document
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.orchestration import metadata as md
@@ -40,7 +39,7 @@ class Publication:
     def of_stored(cls, stored: StoredSequence) -> Publication:
         """Return the publication that a stored sequence made; raises CorruptRecordError."""
         sequence = decode_sequence(stored)
-        return cls(from_document(DatasetResult, sequence.report), sequence.run_id, sequence.files)
+        return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files)
 
     @property
     def commit_id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from gobblin_dagster.core import serial
 from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence
@@ -12,12 +12,14 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.startpoint import Startpoint
 
-T = TypeVar("T")
+T = TypeVar("T", bound=serial.Document)
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceEntry:
     """A stored sequence as its dataset's head or archive keeps it; the body lies in a file that never changes."""
+
+    format_name: ClassVar[str] = "SequenceEntry/1"
 
     number: int
     """Version of the head that brought it: orders sequences that were created in one instant."""
@@ -42,6 +44,8 @@ class Removal:
 class SnapshotPart:
     """The files that some snapshots in a row added or removed: those after the part before, up to `snapshot`."""
 
+    format_name: ClassVar[str] = "SnapshotPart/1"
+
     snapshot: int
     files: tuple[PublishedFile, ...]
     previous: str = ""
@@ -52,6 +56,8 @@ class SnapshotPart:
 @dataclass(frozen=True, slots=True)
 class DatasetHead:
     """All that changes of one dataset; each of its versions is one file, put by one transaction."""
+
+    format_name: ClassVar[str] = "DatasetHead/1"
 
     job: str
     dataset_urn: str
@@ -71,7 +77,7 @@ class DatasetHead:
         return self.state.version if self.state else 0
 
 
-def encode(value: object) -> bytes:
+def encode(value: serial.Document) -> bytes:
     """Return a value as the content of its file."""
     return serial.to_json(value).encode()
 

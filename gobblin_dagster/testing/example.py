@@ -234,7 +234,6 @@ class Example:
             output_root=self.output_root,
             staging_dirs=[staging],
             now=self.clock.now(),
-            report={},
         )
         if self.shape == "batches":
             sequence = replace(sequence, steps=rename_steps(renames_of(sequence.steps), batch=2))

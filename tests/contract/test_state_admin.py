@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from gobblin_dagster.core.commit import CommitSequence, CommitStep, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import (
+    CommitReport,
+    CommitSequence,
+    CommitStep,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+)
 from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
@@ -106,7 +113,7 @@ def commit(
         after=after,
         output_root="/lake",
         created_at=START,
-        report={"rows_read": high - low},
+        report=CommitReport(rows_read=high - low),
         removed=tuple(removed),
         startpoint=startpoint,
     )

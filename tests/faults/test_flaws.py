@@ -106,7 +106,6 @@ def _sequence(example: Example, urn: str, commit_id: str, *units: TaskState, ver
         output_root=example.output_root,
         staging_dirs=[_staging(example, commit_id)],
         now=START,
-        report={},
     )
 
 

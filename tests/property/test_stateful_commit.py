@@ -141,7 +141,6 @@ class Commits(RuleBasedStateMachine):
             output_root=ROOT,
             staging_dirs=[staging(commit_id)],
             now=NOW,
-            report={},
         )
 
     def prepare(self, runner: str, urn: str) -> None:

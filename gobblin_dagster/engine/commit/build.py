@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import reduce
-from typing import Any
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.constructs import PublishView
@@ -16,7 +14,7 @@ from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.repeated import repeated
-from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState, advance
+from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState, advance
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.publication import BranchPublications, Move, Publishers, published_file
@@ -44,7 +42,6 @@ def build_sequence(
     output_root: str,
     staging_dirs: Sequence[str],
     now: datetime,
-    report: Mapping[str, Any],
     permissions: Permissions = NO_PERMISSIONS,
     extract: Extract = _UNNAMED,
     publishers: Publishers = _APPEND_ALL,
@@ -67,7 +64,6 @@ def build_sequence(
         output_root: absolute.
         staging_dirs: absolute folders to delete at the end; they belong to this dataset and run alone.
         now: aware, UTC.
-        report: JSON facts for people.
         permissions: what published files and folders shall have.
         extract: what the files belong to; only publishers need it.
         publishers: what becomes of the files of each branch; default: all are appended.
@@ -121,7 +117,6 @@ def build_sequence(
         steps=(*rename_moves(done.moves), *permission_steps(root, targets, permissions), *done.steps),
         files=tuple(published_file(move, after.snapshot) for move in done.moves),
         staging_dirs=tuple(staging_dirs),
-        report=dict(report),
         removed=done.removed,
     )
     check_paths(sequence)
@@ -152,10 +147,6 @@ def _checked(file: StagedFile, commit_id: str) -> str:
     return file.target
 
 
-_CARRIED = ("generation", "rollbacks", "oldest_snapshot", "given_up")
-"""What a publication leaves as it is in its dataset's state."""
-
-
 def _after(
     *,
     job: str,
@@ -168,28 +159,27 @@ def _after(
     origin: Mapping[str, str],
 ) -> DatasetState:
     """Return the state that the commit transaction will make true, but for the files."""
-    committed = before.committed if before else CommittedRanges(type(decision.publish[0].low), {})
-    if planned_low is not None:
-        committed = committed.anchored(planned_low)
-    schemas = dict(before.schemas) if before else {}
+    if before is None:
+        none = CommittedRanges(type(decision.publish[0].low), {})
+        before = DatasetState(job, dataset_urn, 0, none, snapshot=0, run_id=run_id, updated_at=now)
+    committed = before.committed if planned_low is None else before.committed.anchored(planned_low)
+    schemas = dict(before.schemas)
     published = (WatermarkInterval(unit.low, unit.actual_high) for unit in decision.publish)
     committed = committed.add_all(published, dataset_urn)
     for unit in decision.publish:
         schemas.update(unit.schemas)
-    after = DatasetState(
-        job=job,
-        dataset_urn=dataset_urn,
-        version=(before.version if before else 0) + 1,
+    sums = TaskSums.of(decision.publish)
+    after = replace(
+        before,
+        version=before.version + 1,
         committed=committed,
-        snapshot=before.snapshot if before else 0,
         run_id=run_id,
         updated_at=now,
-        totals=(before.totals if before else Totals()).plus(totals_of(decision.publish)),
+        totals=before.totals.plus(totals_of(sums)),
         schemas=schemas,
         failed_ranges=tuple(f"[{unit.actual_high}, {unit.expected_high})" for unit in decision.failed),
-        **({name: getattr(before, name) for name in _CARRIED} if before else {}),
-        pace=_pace_after(before.pace if before else Pace(), decision.publish),
-        origin={**(before.origin if before else {}), **origin},
+        pace=_pace_after(before.pace, sums, len(decision.publish)),
+        origin={**before.origin, **origin},
     )
     return _giving_up(after, decision.failed) if decision.gives_up and decision.failed else after
 
@@ -201,14 +191,12 @@ def _giving_up(after: DatasetState, failed: Sequence[TaskState]) -> DatasetState
     return replace(after, given_up=given_up.add_all(intervals, after.dataset_urn))
 
 
-def _pace_after(before: Pace, units: Sequence[TaskState]) -> Pace:
-    if not units:
-        return before
+def _pace_after(before: Pace, sums: TaskSums, units: int) -> Pace:
     mean = Pace(
-        rows=sum(unit.rows_read for unit in units) / len(units),
-        bytes_read=sum(unit.bytes_read for unit in units) / len(units),
+        rows=sums.rows_read / units,
+        bytes_read=sums.bytes_read / units,
         # A unit that took no measurable time still took some.
-        ms=max(0.1, 1000 * sum(unit.seconds for unit in units) / len(units)),
+        ms=max(0.1, 1000 * sums.seconds / units),
     )
     return before.then(mean)
 
@@ -224,17 +212,13 @@ def _with_publication(after: DatasetState, before: DatasetState | None, done: Br
     return replace(after, totals=totals, snapshot=after.snapshot + bool(done.moves or done.removed))
 
 
-def totals_of(units: Iterable[TaskState]) -> Totals:
-    """Count the rows of work units: up to the fork, and per branch what was written."""
-    return reduce(Totals.plus, map(_totals, units), Totals())
-
-
-def _totals(unit: TaskState) -> Totals:
+def totals_of(sums: TaskSums) -> Totals:
+    """Return the rows of work units as a dataset's state counts them; files are counted where they are published."""
     return Totals(
-        rows_read=unit.rows_read,
-        rows_filtered=unit.rows_filtered,
-        rows_rejected=sum(unit.rows_rejected.values()),
-        rows_untaken=unit.rows_untaken,
-        rows_quarantined=unit.rows_quarantined,
-        branch_rows=unit.rows_written,
+        rows_read=sums.rows_read,
+        rows_filtered=sums.rows_filtered,
+        rows_rejected=sum(sums.rows_rejected.values()),
+        rows_untaken=sums.rows_untaken,
+        rows_quarantined=sums.rows_quarantined,
+        branch_rows=dict(sorted(sums.rows_written.items())),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from gobblin_dagster.core.commit import (
     CommitGroup,
+    CommitReport,
     CommitSequence,
     CommitStep,
     PublishedFile,
@@ -26,6 +27,8 @@ from gobblin_dagster.engine.commit.steps import is_known_step, renames_of, step_
 FORMAT = "CommitSequence/2"
 _READABLE = (FORMAT, "CommitSequence/1")
 """Formats of stored sequences; those of 1 repeat every file, which the renames name too."""
+_OLD_REPORT = "DatasetResult/1"
+"""Format of the reports of older programs: with facts that the sequence tells too, and a format of the startpoint's own."""
 
 
 def encode_sequence(sequence: CommitSequence) -> StoredSequence:
@@ -45,7 +48,7 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
             "after": to_document(sequence.after),
             "output_root": sequence.output_root,
             "staging_dirs": list(sequence.staging_dirs),
-            "report": dict(sequence.report),
+            "report": to_document(sequence.report),
             **({"removed": list(sequence.removed)} if sequence.removed else {}),
             **({"startpoint": sequence.startpoint} if sequence.startpoint else {}),
             **({"group": asdict(sequence.group)} if sequence.group else {}),
@@ -103,7 +106,7 @@ def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps:
         output_root=body["output_root"],
         staging_dirs=tuple(body["staging_dirs"]),
         created_at=_instant(stored.created_at),
-        report=body["report"],
+        report=_load_report(body["report"]),
         removed=tuple(body.get("removed", ())),
         startpoint=body.get("startpoint", ""),
         group=CommitGroup(**body["group"]) if "group" in body else None,
@@ -112,6 +115,11 @@ def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps:
     if _identity(sequence) != _identity(stored):
         raise CorruptRecordError(what="", problem="its body belongs to another sequence")
     return sequence
+
+
+def _load_report(raw: dict[str, Any]) -> CommitReport:
+    # Those of sequences that a step store brought had no format.
+    return from_document(CommitReport, {"format": _OLD_REPORT, **raw}, older_formats=(_OLD_REPORT,))
 
 
 def _identity(value: CommitSequence | StoredSequence) -> dict[str, Any]:

@@ -11,9 +11,9 @@ way forward, `undo.py` the way back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from gobblin_dagster.core.commit import UNFINISHED, CommitSequence, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import (
@@ -61,8 +61,6 @@ class Recovery:
     """Steps executed now."""
     reason: str = ""
     """Why it is not committed; empty where it is."""
-    report: Mapping[str, Any] = field(default_factory=dict)
-    """The sequence's own report; empty where it cannot be read."""
 
 
 class Committer:
@@ -441,7 +439,7 @@ class Committer:
     def _recovery(self, sequence: CommitSequence, done: int = 0, redone: int = 0, reason: str = "") -> Recovery:
         state = self._state(sequence)
         reason = "" if state is SequenceState.COMMITTED else reason
-        return Recovery(sequence.id, sequence.dataset_urn, state, done, redone, reason, sequence.report)
+        return Recovery(sequence.id, sequence.dataset_urn, state, done, redone, reason)
 
 
 def _storage_error(operation: str, sequence: CommitSequence, error: OSError) -> StorageError:

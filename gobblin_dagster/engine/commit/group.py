@@ -184,7 +184,7 @@ class GroupCommitter:
         else:
             stored = self._store.load_sequence(sequence.id)
             state = stored.state if stored else SequenceState.PREPARED
-        return Recovery(sequence.id, sequence.dataset_urn, state, *counts, str(error or ""), sequence.report)
+        return Recovery(sequence.id, sequence.dataset_urn, state, *counts, str(error or ""))
 
     # -- the way back --------------------------------------------------------------------------------------------------
     def _go_back(self, items: Sequence[Stored], reason: str) -> list[Recovery]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -14,6 +15,8 @@ from gobblin_dagster.spec.job import JobSpec
 @dataclass(frozen=True, slots=True)
 class LaneContext:
     """The settings that all work units of a run share."""
+
+    format_name: ClassVar[str] = "LaneContext/1"
 
     job_json: str
     """The JobSpec as JSON."""
@@ -54,6 +57,8 @@ class LaneContext:
 @dataclass(frozen=True, slots=True)
 class LaneTask:
     """One work unit with what the run says of its dataset."""
+
+    format_name: ClassVar[str] = "LaneTask/1"
 
     unit: WorkUnit
     commit_id: str

@@ -62,7 +62,7 @@ def check_at_rest(storm: Storm) -> None:
     assert {one.state for one in stored} <= {SequenceState.COMMITTED, SequenceState.ABORTED}, "something is unfinished"
     commits = [decode_sequence(one) for one in stored if one.state is SequenceState.COMMITTED]
     if storm.rules["scope"] == "job":
-        of_runs = [commit for commit in commits if "change" not in commit.report]
+        of_runs = [commit for commit in commits if commit.report.change is None]
         together = Counter(commit.run_id for commit in of_runs)
         for commit in of_runs:
             size = commit.group.size if commit.group is not None else 1

@@ -148,7 +148,7 @@ class Dataset:
         ids, last = committed(commit.after), self.now
         assert commit.after.version == len(self.moments), "a version was left out"
         assert commit.after.snapshot - last.snapshot in (0, 1), "a number of a snapshot was left out"
-        change = commit.report.get("change", {}).get("action", "")
+        change = commit.report.change.action if commit.report.change is not None else ""
         if change.startswith("rollback"):
             back = self.at(commit.after.rollbacks[-1].to)
             assert ids == back.ids, "rows and watermark went back to different moments"

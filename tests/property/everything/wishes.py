@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.ranges import CommittedRanges
-from gobblin_dagster.core.serial import from_document
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint
 from gobblin_dagster.state import StateStore
 
@@ -50,7 +49,8 @@ class Wishes:
                 return int(watermark)
             case Oldest():
                 return 0
-        applied = from_document(Startpoint, commit.report["startpoint"])
+        applied = commit.report.startpoint
+        assert applied is not None, "a commit does not name the startpoint that it consumed"
         self._note_pin(wish, _end(applied.pinned), rows)
         return wish.pinned
 

@@ -96,9 +96,9 @@ def test_run_display_fits_its_terminal_with_long_names_and_many_datasets(width: 
                     DatasetResult(
                         name,
                         DatasetOutcome.COMMITTED,
-                        LongWatermark(0),
-                        LongWatermark(10**12),
-                        LongWatermark(10**12),
+                        low=LongWatermark(0),
+                        expected_high=LongWatermark(10**12),
+                        actual_high=LongWatermark(10**12),
                         rows_read=123_456_789,
                     )
                     for name in names
@@ -121,7 +121,7 @@ def test_run_display_shows_checks_failures_and_notes_bounded() -> None:
     dataset = DatasetResult(
         "a",
         DatasetOutcome.FAILED,
-        LongWatermark(3),
+        low=LongWatermark(3),
         rejected={"cancelled": 12, "late": 0},
         rows_quarantined=12,
         policies=outcomes,

@@ -17,6 +17,7 @@ from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.serial import from_json, to_json
 from gobblin_dagster.core.table_snapshot import TableSnapshotWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.lane.context import LaneTask
 
 FILES = {"format": "parquet", "path": "data"}
 LONG = {"watermark": {"column": "id", "type": "long"}}
@@ -155,8 +156,8 @@ def test_places_behind_snapshots_are_ordered_stored_and_merged() -> None:
         ranges = ranges.add(WatermarkInterval(low, high))
     assert CommittedRanges.from_json(ranges.to_json()) == ranges
     assert (str(ranges), ranges.watermark) == ("[0@0, 3@7)", marks[2])
-    unit = WorkUnit("0", "d", marks[0], marks[2])
-    assert from_json(WorkUnit, to_json(unit)) == unit
+    task = LaneTask(WorkUnit("0", "d", marks[0], marks[2]), commit_id="c1")
+    assert from_json(LaneTask, to_json(task)) == task
 
 
 @pytest.mark.parametrize("text", ["7", "a@b", ""])

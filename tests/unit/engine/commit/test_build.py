@@ -1,15 +1,19 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import timedelta
 
 import pytest
 
-from gobblin_dagster.core.dataset_state import Totals
+from gobblin_dagster.core.dataset_state import DatasetState, Pace, Rollback, Totals
 from gobblin_dagster.core.errors import RangeOverlapError, StepRefusedError, UsageError
+from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.task_state import WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.engine.commit.build import build_sequence
+from gobblin_dagster.engine.commit.policy import choose_publishable
 from gobblin_dagster.engine.commit.steps import RenameFileStep
-from tests.unit.engine.commit.world import ROOT, World, staging
+from tests.unit.engine.commit.world import JOB, NOW, ROOT, World, staging
 
 
 def test_first_sequence_of_a_dataset() -> None:
@@ -121,3 +125,70 @@ def test_staging_folder_whose_deletion_would_harm_is_refused(folder: str) -> Non
         world.committer().prepare(sequence, world.epoch())
     assert isinstance(sequence.steps[0], RenameFileStep)
     assert world.storage.size(sequence.steps[0].source) is not None
+
+
+BEFORE = DatasetState(
+    job=JOB,
+    dataset_urn="a",
+    version=7,
+    committed=CommittedRanges(LongWatermark, {"": ((0, 10),)}),
+    snapshot=6,
+    run_id="an earlier run",
+    updated_at=NOW - timedelta(days=1),
+    totals=Totals(1, 2, 3, 4, 5, {"main": 6, "copy": 1}, 7, 8, 9),
+    schemas={"main": "old", "copy": "kept"},
+    failed_ranges=("[3, 4)",),
+    generation=2,
+    rollbacks=(Rollback(5, to=3),),
+    oldest_snapshot=2,
+    given_up=CommittedRanges(LongWatermark, {"": ((10, 20),)}),
+    pace=Pace(100.0, 1000.0, 10.0),
+    origin={"orders": "id 1"},
+)
+MOVED = {
+    "version",
+    "committed",
+    "snapshot",
+    "run_id",
+    "updated_at",
+    "totals",
+    "schemas",
+    "failed_ranges",
+    "pace",
+    "origin",
+}
+"""Fields that a publication may change; each keeps what it held of other branches, names and ranges."""
+
+
+def test_commit_keeps_every_field_of_the_state_before() -> None:
+    defaults = DatasetState(JOB, "a", 0, CommittedRanges(LongWatermark, {}), 0, "", NOW)
+    names = {each.name for each in fields(DatasetState)}
+    unset = {name for name in names if getattr(BEFORE, name) == getattr(defaults, name)}
+    assert unset == {"job", "dataset_urn"}, "give the new field a value that tells it from its default"
+    world = World()
+    units = [world.unit("c2", low=20, high=24, schemas={"main": "new"})]
+    after = build_sequence(
+        commit_id="c2",
+        job=JOB,
+        run_id="run-1",
+        dataset_urn="a",
+        before=BEFORE,
+        decision=choose_publishable("full", units),
+        output_root=ROOT,
+        staging_dirs=[staging("c2")],
+        now=NOW,
+        origin={"returns": "id 2"},
+    ).after
+    changed = {name for name in names if getattr(after, name) != getattr(BEFORE, name)}
+    assert changed == MOVED
+    assert (after.version, after.snapshot, after.run_id, after.updated_at) == (8, 7, "run-1", NOW)
+    assert after.committed.ranges == {"": ((0, 10), (20, 24))}
+    assert after.totals == BEFORE.totals.plus(
+        Totals(rows_read=4, branch_rows={"main": 4}, files=1, bytes_written=units[0].files[0].size_bytes)
+    )
+    assert (after.schemas, after.origin) == (
+        {"main": "new", "copy": "kept"},
+        {"orders": "id 1", "returns": "id 2"},
+    )
+    assert after.failed_ranges == ()
+    assert after.pace == BEFORE.pace.then(Pace(4.0, 0.0, 0.1))

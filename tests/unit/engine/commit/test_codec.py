@@ -6,16 +6,37 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from gobblin_dagster.core.commit import SequenceState, StoredSequence, body_digest, canonical_json
+from gobblin_dagster.core.commit import (
+    CommitReport,
+    ManualChange,
+    SequenceState,
+    StoredSequence,
+    body_digest,
+    canonical_json,
+)
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.ranges import CommittedRanges
+from gobblin_dagster.core.startpoint import Startpoint, Upcoming
+from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, QueueStats, TaskFailure
+from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from tests.unit.engine.commit.test_steps import MarkStep
-from tests.unit.engine.commit.world import World
+from tests.unit.engine.commit.world import NOW, World
 
 
 def test_sequence_survives_the_store() -> None:
-    sequence = World().sequence(report={"rows": 10, "häil": [1, None]})
-    sequence = replace(sequence, steps=(*sequence.steps, MarkStep("/lake/mark")))
+    report = CommitReport(
+        low=LongWatermark(0),
+        expected_high=LongWatermark(20),
+        rows_by_branch={"häil": 10},
+        policies=(PolicyOutcome("row_count", "main", PolicyResult.PASSED, enforced=True, detail="10 of 10"),),
+        failures=(TaskFailure("source", "the server hung up", transient=True),),
+        queues={"main": QueueStats(8, puts=3)},
+        startpoint=Startpoint("job", "a", Upcoming(), NOW, NOW, "anna@host", pinned=CommittedRanges(LongWatermark, {})),
+        change=ManualChange("replay", "anna@host", "rule amount"),
+    )
+    sequence = World().sequence()
+    sequence = replace(sequence, steps=(*sequence.steps, MarkStep("/lake/mark")), report=report)
     stored = encode_sequence(sequence)
     assert (stored.state, stored.digest) == (SequenceState.PREPARED, body_digest(stored.body))
     assert decode_sequence(stored) == sequence
@@ -42,6 +63,22 @@ def test_sequence_of_the_first_format_is_read() -> None:
     del body["moved"]
     body |= {"format": "CommitSequence/1", "files": [asdict(file) for file in sequence.files]}
     assert decode_sequence(_with_body(stored, lambda _: canonical_json(body))) == sequence
+
+
+def test_sequence_whose_report_has_no_format_is_read() -> None:
+    """Sequences of step stores carried an empty one."""
+    sequence = World().sequence()
+    stored = encode_sequence(sequence)
+    body = json.loads(stored.body) | {"report": {}}
+    assert decode_sequence(_with_body(stored, lambda _: canonical_json(body))) == sequence
+
+
+@pytest.mark.parametrize("report", [{"format": "CommitReport/2"}, {"rows_read": "many"}], ids=["newer", "damaged"])
+def test_sequence_whose_report_cannot_be_read_is_refused(report: dict[str, str]) -> None:
+    stored = encode_sequence(World().sequence())
+    body = json.loads(stored.body) | {"report": report}
+    with pytest.raises(CorruptRecordError, match=r"Commit sequence c1.*(CommitReport/2|rows_read)"):
+        decode_sequence(_with_body(stored, lambda _: canonical_json(body)))
 
 
 def test_sequence_without_time_is_refused() -> None:

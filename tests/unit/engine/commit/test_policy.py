@@ -67,7 +67,6 @@ def test_what_was_cancelled_is_never_published() -> None:
         output_root="/out",
         staging_dirs=(),
         now=datetime(2013, 1, 1, tzinfo=UTC),
-        report={},
     )
     with pytest.raises(WorkingStateError, match="that is cancelled cannot become committed"):
         sequence(decision=Decision(publish=(world.unit(state=C),), failed=()))

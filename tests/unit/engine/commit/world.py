@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -102,7 +102,6 @@ class World:
         units: Sequence[TaskState] | None = None,
         policy: Literal["full", "successful", "partial"] = "successful",
         planned_low: Watermark | None = None,
-        report: Mapping[str, Any] | None = None,
     ) -> CommitSequence:
         return build_sequence(
             commit_id=commit_id,
@@ -115,7 +114,6 @@ class World:
             output_root=ROOT,
             staging_dirs=[staging(commit_id)],
             now=NOW,
-            report=report or {},
         )
 
     def stored(self, sequence: CommitSequence) -> StoredSequence:
