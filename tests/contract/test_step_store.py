@@ -164,6 +164,23 @@ def test_dataset_state_step_sets_the_whole_state(store: StateStore, lake: Lake) 
     assert DatasetStateStep.from_json(step.to_json()) == step
 
 
+def test_sequence_keeps_what_the_state_holds_besides_the_watermark(store: StateStore, lake: Lake) -> None:
+    steps = lake.steps(store)
+    assert steps.begin(JOB, URN).high_watermark("0", 7).end().commit()
+    rich = replace(
+        store.load_dataset_states(JOB)[URN],
+        version=2,
+        schemas={"main": "n: int64"},
+        generation=3,
+        origin={"topic": "1"},
+    )
+    assert steps.begin(JOB, URN).step(DatasetStateStep(rich)).end().commit()
+    assert steps.begin(JOB, URN).high_watermark("0", 9).end().commit()
+    after = store.load_dataset_states(JOB)[URN]
+    assert after.watermark == CompositeWatermark({"0": 9})
+    assert (after.schemas, after.generation, after.origin) == (rich.schemas, rich.generation, rich.origin)
+
+
 def test_create_exists_and_remove_tell_what_was_there(store: StateStore, lake: Lake) -> None:
     steps = lake.steps(store)
     assert (steps.create(JOB), steps.create(JOB)) == (True, False)

@@ -277,13 +277,15 @@ class CommitStepStore:
         renames = list(renames_of(actions))
         now = self._clock.now()
         commit_id = new_commit_id()
-        after = DatasetState(
-            job=store_name,
-            dataset_urn=dataset_urn,
-            version=(before.version if before else 0) + 1,
-            committed=_committed(before, steps, dataset_urn),
-            snapshot=(before.snapshot if before else 0) + bool(renames),
-            run_id=new_run_id(now),
+        committed, run_id = _committed(before, steps, dataset_urn), new_run_id(now)
+        if before is None:
+            before = DatasetState(store_name, dataset_urn, 0, committed, snapshot=0, run_id=run_id, updated_at=now)
+        after = replace(
+            before,
+            version=before.version + 1,
+            committed=committed,
+            snapshot=before.snapshot + bool(renames),
+            run_id=run_id,
             updated_at=now,
         )
         for step in steps:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import BranchView
-from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, TaskFailure, TaskState, WorkingState, added
+from gobblin_dagster.core.task_state import PolicyOutcome, TaskFailure, TaskState, TaskSums, WorkingState
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.frame import Part, is_observer
 from gobblin_dagster.engine.lane.judge import judge
@@ -25,6 +25,7 @@ def merge_parts(lane: LaneContext, spec: JobSpec, task: LaneTask, parts: Sequenc
     """
     unit, states = task.unit, [part.state for part in parts]
     failures = list(dict.fromkeys(failure for state in states for failure in state.failures))[:MAX_FAILURES]
+    sums = TaskSums.of(states)
     merged = TaskState(
         work_unit_id=unit.id,
         dataset_urn=unit.dataset_urn,
@@ -33,17 +34,17 @@ def merge_parts(lane: LaneContext, spec: JobSpec, task: LaneTask, parts: Sequenc
         low=unit.low,
         expected_high=unit.expected_high,
         actual_high=unit.expected_high,
-        rows_read=sum(state.rows_read for state in states),
-        bytes_read=sum(state.bytes_read for state in states),
-        rows_filtered=sum(state.rows_filtered for state in states),
-        rows_rejected=added(state.rows_rejected for state in states),
-        rows_quarantined=sum(state.rows_quarantined for state in states),
-        rows_untaken=sum(state.rows_untaken for state in states),
-        branches=_branches(states),
-        files=tuple(file for state in states for file in state.files),
-        policies=tuple(outcome for state in states for outcome in state.policies),
+        rows_read=sums.rows_read,
+        bytes_read=sums.bytes_read,
+        rows_filtered=sums.rows_filtered,
+        rows_rejected=sums.rows_rejected,
+        rows_quarantined=sums.rows_quarantined,
+        rows_untaken=sums.rows_untaken,
+        branches=sums.branches,
+        files=sums.files,
+        policies=sums.policies,
         schemas=dict(pair for state in states for pair in state.schemas.items()),
-        notes=tuple(dict.fromkeys(note for state in states for note in state.notes)),
+        notes=sums.notes,
         seconds=round(seconds, 3),
     )
     if not failures:
@@ -84,14 +85,3 @@ def _judged(
         outcomes += said
         failures += [failure] if failure is not None else []
     return outcomes, failures
-
-
-def _branches(states: Sequence[TaskState]) -> dict[str, BranchCounts]:
-    names = dict.fromkeys(name for state in states for name in state.branches)
-    fields = [field.name for field in dataclasses.fields(BranchCounts)]
-    return {
-        name: BranchCounts(
-            **{field: sum(getattr(s.branches[name], field) for s in states if name in s.branches) for field in fields}
-        )
-        for name in names
-    }
