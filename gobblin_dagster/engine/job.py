@@ -129,7 +129,7 @@ class JobRun:
         committer = self._committer({one.result.dataset_urn: one.result for one in commit.datasets})
         datasets = publish_datasets(self._opened, self._leases, committer, commit.datasets)
         for one, result in zip(commit.datasets, datasets, strict=True):
-            if result is not one.result:  # it was to be committed, and is not
+            if one.sequence is not None and not result.is_committed:
                 self._observer.dataset_done(result)
         return self._report(commit, datasets, tuple(recovered))
 

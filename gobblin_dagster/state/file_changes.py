@@ -1,6 +1,6 @@
 """The transactions of the plain-file state store as functions from one head of a dataset to the next.
 
-They check and compute, and touch no file. Returning the very head that was given means: nothing to do.
+They check and compute, and touch no file. Where nothing is to be done, they return None and the head stays.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gobblin_dagster.state.file_records import DatasetHead, SequenceEntry
 # -- leases ------------------------------------------------------------------------------------------------------------
 def acquire(
     head: DatasetHead, owner: LeaseOwner, now: datetime, until: datetime, is_dead: Callable[[LeaseOwner], bool]
-) -> DatasetHead:
-    """Take or renew a lease that is free, has expired, belongs to `owner` or to a dead process; else do nothing."""
+) -> DatasetHead | None:
+    """Take or renew a lease that is free, has expired, belongs to `owner` or to a dead process; None if it is another's."""
     held = head.lease
     if held is not None and held.owner == owner:
         return replace(head, lease=replace(held, until=until))
     if held is not None and not held.is_over(now) and not is_dead(held.owner):
-        return head
+        return None
     epoch = head.epoch + 1
     return replace(head, epoch=epoch, lease=Lease(head.dataset_urn, epoch, owner, until))
 
@@ -39,14 +39,14 @@ def holds(head: DatasetHead, lease: Lease) -> bool:
     return head.lease is not None and (head.lease.epoch, head.lease.owner) == (lease.epoch, lease.owner)
 
 
-def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead:
+def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead | None:
     """Prolong a lease that is still held as given."""
-    return replace(head, lease=replace(lease, until=until)) if holds(head, lease) else head
+    return replace(head, lease=replace(lease, until=until)) if holds(head, lease) else None
 
 
-def release(head: DatasetHead, lease: Lease) -> DatasetHead:
+def release(head: DatasetHead, lease: Lease) -> DatasetHead | None:
     """Give back a lease that is still held as given."""
-    return replace(head, lease=None) if holds(head, lease) else head
+    return replace(head, lease=None) if holds(head, lease) else None
 
 
 # -- commit protocol ---------------------------------------------------------------------------------------------------
@@ -61,11 +61,11 @@ def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
     return replace(head, entry=SequenceEntry(number, prepared))
 
 
-def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead:
-    """Swap the state, consume the startpoint and flip the sequence, all with one another."""
+def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
+    """Swap the state, consume the startpoint and flip the sequence, all with one another; None if it was committed before."""
     sequence = _sequence(head)
     if sequence.state is SequenceState.COMMITTED:
-        return head
+        return None
     _require_state(sequence, {SequenceState.PREPARED})
     _require_epoch(head, epoch)
     expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
@@ -85,12 +85,12 @@ def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
     return head.startpoint is not None and head.startpoint.id == startpoint_id
 
 
-def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:
+def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
     """Flip PREPARED to ABORTING."""
     return _flip(head, epoch, SequenceState.PREPARED, SequenceState.ABORTING, reason)
 
 
-def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead:
+def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead | None:
     """Flip ABORTING to ABORTED."""
     return _flip(head, epoch, SequenceState.ABORTING, SequenceState.ABORTED)
 
@@ -102,7 +102,7 @@ def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
     return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
 
 
-def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead:
+def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
     """Flip QUARANTINED to ABORTED."""
     return _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.ABORTED, reason)
 
@@ -113,10 +113,10 @@ def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:
     return _with(head, replace(sequence, redo_failures=sequence.redo_failures + 1, reason=reason))
 
 
-def mark_reported(head: DatasetHead) -> DatasetHead:
-    """Note that the materialization was logged."""
+def mark_reported(head: DatasetHead) -> DatasetHead | None:
+    """Note that the materialization was logged; None if it was noted before."""
     sequence = _sequence(head)
-    return head if sequence.reported else _with(head, replace(sequence, reported=True))
+    return None if sequence.reported else _with(head, replace(sequence, reported=True))
 
 
 def _sequence(head: DatasetHead) -> StoredSequence:
@@ -131,13 +131,13 @@ def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
 
 def _flip(
     head: DatasetHead, epoch: int, before: SequenceState, after: SequenceState, reason: str | None = None
-) -> DatasetHead:
-    """Flip a sequence, keeping its reason where none is given; one that was flipped already stays as it is."""
+) -> DatasetHead | None:
+    """Flip a sequence, keeping its reason where none is given; None if it was flipped before."""
     _require_epoch(head, epoch)
     sequence = _sequence(head)
     _require_state(sequence, {before, after})
     if sequence.state is after:
-        return head
+        return None
     return _with(head, replace(sequence, state=after, reason=sequence.reason if reason is None else reason))
 
 

@@ -15,10 +15,11 @@ import hashlib
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from gobblin_dagster.core.commit import CommitEffect, FileHistory, PublishedFile
 from gobblin_dagster.core.errors import CorruptRecordError, TransientError
+from gobblin_dagster.core.serial import Document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state.file_log import VersionLog
@@ -28,7 +29,9 @@ _TRIES = 50
 """Lost races in a row before a change is given up; each means that another writer got on."""
 _LONGEST_PART = 1024
 """Snapshots that one part spans at most."""
-T = TypeVar("T")
+HeadChange: TypeAlias = Callable[[DatasetHead, int], DatasetHead | None]
+"""Makes the next head from the newest one and its own number; None where nothing is to be done."""
+T = TypeVar("T", bound=Document)
 
 
 class AnswerLostError(OSError):
@@ -62,10 +65,13 @@ class DatasetFiles:
             raise CorruptRecordError(what=f"The record {self._log.path(number)}", problem=problem)
         return number, head
 
-    def change(self, apply: Callable[[DatasetHead, int], DatasetHead]) -> DatasetHead:
+    def change(self, apply: HeadChange) -> DatasetHead:
         """Put the head that `apply` makes of the newest one and of the number to come; the transaction.
 
         `apply` runs again on the new head where another writer was faster. It may write what the next head names.
+
+        Returns:
+            The head that was put; the newest one where `apply` returned None, which means that nothing is to be done.
 
         Raises:
             AnswerLostError: whether the head was put is not known.
@@ -74,7 +80,7 @@ class DatasetFiles:
         for _ in range(_TRIES):
             number, head = self._numbered_head()
             changed = apply(head, number + 1)
-            if changed is head:
+            if changed is None:
                 return head
             try:
                 is_done = self._log.append(number + 1, encode(changed))

@@ -285,9 +285,8 @@ class FileStateStore:
             raise CorruptRecordError(what=f"The record {path}", problem="another sequence of this id was stored before")
 
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        def commit(dataset: DatasetFiles, head: DatasetHead) -> DatasetHead:
-            committed = file_changes.commit(head, epoch, effect)
-            return head if committed is head else dataset.add_part(committed, effect)
+        def commit(dataset: DatasetFiles, head: DatasetHead) -> DatasetHead | None:
+            return _committed(dataset, head, epoch, effect)
 
         with _fate_of(effect.after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
@@ -296,9 +295,8 @@ class FileStateStore:
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         dataset = self._dataset(sequence.job, sequence.dataset_urn)
 
-        def record(head: DatasetHead, number: int) -> DatasetHead:
-            prepared = self._prepared(dataset, head, sequence, epoch, number)
-            return dataset.add_part(file_changes.commit(prepared, epoch, effect), effect)
+        def record(head: DatasetHead, number: int) -> DatasetHead | None:
+            return _committed(dataset, self._prepared(dataset, head, sequence, epoch, number), epoch, effect)
 
         with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
             dataset.change(record)
@@ -320,7 +318,9 @@ class FileStateStore:
         entry = self._change(sequence_id, lambda _, head: file_changes.count_redo_failure(head, reason)).entry
         return entry.sequence.redo_failures if entry else 0
 
-    def _change(self, sequence_id: str, apply: Callable[[DatasetFiles, DatasetHead], DatasetHead]) -> DatasetHead:
+    def _change(
+        self, sequence_id: str, apply: Callable[[DatasetFiles, DatasetHead], DatasetHead | None]
+    ) -> DatasetHead:
         """Change the head that holds a sequence; one that left its head has ended and can only be found as it is."""
         unknown = CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
         with self._errors():
@@ -328,17 +328,16 @@ class FileStateStore:
             if dataset is None:
                 raise unknown
 
-            def change(head: DatasetHead, _: int) -> DatasetHead:
+            def change(head: DatasetHead, _: int) -> DatasetHead | None:
                 if head.entry is not None and head.entry.sequence.id == sequence_id:
                     return apply(dataset, head)
                 entry = dataset.archived(sequence_id)
                 if entry is None:
                     raise unknown
-                seen = replace(head, entry=entry)
-                if apply(dataset, seen) is not seen:
+                if apply(dataset, replace(head, entry=entry)) is not None:
                     problem = f"it has ended as {entry.sequence.state} and cannot change"
                     raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem=problem)
-                return head
+                return None
 
             return dataset.change(change)
 
@@ -413,10 +412,10 @@ class FileStateStore:
     def _replace_startpoint(self, old: Startpoint, new: Startpoint | None) -> bool:
         is_there = False
 
-        def change(head: DatasetHead, _: int) -> DatasetHead:
+        def change(head: DatasetHead, _: int) -> DatasetHead | None:
             nonlocal is_there
             is_there = file_changes.has_startpoint(head, old.id)
-            return replace(head, startpoint=new) if is_there else head
+            return replace(head, startpoint=new) if is_there else None
 
         with self._errors():
             self._dataset(old.job, old.dataset_urn).change(change)
@@ -451,13 +450,13 @@ class FileStateStore:
         if dataset is None:
             return
 
-        def mark(head: DatasetHead, _: int) -> DatasetHead:
+        def mark(head: DatasetHead, _: int) -> DatasetHead | None:
             if head.entry is not None and head.entry.sequence.id == sequence_id:
                 return file_changes.mark_reported(head)
             entry = dataset.archived(sequence_id)
             if entry is not None:
                 dataset.archive(replace(entry, sequence=replace(entry.sequence, reported=True)))
-            return head
+            return None
 
         dataset.change(mark)
 
@@ -484,6 +483,11 @@ class FileStateStore:
             newest = ((log, *log.read_newest()) for log in logs)
             records = (decode(RunRecord, content, log.path(n)) for log, n, content in newest if n)
             return list(islice(records, limit))
+
+
+def _committed(dataset: DatasetFiles, head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
+    committed = file_changes.commit(head, epoch, effect)
+    return None if committed is None else dataset.add_part(committed, effect)
 
 
 def _markers(job: str) -> tuple[str, str, str]:

@@ -16,14 +16,13 @@ from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
 
 from gobblin_dagster.core import serial
-from gobblin_dagster.core.commit import CommitEffect, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import WAITING, CommitEffect, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
 from gobblin_dagster.state import sql_startpoints
 from gobblin_dagster.state.sql_dialect import insert, is_among
 from gobblin_dagster.state.sql_leases import require_epoch
 from gobblin_dagster.state.tables import (
-    BLOCKING_STATES,
     dataset_states,
     is_unreported,
     sequences,
@@ -42,9 +41,7 @@ def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> Non
     if found != sequence.version_read:
         raise WatermarkMovedError(dataset_urn=urn, expected=sequence.version_read, found=found)
     blocking = connection.scalar(
-        select(sequences.c.id).where(
-            sequences.c.job == job, sequences.c.dataset_urn == urn, _has_state(BLOCKING_STATES)
-        )
+        select(sequences.c.id).where(sequences.c.job == job, sequences.c.dataset_urn == urn, _has_state(WAITING))
     )
     if blocking is not None:
         raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=blocking)

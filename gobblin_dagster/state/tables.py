@@ -23,7 +23,7 @@ from sqlalchemy import (
     and_,
 )
 
-from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.commit import WAITING, SequenceState
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -92,10 +92,8 @@ sequences = Table(
     Column("reported", Boolean, nullable=False),
 )
 
-BLOCKING_STATES = (SequenceState.PREPARED, SequenceState.ABORTING, SequenceState.QUARANTINED)
-"""States in which a sequence keeps its dataset from being prepared again."""
-
-_is_blocking = sequences.c.state.in_([state.value for state in BLOCKING_STATES])
+# In the order of their declaration: the text of an index must not change from process to process.
+_is_blocking = sequences.c.state.in_([state.value for state in SequenceState if state in WAITING])
 Index(
     "gobblin_sequences_one_blocking",
     sequences.c.job,

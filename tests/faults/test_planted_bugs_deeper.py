@@ -27,7 +27,7 @@ from gobblin_dagster.engine.commit.roll import StepRunner
 from gobblin_dagster.engine.commit.steps import RenameFileStep, SetPermissionsStep, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state import file_changes, sql_sequences
-from gobblin_dagster.state.file_dataset import DatasetFiles
+from gobblin_dagster.state.file_dataset import DatasetFiles, HeadChange
 from gobblin_dagster.state.file_log import VersionLog
 from gobblin_dagster.state.file_records import DatasetHead
 from gobblin_dagster.state.file_store import FileStateStore
@@ -269,16 +269,16 @@ def _commit_in_two(patch: Patch, first: Callable[[DatasetHead, DatasetHead], Dat
     right = FileStateStore.commit
 
     def wrong(self: FileStateStore, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        whole: list[DatasetHead] = []
+        whole: list[DatasetHead | None] = []
         change = DatasetFiles.change
 
-        def halved(dataset: DatasetFiles, apply: Callable[[DatasetHead, int], DatasetHead]) -> DatasetHead:
-            def half(head: DatasetHead, number: int) -> DatasetHead:
+        def halved(dataset: DatasetFiles, apply: HeadChange) -> DatasetHead:
+            def half(head: DatasetHead, number: int) -> DatasetHead | None:
                 whole.append(apply(head, number))
-                return head if whole[-1] is head else first(head, whole[-1])
+                return None if whole[-1] is None else first(head, whole[-1])
 
             change(dataset, half)
-            return change(dataset, lambda head, _: head if head == whole[-1] else whole[-1])
+            return change(dataset, lambda head, _: None if head == whole[-1] else whole[-1])
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(DatasetFiles, "change", halved)
@@ -321,9 +321,9 @@ def _files_check_neither_epoch_nor_version(patch: Patch) -> None:
     def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
         return right(head, replace(sequence, version_read=head.version), epoch, number)
 
-    def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead:
+    def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
         if head.entry is None:
-            return head
+            return None
         ended = replace(head.entry.sequence, state=SequenceState.COMMITTED)
         return replace(head, state=effect.after, entry=replace(head.entry, sequence=ended))
 

@@ -19,6 +19,7 @@ from gobblin_dagster.engine.job import JobRun, plan_job, run_job
 from gobblin_dagster.engine.observer import Observer
 from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.testing.lane import InlineLane
@@ -225,6 +226,30 @@ def test_run_that_lost_its_lease_while_it_froze_publishes_nothing(tmp_path: Path
     store.close()
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
     assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "ab")
+
+
+def test_observer_is_told_once_of_each_dataset_also_of_one_that_was_refused(tmp_path: Path) -> None:
+    told: list[tuple[str, DatasetOutcome]] = []
+
+    class Listening(Observer):
+        def dataset_done(self, result: DatasetResult) -> None:
+            told.append((result.dataset_urn, result.outcome))
+
+    run(tmp_path, job_spec({"idle": {"rows": 1}}))
+    job = job_spec({**{urn: {"rows": 10} for urn in "ac"}, "bad": {"rows": 10, "fail_at": 1}, "idle": {"rows": 1}})
+    store = project(tmp_path, job).open_store()
+    with JobRun(OpenJob.of(project(tmp_path, job), job, store), InlineLane(), Listening()) as running:
+        decided = running.extract(running.plan())
+        store.release_leases("numbers", [store.load_leases("numbers")["a"]])
+        store.acquire_leases("numbers", ["a"], LeaseOwner.current("other"), timedelta(minutes=1))
+        result = running.publish(decided)
+    store.close()
+    assert sorted(told) == [
+        ("a", DatasetOutcome.FAILED),
+        ("bad", DatasetOutcome.FAILED),
+        ("c", DatasetOutcome.COMMITTED),
+    ]
+    assert [one.dataset_urn for one in result.datasets if one.is_committed] == ["c"]
 
 
 def _killed(tmp_path: Path) -> JobSpec:

@@ -18,6 +18,7 @@ PREPARED = DatasetHead(JOB, URN, epoch=1, state=state(1), entry=SequenceEntry(3,
 
 def test_commit_swaps_state_and_sequence_together() -> None:
     head = file_changes.commit(PREPARED, 1, CommitEffect(state(2)))
+    assert head is not None
     assert head.version == 2
     assert head.entry is not None
     assert head.entry.sequence.state == "committed"
