@@ -149,8 +149,10 @@ def summary_line(result: RunResult) -> str:
     seconds = (result.ended_at - result.started_at).total_seconds()
     counts = Counter(dataset.outcome for dataset in result.datasets)
     if set(counts) <= {DatasetOutcome.IDLE} and result.status is RunStatus.SUCCEEDED and not result.recovered:
-        idle = count(counts[DatasetOutcome.IDLE], "dataset")
-        return f"Job {result.job}: nothing to do, {idle} up to date ({seconds:.1f} s)."
+        unread = sum(dataset.actual_high is None for dataset in result.datasets)
+        idle = count(counts[DatasetOutcome.IDLE] - unread, "dataset")
+        not_yet = f", {unread:,} without anything to read yet" if unread else ""
+        return f"Job {result.job}: nothing to do, {idle} up to date{not_yet} ({seconds:.1f} s)."
     outcomes = [f"{counts[outcome]:,} {outcome.value}" for outcome in DatasetOutcome if counts[outcome]]
     done = result.with_outcome(DatasetOutcome.COMMITTED)
     with_gaps = sum(bool(dataset.failures) for dataset in done)

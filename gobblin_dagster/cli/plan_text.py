@@ -26,12 +26,14 @@ def print_plan(console: Console, plan: JobPlan) -> None:
     """Print a plan: at most `MAX_ROWS` datasets one by one, then a total."""
     active = [dataset for dataset in plan.datasets if dataset.has_work]
     idle = [dataset for dataset in plan.datasets if not dataset.has_work and not dataset.problem]
+    unread = sum(dataset.low is None for dataset in idle)
     broken = sum(bool(dataset.problem) for dataset in plan.datasets)
     noted = sum(all(unit.is_noted for unit in dataset.work_units) for dataset in active)
     touched = f"{noted:,} with touched files, " if noted else ""
     console.print(
         Text(f"Plan of job {plan.job}: ", style="bold"),
-        f"{count(len(active) - noted, 'dataset')} with new data, {touched}{len(idle):,} up to date",
+        f"{count(len(active) - noted, 'dataset')} with new data, {touched}{len(idle) - unread:,} up to date",
+        f", {unread:,} without anything to read yet" if unread else "",
         Text(f", {broken:,} that cannot be planned", style="red") if broken else "",
         sep="",
     )

@@ -2,7 +2,8 @@
 
 One connection per thread of a process serves every expression; a statement is prepared once per expression and
 schema, so that a thousand small datasets of one shape pay for one. Expressions see the batch alone: no files, no
-network, no extensions, no Python variables, and no setting that could change that. Times are in UTC.
+network, no extensions, no Python variables, and no setting that could change that. Memory and time of a batch are bounded
+(`sql_limits`). Times are in UTC.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from contextlib import contextmanager, suppress
 import duckdb
 import pyarrow as pa
 
+from gobblin_dagster.constructs import sql_limits
 from gobblin_dagster.constructs.names import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.repeated import alike
 
 MEMORY_LIMIT = "512MB"
-"""Of one connection; an expression that needs more fails its work unit."""
+"""Of the tables of one connection; an expression that needs more fails its work unit."""
 MAX_PREPARED = 256
 """Prepared statements that a connection keeps; the least recently used goes first."""
 _HIDDEN_NAME = re.compile(rf'"{HIDDEN_PREFIX}\w*"(, )?|, "{HIDDEN_PREFIX}\w*"$')
@@ -116,10 +118,12 @@ class _Session:
         )
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET lock_configuration = true")
+        self.limits = sql_limits.Limits(self._connection)
         _sessions.add(self)
 
     def close(self) -> None:
         """Close the connection."""
+        self.limits.end()
         self._connection.close()
 
     def prepare(self, select_list: str, schema: pa.Schema) -> _Prepared:
@@ -238,12 +242,21 @@ class SqlSelect:
 
     @contextmanager
     def _blame(self, expression: str, schema: pa.Schema) -> Iterator[None]:
+        limits = _session().limits
         try:
-            yield
-        except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            with limits:
+                yield
+        except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, MemoryError) as error:
             if isinstance(error, duckdb.FatalException | duckdb.InternalException):
                 _forget_session()
-            raise self.error(f"{_short(expression)!r}: {_reason(error)}; columns: {columns_text(schema)}") from error
+            if isinstance(error, duckdb.InterruptException) and limits.was_late:
+                reason = f"took more than {sql_limits.TIME_LIMIT_S:g} s for one batch, and was ended"
+            elif isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+                most = f"{MEMORY_LIMIT} in tables, {sql_limits.GROWTH_LIMIT_BYTES >> 20} MB in all"
+                reason = f"needs more memory than one batch may take ({most}): {_reason(error)}"
+            else:
+                reason = _reason(error)
+            raise self.error(f"{_short(expression)!r}: {reason}; columns: {columns_text(schema)}") from error
 
     def error(self, problem: str) -> ConvertError:
         """Return an error that names dataset, branch and construct."""

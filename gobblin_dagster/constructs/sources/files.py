@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
+from difflib import SequenceMatcher
 from itertools import takewhile
 from pathlib import Path
 
@@ -187,8 +188,9 @@ class FilesSource:
             raise self._error(problem) from error
         if None in listing.problems:
             raise self._error(listing.problems[None] + ".")
-        if not (listing.files or listing.undated or listing.problems or listing.has_unselected or context.states):
-            raise self._no_match(listing.others)
+        is_known = listing.problems or listing.has_unselected or context.states
+        if not (listing.files or is_known):
+            raise self._no_match(listing.others, listing.undated.values())
         return listing
 
     def _walk(self, pattern: PathPattern, is_selected: Callable[[str], bool], default_urn: str) -> Listing:
@@ -262,20 +264,22 @@ class FilesSource:
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
 
-    def _no_match(self, others: Examples) -> SourceError:
+    def _no_match(self, others: Examples, undated: Iterable[Examples] = ()) -> SourceError:
         """Say what was looked for, and what is there instead."""
         path = self._options.path
         shown = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
         problem = f"no file matches {shown}"
         root = self._base
-        if "://" in root:
-            return self._error(f"{problem}.")
-        if not Path(root).is_dir():
+        if "://" not in root and not Path(root).is_dir():
             parent = next(folder for folder in Path(root).parents if folder.is_dir())
             return self._error(f"{problem}; there is no folder {root}, the nearest, {parent},{_contents(parent)}.")
+        if names := [name for examples in undated for name in examples.first]:
+            found = _nearest(names, shown)
+            return self._error(f"{problem}: no date reads as {self._options.pattern.date_format} in {found}.")
         if others.count:
-            return self._error(f"{problem}; {others.count} file(s) there, e.g. {others.first[0]}, do not.")
-        return self._error(f"{problem}; {root}{_contents(Path(root))}.")
+            found = _nearest(others.first, shown)
+            return self._error(f"{problem}; {others.count} file(s) there do not, e.g. {found}.")
+        return self._error(f"{problem}." if "://" in root else f"{problem}; {root}{_contents(Path(root))}.")
 
 
 def _before(now: datetime, span: timedelta) -> datetime:
@@ -283,6 +287,12 @@ def _before(now: datetime, span: timedelta) -> datetime:
         return now - span
     except OverflowError:
         return (datetime.min if span > timedelta() else datetime.max).replace(tzinfo=UTC)
+
+
+def _nearest(names: Sequence[str], path: str) -> str:
+    """Return the three names that are most like a path."""
+    likest = sorted(names, key=lambda name: (-SequenceMatcher(None, path, name, autojunk=False).ratio(), name))
+    return ", ".join(likest[:3])
 
 
 def _contents(folder: Path) -> str:

@@ -262,6 +262,20 @@ def test_file_whose_date_does_not_parse_is_named(tmp_path: Path, name: str) -> N
     assert offer.notes == [f"1 path(s) left out: their date does not read as %Y-%m-%d: data/AA/{name}."]
 
 
+def test_files_none_of_which_reads_as_a_date_are_no_match_as_long_as_nothing_was_read(tmp_path: Path) -> None:
+    put(tmp_path, *(f"data/{name}/2013-01-0{number}.csv" for name in ("AA", "UA") for number in (1, 2, 3)))
+    made = source(tmp_path, "data/{dataset}/{date:%Y%m%d}.csv")
+    near = r"data/AA/2013-01-01\.csv, .*data/AA/2013-01-02\.csv, .*data/AA/2013-01-03\.csv\.$"
+    with pytest.raises(SourceError, match=rf"no file matches .*: no date reads as %Y%m%d in .*{near}"):
+        plan(made)
+    with pytest.raises(SourceError, match="no file matches"):
+        plan(source(tmp_path, "data/{dataset}/{date:%Y%m}/*.csv"))
+    put(tmp_path, "data/UA/20130104.csv")
+    offers = plan(made)
+    assert [(offer.low is None, len(offer.notes)) for offer in offers.values()] == [(True, 1), (False, 1)]
+    assert plan(made, committed("UA", (1, 3)))["AA"].notes[0].startswith("3 path(s) left out")
+
+
 def test_folder_whose_date_does_not_parse_is_named_once(tmp_path: Path) -> None:
     put(tmp_path, "in/2013/01/01/AA.csv", "in/2013/01/01/UA.csv", "in/tmp/01/01/AA.csv")
     offers = plan(source(tmp_path, "in/{date:%Y/%m/%d}/{dataset}.csv"))
@@ -322,7 +336,9 @@ def test_missing_folder_is_told_with_the_nearest_that_exists(tmp_path: Path) -> 
 
 def test_no_matching_file_is_told_with_what_is_there(tmp_path: Path) -> None:
     put(tmp_path, "data/AA/x.txt", "data/AA/y.txt", "data/UA/z.txt")
-    with pytest.raises(SourceError, match=r"3 file\(s\) there, e.g. .*\.txt, do not"):
+    with pytest.raises(
+        SourceError, match=r"3 file\(s\) there do not, e\.g\. .*/data/AA/x\.txt, .*/data/AA/y\.txt, .*z\.txt\."
+    ):
         plan(source(tmp_path))
 
 
