@@ -26,8 +26,9 @@ take them, and `gobblin convert FILE` prints the YAML job that a file is equal t
 Each table names every key that is known, and the field of our job file that it became; `source(query).tables` is the option
 `tables` of the source where it is of the type `query`, `writer(*)` any writer of files. **S** marks keys that the documents on
 state, exactly-once and forks name, **C** those in many users' files, **R** rare ones. Keys with `[.i]` may end with the index
-of a branch. What is not carried has its reason: `gobblin check` tells it, unless the key asks for what is so anyway. Any other
-key is a fault, told with its file, its line and the nearest known key. That each key becomes its field is shown key by key in
+of a branch. What is not carried has its reason: `gobblin check` tells it, unless the key asks for what is so anyway. **refused**
+are keys without which other rows would be read, or would go elsewhere: what they ask for is a fault. Any other key is a fault,
+told with its file, its line and the nearest known key. That each key becomes its field is shown key by key in
 `tests/unit/spec/gobblin/test_keys.py`; the last column names the test of what the field does.
 """
 
@@ -38,12 +39,17 @@ TAIL = """
 - Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs below
   it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file below the jobs
   folder).
-- `${other.key}` stands for that key's text, whichever file it is in; `${env:NAME}` for an environment variable. A key that is
-  only referred to may have any name.
+- `${other.key}` stands for that key's text, whichever file it is in; `${env:NAME}` for an environment variable. In HOCON
+  `${name}` is the key, or else the environment variable, of that name. A key that is only referred to, or that a template
+  requires, may have any name.
 - Without an index, keys of converters, row policies and task policies speak of the stream before the fork; those of writers,
   publishers and task policies of all branches that have none of their own. With one branch, `.0` and no index are the same.
+- Each branch's rows land below its own `data.publisher.final.dir`: `output.path` is the folder that all of them share, `path`
+  of the branch has the rest. Quarantine, staging and manifests lie in the shared folder.
+- `TextFileBasedSource` and `AvroFileSource` read a file again that was replaced or has grown, as Gobblin's snapshot does
+  (`read_changed: again`). A text writer gets the value of Kafka's messages, and nothing else of them.
 - Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For classes of yours, `classes` in
-  gobblin.yaml says what stands for them, with options:
+  gobblin.yaml says what stands for them, with options; publishers and partitioners too:
   ```yaml
   classes:
     com.shop.MaskingConverter: {type: mask, columns: [email]}
@@ -107,8 +113,6 @@ TESTS = {
     "source.type": f"{_LOADER}::test_database_is_read_by_url_table_and_column",
     "source(query).url": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
     "source(query).tables": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
-    "source(query).include": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
-    "source(query).exclude": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
     "source(query).watermark.column": f"{_QUERY}::test_first_plan_reads_from_the_lowest_to_the_step_after_the_highest",
     "source(query).watermark.type": f"{_QUERY}::test_each_watermark_type_reads_every_row_once",
     "source(query).primary_key": f"{_QUERY}::test_overlap_is_refused_where_rows_would_be_published_twice",
@@ -151,6 +155,7 @@ TESTS = {
     "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches.name": f"{_LOADER}::test_branch_keys_speak_of_their_branch_and_others_of_the_job",
+    "fork.branches.path": _FOLDERS,
     "fork.queue_capacity": _QUEUES,
     "fork.queue_timeout_s": _QUEUES,
     "task_policies": f"{_RUN}::test_enforced_task_policy_failure_publishes_nothing",
@@ -185,13 +190,17 @@ def render() -> str:
                 if carried
                 else "| Not carried | | Why |\n| --- | --- | --- |\n"
             )
-            parts += [f"| {_name(key)} | {key.mark[0].upper()} | {_cell(key.note)} |\n" for key in rest]
+            parts += [f"| {_name(key)} | {key.mark[0].upper()} | {_reason(key)} |\n" for key in rest]
     return "".join([*parts, TAIL])
 
 
 def _carried(key: Key) -> str:
     test = TESTS[key.field].removeprefix("tests/")
     return f"| {_name(key)} | {key.mark[0].upper()} | `{key.field}` | {_cell(key.note)} | `{test}` |\n"
+
+
+def _reason(key: Key) -> str:
+    return f"{'**refused**: ' if key.is_refused else ''}{_cell(key.note)}"
 
 
 def _name(key: Key) -> str:

@@ -26,7 +26,7 @@ def convert(
 
     The YAML job is equal to it; what is not carried stands on stderr, with the reason. References to variables stay references.
     """
-    if file.suffix not in GOBBLIN_SUFFIXES | {".json"}:
+    if file.suffix.lower() not in GOBBLIN_SUFFIXES | {".json"}:
         known = ", ".join(sorted(GOBBLIN_SUFFIXES | {".json"}))
         raise UsageError(problem=f"{shown_path(file)} is no job file of Gobblin's.", hint=f"Those end in {known}.")
     files = _files_of(ctx, file)

@@ -32,7 +32,7 @@ def _resolve_folder(context: dg.ResolutionContext, value: str | None) -> Path | 
 def _resolve_job(context: dg.ResolutionContext, value: str | dict[str, Any] | None) -> JobSpec | Path | str | None:
     """Return an inline job checked, a job file as a path, a name as it is."""
     if isinstance(value, str):
-        is_file = value.endswith((".yaml", ".yml", *GOBBLIN_SUFFIXES))
+        is_file = value.lower().endswith((".yaml", ".yml", *GOBBLIN_SUFFIXES))
         return context.resolve_source_relative_path(value) if is_file else value
     return _inline_job(context, value) if value is not None else None
 

@@ -129,7 +129,7 @@ def load_jobs(
     check: ConstructCheck | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[list[LoadedJob], list[InvalidSpecError]]:
-    """Load every `*.yaml` and `*.yml` of the jobs folder, and every `*.pull`, `*.job` and `*.conf` in it and below.
+    """Load every `*.yaml` and `*.yml` of the jobs folder, and every `*.pull`, `*.job` and `*.conf` in it and below, in any case.
 
     Jobs of one name in several files are faults of all these files: the name is the key of the job's state.
 
@@ -164,8 +164,8 @@ def load_jobs(
 
 def job_files(folder: Path) -> list[Path]:
     """Return the job files of a jobs folder, sorted; Gobblin's may lie in folders of their own, with common keys."""
-    ours = [path for path in folder.iterdir() if path.suffix in {".yaml", ".yml"}]
-    theirs = [path for path in folder.rglob("*") if path.suffix in GOBBLIN_SUFFIXES]
+    ours = [path for path in folder.iterdir() if path.suffix.lower() in {".yaml", ".yml"}]
+    theirs = [path for path in folder.rglob("*") if path.suffix.lower() in GOBBLIN_SUFFIXES]
     return sorted(path for path in ours + theirs if path.is_file())
 
 
@@ -182,11 +182,11 @@ def _load_job(
             options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
             for inner, problem in check(kind, node["type"], options) if check else ():
                 yield (*loc, *inner), problem
-        # Gobblin's own files run as they are.
+        # Secrets in Gobblin's own files are refused key by key, when they are converted.
         for loc, _, node in constructs(data) if read is _read_yaml else ():
             yield from literal_secrets(loc, node, written)
 
-    read = gobblin.read if path.suffix in GOBBLIN_SUFFIXES | {".json"} else _read_yaml
+    read = gobblin.read if path.suffix.lower() in GOBBLIN_SUFFIXES | {".json"} else _read_yaml
     written: dict[Loc, str] = {}
 
     def read_it(path: Path, environ: Mapping[str, str]) -> Document:

@@ -122,9 +122,9 @@ def test_sensitive_data_is_purged_in_a_branch_of_its_own(example: Path) -> None:
         (4, "Zoë", None, None),
     ]
     # Gobblin's own property file does the same.
-    theirs = example / "gobblin/example/job-output/gobblin/example"
-    assert records(theirs / "fork_0") == purged
-    assert records(theirs / "fork_1") == normal
+    theirs = example / "gobblin/example/job-output"
+    assert records(theirs / "purged/gobblin/example/fork_0") == purged
+    assert records(theirs / "normal/gobblin/example/fork_1") == normal
     assert "mandatory_field_existence: 1 passed" in output
     # The policies of a branch take the place of the job's.
     assert "mandatory_fields: 1 passed" in output

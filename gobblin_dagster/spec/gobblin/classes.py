@@ -102,9 +102,9 @@ PASSED: Mapping[str, str] = {
 """Classes that need no successor, and why: a job that names one has one construct less."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "TextFileBasedSource": {"format": {"type": "text"}},
+    "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again"},
     "HadoopTextInputSource": {"format": {"type": "text"}},
-    "AvroFileSource": {"format": {"type": "avro"}},
+    "AvroFileSource": {"format": {"type": "avro"}, "read_changed": "again"},
     "DatePartitionedAvroFileSource": {"format": {"type": "avro"}},
     "DatePartitionedJsonFileSource": {"format": {"type": "text"}},
     "SimpleJsonSource": {"format": {"type": "text"}},

@@ -51,6 +51,45 @@ def url(texts: Texts) -> str:
     return f"{dialect}://{login}{host}{port}/{texts.get('source.querybased.schema', '')}"
 
 
+def tables(texts: Texts) -> list[str]:
+    """Return the tables that are listed, without those that the white and the black list leave out."""
+    listed = [*values.words(texts.get("source.entities", "")), *values.words(texts.get("source.entity", ""))]
+    allowed, refused = (values.words(texts.get(f"entity.{name}list", "")) for name in ("white", "black"))
+    if not listed:
+        raise ValueError("it chooses from the tables that source.entities lists, which is missing")
+    if not allowed and not refused:
+        return list(dict.fromkeys(listed))
+    if any("${" in text for text in (*listed, *allowed, *refused)):
+        raise ValueError("a list with a variable cannot be compared with another; write the names themselves")
+    found = [
+        name
+        for name in dict.fromkeys(listed)
+        if not _matches(refused, name) and (not allowed or _matches(allowed, name))
+    ]
+    if not found:
+        raise ValueError("entity.whitelist and entity.blacklist leave no table of source.entities")
+    return found
+
+
+def _matches(patterns: list[str], name: str) -> bool:
+    for pattern in patterns:
+        try:
+            if re.fullmatch(pattern, name):
+                return True
+        except re.error as error:
+            raise ValueError(f"expected regular expressions, got {pattern[:60]!r}: {error}") from None
+    return False
+
+
+def overlap(texts: Texts) -> str | int | values.Plain | None:
+    """Return what is read again for late rows; Gobblin does so for the extract type SNAPSHOT alone."""
+    given = values.count(texts["source.querybased.low.watermark.backup.secs"])
+    if texts.get("source.querybased.extract.type", "SNAPSHOT").upper() != "SNAPSHOT" or given == 0:
+        return None
+    is_number = texts.get("source.querybased.watermark.type", "timestamp").lower() == "simple"
+    return given if is_number else f"{given}s"
+
+
 def partition_interval(texts: Texts) -> int | str | None:
     """Return the width of a work unit: hours, or days where a day is read at a time; for numbers it is a count."""
     given = values.count(texts.get("source.querybased.partition.interval", "0"))
@@ -163,7 +202,7 @@ def parquet_codec(texts: Texts) -> str:
 
 
 def publisher(texts: Texts) -> dict[str, str] | None:
-    """Return the publisher of a job or branch; None for the default."""
+    """Return the publisher of a job or branch, of those that Gobblin has; None for the default."""
     if values.switch(texts.get("data.publisher.replace.final.dir", "false")):
         return {"type": "replace"}
     given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
@@ -174,18 +213,47 @@ def publisher(texts: Texts) -> dict[str, str] | None:
     return {"type": found} if found and found != "append" else None
 
 
-def output_path(final_dirs: list[str], file_systems: list[str]) -> str:
-    """Return the folder that the final folders of all branches share, with its file system."""
+def output_path(final_dirs: list[str], file_systems: list[str]) -> tuple[str, list[str]]:
+    """Return the folder that the final folders of all branches share, with its file system, and the rest of each."""
     if len(set(file_systems)) > 1:
         raise ValueError(f"all branches are published to one file system, got {len(set(file_systems))}")
     scheme = file_systems[0] if file_systems else ""
-    dirs = {posixpath.normpath(folder) for folder in final_dirs}
-    shared = dirs.pop() if len(dirs) == 1 else posixpath.commonpath(sorted(dirs))
-    if shared in ("", "/"):
+    marks = {folder.rpartition("://")[0] for folder in final_dirs}
+    if len(marks) > 1:
+        raise ValueError("all branches are published to one file system; write all final folders as URLs, or none")
+    mark = f"{marks.pop()}://".removeprefix("://")
+    dirs = [posixpath.normpath(folder.removeprefix(mark)) for folder in final_dirs]
+    shared = dirs[0] if len(set(dirs)) == 1 else posixpath.commonpath(dirs)
+    is_root = mark and "/" not in shared.strip("/") and len(set(dirs)) > 1  # a bucket, a host
+    if shared in ("", "/") or is_root:
         raise ValueError("the final folders of the branches share no folder but the root; put them below one")
-    if "://" in final_dirs[0] or not scheme or scheme.startswith("file:"):
-        return shared
-    return f"{scheme.rstrip('/')}/{shared.lstrip('/')}"
+    rests = [folder.removeprefix(shared).strip("/") for folder in dirs]
+    if mark or not scheme or scheme.startswith("file:"):
+        return mark + shared, rests
+    return f"{scheme.rstrip('/')}/{shared.lstrip('/')}", rests
+
+
+def branch_path(rest: str, texts: Texts, *, is_alone: bool) -> str | None:
+    """Return the template of a branch's folders; None for the default.
+
+    Args:
+        rest: what the branch's final folder has behind the one that all share.
+        texts: the keys of `fork.branches.path`.
+        is_alone: whether it is the job's one branch.
+    """
+    kind = (texts.get("writer.file.pathType") or texts.get("writer.file.path.type", "default")).lower()
+    if kind not in ("default", "namespace_table", "tablename"):
+        raise ValueError(f"expected default, namespace_table or tablename, got {kind[:60]!r}")
+    given = texts.get("writer.file.path", "").strip("/")
+    if given:
+        folders = given
+    elif kind == "tablename":
+        folders = "{table}" if is_alone else "{table}/{branch}"
+    elif not rest:
+        return None
+    else:
+        folders = "{namespace}/{table}/{branch}"
+    return "/".join(part for part in (rest, folders, "{dataset}") if part)
 
 
 def file_name(texts: Texts) -> str:
@@ -222,13 +290,25 @@ def limit(kind: str, amount: str, unit: str = "") -> Callable[[Texts], float | i
     return read
 
 
-def partition_by(texts: Texts) -> list[dict[str, str]]:
+def own_level(texts: Texts, declared: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the level of folders that a class of one's own makes, as `classes` or the file itself declares it."""
+    options = {name: value for name, value in declared.items() if name != "type"}
+    level = {
+        "partitioner": str(declared["type"]),
+        "name": texts.get("writer.partition.prefix", "partition").strip("/"),
+    }
+    return [level | ({"options": options} if options else {})]
+
+
+def partition_by(texts: Texts) -> list[dict[str, Any]]:
     """Return the level of folders that a partitioner makes."""
     given = texts.get("writer.partitioner.class", "")
     if ":" in given:
-        return [{"partitioner": given, "name": texts.get("writer.partition.prefix", "partition").strip("/")}]
+        return own_level(texts, {"type": given})
     if not given.rpartition(".")[2].startswith("TimeBased"):
-        raise ValueError("expected a TimeBased... class, or `module:Class` of your own in Python")
+        raise ValueError(
+            "expected a TimeBased... class, `module:Class` of your own in Python, or a class that `classes` of gobblin.yaml names"
+        )
     if "writer.partition.columns" not in texts:
         raise ValueError("writer.partition.columns is missing; without a column Gobblin takes the time of writing")
     level = {"column": values.only(texts["writer.partition.columns"]), "granularity": _granularity(texts)}
@@ -255,6 +335,8 @@ def first_letter(key: str) -> Callable[[Texts], str]:
 
 COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "source(query).url": url,
+    "source(query).tables": tables,
+    "source(query).overlap": overlap,
     "source(query).partition_interval": partition_interval,
     "source(query).max_partitions": max_partitions,
     "source(query).split_points": split_points,
@@ -284,6 +366,7 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
 _LIMITS = ("extract.limit.enabled", "extract.limit.type")
 ASKED: Mapping[str, tuple[str, ...]] = {
     "source(query).url": ("source.class",),
+    "source(query).overlap": ("source.querybased.extract.type", "source.querybased.watermark.type"),
     "source(query).partition_interval": ("source.querybased.watermark.type",),
     "source(kafka).group": ("job.name",),
     "source(files).path": ("source.class",),

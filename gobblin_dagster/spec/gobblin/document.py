@@ -76,7 +76,7 @@ def read_gobblin(
 
 def _as_written(problem: str, file: str) -> str:
     """Name variables as the file does: `${env:NAME}`, and in HOCON `${NAME}`, as YAML does."""
-    return problem if file.endswith(_HOCON) else _REFERENCE.sub(r"${env:\1}", problem)
+    return problem if file.lower().endswith(_HOCON) else _REFERENCE.sub(r"${env:\1}", problem)
 
 
 class _Dumper(yaml.SafeDumper):

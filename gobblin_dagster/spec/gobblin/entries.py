@@ -51,7 +51,10 @@ class Entries:
             self.by_key.setdefault(entry.key, entry)
 
     def resolve(self) -> None:
-        """Replace references in all values: `${other.key}` by its text, `${env:NAME}` by `${NAME}`, which is read later."""
+        """Replace references in all values: `${other.key}` by its text, `${env:NAME}` by `${NAME}`, which is read later.
+
+        `${any:NAME}` is the one if there is such a key, else the other.
+        """
         raw = dict(self.by_key)
         for key, entry in raw.items():
             problems: list[str] = []
@@ -62,6 +65,9 @@ class Entries:
     def _resolved(self, text: str, raw: Mapping[str, Entry], problems: list[str], depth: int) -> str:
         def value(match: re.Match[str]) -> str:
             name = match["name"].strip()
+            if name.startswith("any:"):
+                name = name.removeprefix("any:")
+                name = name if name in raw else f"env:{name}"
             if name.startswith("env:"):
                 variable = name.removeprefix("env:")
                 if not _ENV_NAME.fullmatch(variable):

@@ -12,14 +12,14 @@ twice in a file, and a template's required key that is nowhere are faults of the
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import javaproperties
 
-from gobblin_dagster.core.errors import SpecFault
+from gobblin_dagster.core.errors import EnvironmentFaultError, SpecFault
 from gobblin_dagster.spec.gobblin.entries import Entries, Entry
-from gobblin_dagster.spec.gobblin.hocon import HoconError, read_hocon, referred_in
+from gobblin_dagster.spec.gobblin.hocon import HoconError, has_optional, read_hocon, referred_in
 
 PROPERTIES = frozenset({".pull", ".job"})
 HOCON = frozenset({".conf", ".json"})
@@ -36,22 +36,34 @@ _REQUIRED = "gobblin.template.required_attributes"
 def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> Entries:
     """Read a job's file and all that it inherits, references replaced.
 
+    Optional references in HOCON stand for nothing unless their key is somewhere, so files with them are read twice.
+
     Args:
         path: The job's file.
         root: The jobs folder: the farthest folder that adds keys, and where templates are looked for.
         shown: Returns how messages name a file.
         environ: Environment variables, for what a file takes only where it is set.
     """
-    reading = _Reading(root, shown, environ)
-    entries = Entries()
+    entries, has_optional = _read(path, root, shown, environ, frozenset())
+    if has_optional:
+        entries, _ = _read(path, root, shown, environ, frozenset(entries.by_key))
+    entries.resolve()
+    return entries
+
+
+def _read(
+    path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str], known: Collection[str]
+) -> tuple[Entries, bool]:
+    """Return all keys, references as they stand, and whether one of them is optional."""
+    reading = _Reading(root, shown, environ, known)
+    entries = reading.entries
     entries.inherit(reading.file(path))
     for folder in _folders(path.parent, root):
         entries.inherit(_inherited(reading.common(folder)))
     reading.add_templates(entries)
     entries.faults += reading.faults
     entries.referred |= reading.referred
-    entries.resolve()
-    return entries
+    return entries, reading.has_optional
 
 
 def _folders(folder: Path, root: Path) -> list[Path]:
@@ -69,13 +81,18 @@ def _inherited(entries: Iterator[Entry]) -> Iterator[Entry]:
 class _Reading:
     """Reads files and collects what is wrong with them."""
 
-    def __init__(self, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str], known: Collection[str]
+    ) -> None:
+        self.entries = Entries()
+        """What nearer files said; the caller adds to it."""
+        self.has_optional = False
         self.faults: list[SpecFault] = []
         self.referred: set[str] = set()
         """Keys that values in HOCON refer to."""
         self._root = root
         self._shown = shown
-        self._environ = environ
+        self._names = {*known, *environ}
 
     def file(self, path: Path, depth: int = MAX_DEPTH) -> Iterator[Entry]:
         """Yield the keys of a file and of those that it includes."""
@@ -85,19 +102,22 @@ class _Reading:
             problem = error.strerror or str(error) if isinstance(error, OSError) else f"is not UTF-8: {error}"
             self.faults.append(SpecFault("", f"cannot be read: {problem}", 1, self._shown(path)))
             return
-        if path.suffix in PROPERTIES | {".properties"}:
+        if path.suffix.lower() in PROPERTIES | {".properties"}:
             yield from self._properties(path, text, depth)
             return
         self.referred |= referred_in(text)
+        self.has_optional |= has_optional(text)
         try:
-            for key, value, line in read_hocon(text, self._environ):
+            for key, value, line in read_hocon(text, self._names.__contains__, self.entries.by_key.__contains__):
                 yield Entry(key, value, line, self._shown(path))
         except HoconError as error:
             self.faults.append(SpecFault("", str(error), error.line, self._shown(path)))
+        except EnvironmentFaultError as error:
+            self.faults.append(SpecFault("", f"cannot be read: {error}", 1, self._shown(path)))
 
     def common(self, folder: Path) -> Iterator[Entry]:
         """Yield the keys that a folder gives to all jobs in it and below."""
-        found = sorted(path for path in folder.iterdir() if path.suffix in COMMON and path.is_file())
+        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in COMMON and path.is_file())
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
             problem = f"a folder may hold one file for all its jobs, got {names}; make one of them"
@@ -119,7 +139,10 @@ class _Reading:
     def _template(self, name: str, asked: Entry, required: dict[str, Entry], depth: int) -> Iterator[Entry]:
         scheme, _, rest = name.rpartition("://")
         path = self._root / rest.lstrip("/")
-        if scheme not in ("", "resource") or not path.is_file() or not depth:
+        if not depth:
+            self.faults.append(asked.fault(f"the template {name!r} inherits itself in a circle"))
+            return
+        if scheme not in ("", "resource") or not path.is_file():
             problem = (
                 f"there is no template {name!r}; it is looked for as {self._shown(path)}, write `.template` files there"
             )
@@ -129,6 +152,7 @@ class _Reading:
         parents = own.pop(_INHERIT, None)
         if needed := own.pop(_REQUIRED, None):
             required.update(dict.fromkeys(_names(needed), needed))
+            self.referred.update(_names(needed))
         yield from own.values()
         for parent in reversed(_names(parents)):
             yield from self._template(parent, parents or asked, required, depth - 1)

@@ -1,15 +1,16 @@
 """HOCON, read by pyhocon; whatever deviates from the format's specification is kept inside this module.
 
-Texts come out with references to environment variables as `${env:NAME}`, to other keys replaced. `include` is refused: in
-Gobblin it finds nothing either. Measured deviations: a value like `10 s` is read as a duration, not text (refused with the
-remedy), quoted keys keep their quotes (taken off), `x."a.b"` does not parse.
+References to keys that stand in this file alone are replaced. Others come out as `${name}`, or `${any:NAME}` if the name may
+be a key or else an environment variable: what they stand for is known when all files of a job are together. `include` is
+refused: in Gobblin it finds nothing either. Measured deviations: a value like `10 s` is read as a duration, not text (refused
+with the remedy), quoted keys keep their quotes (taken off), `x."a.b"` does not parse.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gobblin_dagster.core.optional import optional_package
@@ -30,8 +31,21 @@ class HoconError(Exception):
         self.line = line
 
 
-def read_hocon(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Yield (dotted key, text, line) of each value; raises HoconError, EnvironmentFaultError without pyhocon."""
+def read_hocon(
+    text: str, is_known: Callable[[str], bool], is_nearer: Callable[[str], bool]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield (dotted key, text, line) of each value.
+
+    Args:
+        text: the file's.
+        is_known: tells whether a name that this file does not have is a key of another one, or an environment variable:
+            optional references to others stand for nothing.
+        is_nearer: tells whether a file that counts before this one has a key too: references mean that one.
+
+    Raises:
+        HoconError: the text is no HOCON.
+        EnvironmentFaultError: pyhocon is not installed.
+    """
     with optional_package("pyhocon", "files in HOCON (.conf, .json, .configuration, .template)", extra="hocon"):
         import pyhocon  # noqa: PLC0415 - asked for where a job is written so
     if match := _INCLUDE.search(text):
@@ -42,7 +56,10 @@ def read_hocon(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str
         marks = pyhocon.ConfigTree()
         for match in _REFERENCE.finditer(text):
             name = match["name"]
-            if name not in tree and (not match["optional"] or name in environ):
+            if name in tree:
+                if is_nearer(name):
+                    tree.put(name, _MARK.format(name))
+            elif not match["optional"] or is_known(name):
                 marks.put(name, _MARK.format(name))
         tree = tree.with_fallback(marks)
     except Exception as error:  # pyhocon raises pyparsing's errors, its own and many others
@@ -59,6 +76,11 @@ def read_hocon(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str
 def referred_in(text: str) -> set[str]:
     """Return the keys that a text in HOCON refers to."""
     return {match["name"] for match in _REFERENCE.finditer(text)}
+
+
+def has_optional(text: str) -> bool:
+    """Tell whether a text in HOCON has references that may stand for nothing."""
+    return any(match["optional"] for match in _REFERENCE.finditer(text))
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -84,9 +106,9 @@ def _text(value: Any, line: int) -> str:
 
 
 def _as_reference(mark: re.Match[str]) -> str:
-    """Return a reference as properties files write it: a name without a dot is an environment variable."""
+    """Return a reference as properties files write it; a name without a dot may be an environment variable."""
     name = mark[1]
-    return f"${{{name}}}" if "." in name or ":" in name else f"${{env:{name}}}"
+    return f"${{{name}}}" if "." in name or ":" in name else f"${{any:{name}}}"
 
 
 def _line_of(text: str, key: str) -> int:

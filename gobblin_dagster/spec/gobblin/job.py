@@ -71,6 +71,8 @@ class _Conversion:
         """Known keys by scope and name."""
         self._taken: set[tuple[str, Scope]] = set()
         """Keys that a field took; others are told."""
+        self._rests: dict[int, str] = {}
+        """What each branch's final folder has behind the one that all share."""
 
     def run(self, by_key: Mapping[str, Entry], referred: set[str]) -> None:
         for entry in by_key.values():
@@ -81,8 +83,8 @@ class _Conversion:
         self._names()
         for scope in self._scopes():
             self._parts(scope)
-        self._fork()
         self._output()
+        self._fork()
         self._tell_untaken()
 
     # Sorting keys
@@ -107,7 +109,13 @@ class _Conversion:
             self._fault(entry, "a secret must not stand in a job file; put it into the environment, write ${env:NAME}")
         elif is_carried:
             self._given.setdefault(scope, {})[name] = entry
-        elif not self._holds(known[0], entry) and entry.is_own:
+        elif self._holds(known[0], entry):
+            return
+        elif known[0].is_refused:
+            self._fault(
+                entry, f"cannot be carried, and without it other data would be read or written: {known[0].note}"
+            )
+        elif entry.is_own:
             self._warn(entry, f"is not carried: {known[0].note}")
 
     @staticmethod
@@ -169,7 +177,7 @@ class _Conversion:
                 for asked in combine.ASKED.get(name, ()):
                     if other := self._find(asked, scope):
                         texts[asked] = other.text
-                value = combine.COMBINED[name](texts)
+                value = self._of_own_class(name, texts) or combine.COMBINED[name](texts)
             else:
                 key = next(key for key in keys if key.name in found)
                 value = key.read(first.text)
@@ -178,6 +186,16 @@ class _Conversion:
             return
         if value is not None:
             self._put(loc, value, first)
+
+    def _of_own_class(self, name: str, texts: Mapping[str, str]) -> Any:
+        """Return what `classes` says of the class that a field names; None if it says nothing of it."""
+        if name == "publisher" and not values.switch(texts.get("data.publisher.replace.final.dir", "false")):
+            own = self._own_classes.get(texts.get("data.publisher.job.type") or texts.get("data.publisher.type", ""))
+            return dict(own) if own is not None else None
+        if name == "writer(*).partition_by":
+            own = self._own_classes.get(texts.get("writer.partitioner.class", ""))
+            return combine.own_level(texts, own) if own is not None else None
+        return None
 
     def _names(self) -> None:
         """Fill in what Gobblin takes from elsewhere: the table and, for Kafka, the namespace."""
@@ -335,7 +353,10 @@ class _Conversion:
         for scope in range(self._branches):
             named = self._take("fork.branch.name", scope)
             default = "main" if self._branches == 1 else f"fork_{scope}"
-            branches.append({"name": values.name(named.text) if named else default} | parts.get(scope, {}))
+            branch = {"name": values.name(named.text) if named else default} | parts.get(scope, {})
+            self._path(scope, branch)
+            self._pick_text(branch)
+            branches.append(branch)
             if named is not None:
                 self._job.origins["fork", "branches", scope, "name"] = named
         operator = self._take("fork.operator.class", None)
@@ -344,6 +365,46 @@ class _Conversion:
             fork = {"operator": found.declaration} | fork
         if len(branches) > 1 or len(branches[0]) > 1 or branches[0]["name"] != "main" or fork:
             self._put(("fork",), fork | {"branches": branches}, operator)
+
+    def _path(self, scope: int, branch: dict[str, Any]) -> None:
+        """Let a branch's rows land below its own final folder."""
+        found = {name: self._find(name, scope) for name in _PATH_KEYS}
+        for name in _PATH_KEYS:
+            for one in (scope, None):
+                self._take(name, one)
+        entries = {name: entry for name, entry in found.items() if entry is not None}
+        rest = self._rests.get(scope, "")
+        try:
+            texts = {name: entry.text for name, entry in entries.items()}
+            path = combine.branch_path(rest, texts, is_alone=self._branches == 1)
+        except ValueError as error:
+            self._fault(next(iter(entries.values())), str(error))
+            return
+        if path is not None:
+            branch["path"] = path
+            origin = next(iter(entries.values()), None) or self._find("data.publisher.final.dir", scope)
+            if origin is not None:
+                self._job.origins["fork", "branches", scope, "path"] = origin
+
+    def _pick_text(self, branch: dict[str, Any]) -> None:
+        """Let lines hold what Gobblin calls the record: a message's value, of all that a message is here."""
+        writer = branch.get("writer") or self._job.data.get("writer", {})
+        if self._source_type != "kafka" or writer.get("type") != "text":
+            return
+        converters = [*self._job.data.get("converters", ()), *branch.get("converters", ())]
+        types = {str(one["type"]) for one in converters}
+        if not types <= _KEEP_RECORD:
+            return
+        column = _TEXT_COLUMNS["kafka"]
+        is_text = self._job.data["source"].get("value", {}).get("type") == "string"
+        steps: list[dict[str, Any]] = []
+        if not is_text and "bytes_to_text" not in types:
+            steps.append({"type": "bytes_to_text", "columns": [column]})
+        steps.append({"type": "select", "columns": [column]})
+        if branch["name"] == "main" and self._branches == 1 and "converters" not in branch:
+            self._job.data.setdefault("converters", []).extend(steps)
+        else:
+            branch.setdefault("converters", []).extend(steps)
 
     def _output(self) -> None:
         finals: list[Entry] = []
@@ -360,10 +421,12 @@ class _Conversion:
         if not finals:
             return
         try:
-            path = combine.output_path([entry.text for entry in finals], systems)
+            path, rests = combine.output_path([entry.text for entry in finals], systems)
         except ValueError as error:
             self._fault(finals[0], str(error))
             return
+        if len(finals) == self._branches:
+            self._rests = dict(enumerate(rests))
         output = self._job.data.pop("output", {})
         self._put(("output",), {"path": path} | output, finals[0])
         for name in ("file_mode", "dir_mode", "group"):
@@ -431,6 +494,7 @@ _STRUCTURAL = frozenset(
         "fork.operator",
         "fork.branches",
         "fork.branches.name",
+        "fork.branches.path",
         "writer.type",
         "publisher",
         "output.path",
@@ -440,6 +504,9 @@ _STRUCTURAL = frozenset(
     }
 )
 """Fields that the parts of a job are made of, not set one by one."""
+_PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")
+_KEEP_RECORD = frozenset({"bytes_to_text", "decrypt", "encrypt", "filter", "sample", "split", "text_to_bytes"})
+"""Types of converters that leave the record in its column."""
 _WRITER_TYPE = ("writer.output.format", "writer.builder.class", "writer.destination.type")
 _WRITER_KEYS = frozenset(key.name for key in KEYS if key.field.startswith("writer"))
 _SHARED = _WRITER_KEYS | {

@@ -42,6 +42,15 @@ class Key:
     """Whether `.0`, `.1`, ... behind it speak of one branch."""
     holds: tuple[str, ...] = ()
     """Values of a key that is not carried which ask for what is so anyway, in lower case; `*`: all. Others are told."""
+    is_refused: bool = False
+    """Whether its other values are faults: without the key, other rows would be read, or they would go elsewhere."""
+
+
+def _refused(
+    name: str, note: str, mark: Mark = Mark.COMMON, *, per_branch: bool = False, holds: tuple[str, ...] = ()
+) -> Key:
+    """Return a key without which the job would read or write other data than Gobblin."""
+    return Key(name, mark=mark, note=note, per_branch=per_branch, holds=holds, is_refused=True)
 
 
 def _needless(name: str, note: str, mark: Mark = Mark.COMMON, *, per_branch: bool = False) -> Key:
@@ -59,7 +68,7 @@ _METRICS = "a run's counts are in Dagster's metadata and in `gobblin run --outpu
 _LOADER = "read by the loader: its keys become keys of the job"
 _PACKING = "Spark's cores and `execution.tasks_per_core` decide how many packs there are"
 _POOL = "Spark's cores decide"
-_LAYOUT = "a `path` of each branch names its folders; the dataset is always one, so that none collide"
+_LAYOUT = "tablename: no folder of the namespace; the branch and the dataset are folders always, so that none collide"
 _FS = "settings of the file system's own client"
 
 JOB = (
@@ -70,7 +79,7 @@ JOB = (
     _needless("job.id", "each run has an id of its own", _RARE),
     Key("job.schedule", note="give the job a schedule in Dagster"),
     Key("job.runonce", note=_DAGSTER, holds=("false",)),
-    Key("job.disabled", note="take the file out of the jobs folder", holds=("false",)),
+    _refused("job.disabled", "take the file out of the jobs folder", holds=("false",)),
     _needless("job.class", "Azkaban's"),
     _needless("type", "Azkaban's"),
     _needless("launcher.type", "Spark runs every job"),
@@ -103,7 +112,12 @@ JOB = (
     Key(
         "extract.limit.type", "execution.limit.rows", mark=_RARE, note="count, time or rate; what is left is read later"
     ),
-    Key("extract.limit.count.limit", "execution.limit.rows", mark=_RARE),
+    Key(
+        "extract.limit.count.limit",
+        "execution.limit.rows",
+        mark=_RARE,
+        note="a unit ends with the batch that reaches it, of up to 5,000 rows",
+    ),
     Key("extract.limit.timeLimit", "execution.limit.seconds", mark=_RARE),
     Key("extract.limit.timeLimitTimeunit", "execution.limit.seconds", mark=_RARE, note="default: seconds"),
     Key("extract.limit.rateLimit", "execution.limit.rows_per_second", mark=_RARE),
@@ -114,10 +128,10 @@ JOB = (
         note="a retried work unit always takes today's job",
         holds=("true",),
     ),
-    Key("workunit.skip", mark=_RARE, note="select datasets with --exclude", holds=("false",)),
+    _refused("workunit.skip", "select datasets with --exclude", _RARE, holds=("false",)),
     Key("dataset.urn", "source(kafka).group", mark=_SEED, note="other sources name their datasets by themselves"),
-    Key("dataset.specific.props", note="write a job of its own for these datasets"),
-    Key("kafka.topic.specific.state", note="write a job of its own for these topics"),
+    _refused("dataset.specific.props", "write a job of its own for these datasets"),
+    _refused("kafka.topic.specific.state", "write a job of its own for these topics"),
     _needless("task.execution.synchronousExecutionModel", "branches always run side by side", _RARE),
     Key("task.executionMode", mark=_RARE, note="jobs run in batches", holds=("batch",)),
     Key(
@@ -140,7 +154,11 @@ JOB = (
 )
 
 STATE = (
-    Key("state.store.enabled", note="without its state a job would read everything anew", holds=("true",)),
+    _refused(
+        "state.store.enabled",
+        "a job always has its state; `extract.is.full=true` reads everything in each run",
+        holds=("true",),
+    ),
     _needless("state.store.dir", _STATE, _SEED),
     _needless("state.store.type", _STATE),
     _needless("dataset.state.store.type", _STATE),
@@ -153,10 +171,10 @@ STATE = (
 
 QUERY = (
     Key("source.class", "source.type", note="Gobblin's classes, `module:Class`, or `classes` of gobblin.yaml"),
-    Key("source.entity", "source(query).tables", values.words),
-    Key("source.entities", "source(query).tables", values.words),
-    Key("entity.whitelist", "source(query).include", values.words, note="matches the whole name `schema.table`"),
-    Key("entity.blacklist", "source(query).exclude", values.words, note="matches the whole name `schema.table`"),
+    Key("source.entity", "source(query).tables"),
+    Key("source.entities", "source(query).tables"),
+    Key("entity.whitelist", "source(query).tables", note="keeps those of `source.entities` that it matches whole"),
+    Key("entity.blacklist", "source(query).tables", note="leaves out those of `source.entities` that it matches whole"),
     Key("extract.namespace", "extract.namespace", values.name, _SEED, "dots and dashes become `_`"),
     Key("extract.table.name", "extract.table", values.name, note="default: `source.entity`, or the job's name"),
     Key("extract.table.type", "extract.type", values.lower, _SEED),
@@ -180,16 +198,20 @@ QUERY = (
         values.after_position,
         note="inclusive there, exclusive here",
     ),
-    Key(
+    _refused(
         "source.querybased.is.watermark.override",
-        note="`gobblin startpoint set` a watermark: it counts for one run",
+        "`gobblin startpoint set` a watermark: it counts for one run",
         holds=("false",),
     ),
     Key("source.querybased.append.max.watermark.limit", "source(query).max_watermark", str.upper),
-    Key("source.querybased.low.watermark.backup.secs", "source(query).overlap", values.seconds),
     Key(
+        "source.querybased.low.watermark.backup.secs",
+        "source(query).overlap",
+        note="of the extract type SNAPSHOT alone, as there; of the watermark type simple a number",
+    ),
+    _refused(
         "source.querybased.skip.high.watermark.calc",
-        note="the high watermark bounds what is read, else rows are lost",
+        "the high watermark bounds what is read, else rows are lost",
         holds=("false",),
     ),
     Key("source.querybased.skip.count.calc", "source(query).count_rows", values.switched_off),
@@ -200,13 +222,13 @@ QUERY = (
     Key("source.querybased.excluded.columns", "source(query).exclude_columns", values.words),
     Key("source.querybased.fetch.size", "source(query).fetch_rows", values.count),
     Key("source.querybased.jdbc.resultset.fetch.size", "source(query).fetch_rows", values.count),
-    Key("source.querybased.hourly.extract", note="take the watermark type `hour`", holds=("false",)),
-    Key("source.querybased.hour.column", note="take one column that holds day and hour"),
+    _refused("source.querybased.hourly.extract", "take the watermark type `hour`", holds=("false",)),
+    _refused("source.querybased.hour.column", "take one column that holds day and hour"),
     Key("source.timezone", "source(query).timezone"),
     Key("source.timezone", "source(files).timezone"),
     _needless("partitioner.hasUserSpecifiedPartitions", "split points are given, or not", _RARE),
     Key("partitioner.userSpecifiedPartitions", "source(query).split_points", mark=_RARE),
-    Key("partitioner.isEarlyStopped", mark=_RARE, note="see `execution.max_work_units`", holds=("false",)),
+    _refused("partitioner.isEarlyStopped", "see `execution.max_work_units`", _RARE, holds=("false",)),
     Key("partitioner.allowEqualWatermarkBoundary", mark=_RARE, note="ranges are half-open", holds=("false",)),
     Key("source.conn.host", "source(query).url"),
     Key("source.conn.port", "source(query).url"),
@@ -225,17 +247,13 @@ KAFKA = (
     Key("bootstrap.with.offset", "source(kafka).bootstrap", note="offset_lookback: `lookback`"),
     Key("kafka.offset.lookback", "source(kafka).lookback", values.count),
     Key("reset.on.offset.out.of.range", "source(kafka).on_out_of_range", values.lower),
-    Key(
-        "topics.move.to.latest.offset",
-        mark=_RARE,
-        note="`gobblin startpoint set` it to `upcoming`: it counts for one run",
-    ),
+    _refused("topics.move.to.latest.offset", "`gobblin startpoint set` it to `upcoming`: it counts for one run", _RARE),
     Key(
         "gobblin.kafka.shouldEnableDatasetStateStore",
         "source(kafka).group",
         note="false: one dataset of all topics, named by `dataset.urn` or the job; default here: true",
     ),
-    Key("gobblin.kafka.allowPeriodInTopicName", mark=_RARE, note="exclude `.*[.].*`", holds=("true",)),
+    _refused("gobblin.kafka.allowPeriodInTopicName", "add `.*[.].*` to topic.blacklist", _RARE, holds=("true",)),
     _needless("gobblin.kafka.extract.allowTableTypeAndNamspaceCustomization", "always allowed", _RARE),
     Key("mr.job.max.mappers", "execution.packs", values.count),
     Key("kafka.workunit.packer.type", "execution.packing", values.lower),
@@ -272,12 +290,21 @@ FILES = (
     Key("source.filebased.files.to.pull", "source(files).path", note="one file, or a pattern"),
     _needless("source.filebased.fs.snapshot", "Gobblin's own note of what it has seen; the state holds ours"),
     Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
-    Key("source.filebased.downloader.class", note="formats are read in place"),
-    Key("source.skip.first.record", note="read the files with `format: {type: csv}`", holds=("false",)),
+    _refused(
+        "source.filebased.downloader.class",
+        "files are read by lines, as `TokenizedFileDownloader` does; for CSV with a header or line breaks, convert the job "
+        "to YAML and give it `format: {type: csv}`",
+        holds=("tokenizedfiledownloader", "org.apache.gobblin.source.extractor.filebased.tokenizedfiledownloader"),
+    ),
+    _refused(
+        "source.skip.first.record",
+        "the header would be published as a row; convert the job to YAML and give it `format: {type: csv}`",
+        holds=("false",),
+    ),
     Key("source.schema", "converters(csv_text).columns", values.column_names),
     Key("source.schema", "converters(json_text).columns", values.shapes),
     Key("source.schema", "converters(columns).columns", values.columns),
-    Key("schema.in.source.dir", mark=_RARE, note="write the schema into the job", holds=("false",)),
+    _refused("schema.in.source.dir", "write the schema into the job", _RARE, holds=("false",)),
     Key("schema.filename", mark=_RARE, note="write the schema into the job"),
 )
 
@@ -290,7 +317,7 @@ CONVERTERS = (
     Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
     Key("converter.sample.ratio", "converters(sample).ratio", values.number),
     Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words),
-    Key("converter.avro.date.*", mark=_RARE, note="name columns and forms in a converter `parse_timestamps`"),
+    _refused("converter.avro.date.*", "name columns and forms in a converter `parse_timestamps`", _RARE),
     Key("converter.avro.jdbc.entry_fields_pairs", "converters(rename).columns", values.pairs, note="JSON"),
     Key("converter.avro.fields", "converters(select).columns", values.words),
 )
@@ -330,9 +357,9 @@ WRITER = (
     _needless("writer.output.dir", _STAGING, _SEED, per_branch=True),
     Key("writer.file.name", "writer(*).file_name", note="without its extension; `{unique}` is added", per_branch=True),
     Key("writer.include.record.count.in.file.names", "writer(*).file_name", note="true: `{rows}` is added"),
-    Key("writer.file.path", note=_LAYOUT, per_branch=True),
-    Key("writer.file.pathType", note=_LAYOUT, holds=("default", "namespace_table")),
-    Key("writer.file.path.type", note=_LAYOUT, holds=("default", "namespace_table")),
+    Key("writer.file.path", "fork.branches.path", note="with the dataset's folder behind it", per_branch=True),
+    Key("writer.file.pathType", "fork.branches.path", note=_LAYOUT),
+    Key("writer.file.path.type", "fork.branches.path", note=_LAYOUT),
     _needless("writer.addTaskTimestamp", "each attempt's files have names of their own", _RARE),
     Key("writer.codec.type", "writer(avro).compression", values.lower, per_branch=True),
     Key("writer.codec.type", "writer(parquet).compression", note="null: `none`", per_branch=True),
@@ -355,15 +382,19 @@ WRITER = (
     Key("writer.partition.granularity", "writer(*).partition_by", values.lower, per_branch=True),
     Key("writer.partition.timezone", "writer(*).partition_by", note="default here: UTC", per_branch=True),
     Key("writer.partition.prefix", "writer(*).partition_by", note="the level's name; default `date`", per_branch=True),
-    Key("writer.partition.suffix", note="a level is `name=value`", per_branch=True),
+    _refused("writer.partition.suffix", "a level is `name=value`", per_branch=True),
     Key("writer.partition.pattern", "writer(*).partition_by", note="tells the granularity", per_branch=True),
-    Key("writer.partition.timeUnit", note="the column is a date or timestamp; see `parse_timestamps`", per_branch=True),
+    _refused(
+        "writer.partition.timeUnit",
+        "the column must be a date or timestamp; see the converter `parse_timestamps`",
+        per_branch=True,
+    ),
     _needless("writer.include.partition.in.file.names", "partition folders are always `name=value`", _RARE),
     _needless("writer.parquet.*", "files hold columns as they are", _RARE),
-    Key("writer.jdbc.*", note="see the publisher `sql_table`"),
-    Key("jdbc.publisher.*", note="see the publisher `sql_table`"),
-    Key("simple.writer.delimiter", note="lines end with a line feed", holds=("\\n", "\n", "")),
-    Key("simple.writer.prepend.size", note="lines end with a line feed", holds=("false",)),
+    _refused("writer.jdbc.*", "see the publisher `sql_table`"),
+    _refused("jdbc.publisher.*", "see the publisher `sql_table`"),
+    _refused("simple.writer.delimiter", "lines end with a line feed", holds=("\\n", "\n", "")),
+    _refused("simple.writer.prepend.size", "lines end with a line feed", holds=("false",)),
     Key("gobblin.writer.retry.*", note="a work unit is tried again whole: `task.maxretries`"),
     _needless("partitionedDataWriter.*", "open files are bounded: `max_open_files` of the writer", _RARE),
 )
@@ -379,10 +410,17 @@ PUBLISHER = (
         note="the folder that the branches share",
         per_branch=True,
     ),
+    Key(
+        "data.publisher.final.dir",
+        "fork.branches.path",
+        mark=_SEED,
+        note="the rest of a branch's own folder, with namespace, table, branch and dataset below it",
+        per_branch=True,
+    ),
     Key("data.publisher.fs.uri", "output.path", per_branch=True),
     Key("data.publisher.replace.final.dir", "publisher", note="true: `replace`", per_branch=True),
     _needless("data.publisher.overwrite.enabled", "published files have names of their own", per_branch=True),
-    Key("data.publisher.appendExtractToFinalDir", note="namespace and table are always folders", holds=("true",)),
+    _refused("data.publisher.appendExtractToFinalDir", "namespace and table are always folders", holds=("true",)),
     Key("data.publisher.permissions", "output.dir_mode", mark=_RARE, per_branch=True),
     Key("data.publisher.output.dir.group", "output.group", mark=_RARE, per_branch=True),
     Key("data.publisher.final.name", mark=_RARE, note="files are named by their work unit", per_branch=True),

@@ -78,11 +78,6 @@ def milliseconds(given: str) -> float:
     return float(number(given)) / 1000
 
 
-def seconds(given: str) -> str:
-    """Return a number of seconds as a duration."""
-    return f"{count(given)}s"
-
-
 def name(given: str) -> str:
     """Return a name of ours: what is neither letter, digit nor `_` becomes `_`, as `$` and `&` do in the original.
 

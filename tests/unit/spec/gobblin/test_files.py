@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pytest
+
+from gobblin_dagster.spec.load import job_files
 from tests.unit.spec.gobblin.files import KAFKA, faults, faults_of, load, load_file, write
 
 
@@ -199,3 +203,75 @@ def test_file_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
     path = write(tmp_path, {"orders.pull": ""})
     path.write_bytes(b"job.name=\xff\xfe\n")
     assert "is not UTF-8" in faults_of(path, tmp_path)[0]
+
+
+OUT = """\
+gobblin.template.uri=out.template
+job.name=orders
+source.class=org.apache.gobblin.source.extractor.extract.kafka.KafkaSimpleSource
+kafka.brokers=localhost:9092
+"""
+
+
+def test_reference_in_hocon_is_the_jobs_key_before_it_is_a_variable(tmp_path: Path) -> None:
+    template = {"out.template": "data.publisher.final.dir = ${output}\n"}
+    path = write(tmp_path, {"orders.pull": OUT + "output=/RIGHT\n"} | template)
+    assert load_file(path, tmp_path, output="/WRONG").spec.output.path == "/RIGHT"
+    path = write(tmp_path, {"orders.pull": OUT} | template)
+    assert load_file(path, tmp_path, output="/SET").spec.output.path == "/SET"
+
+
+def test_reference_in_hocon_means_the_nearest_files_key(tmp_path: Path) -> None:
+    template = 'output = /DEFAULT\ndata.publisher.final.dir = ${output}"/lake"\n'
+    path = write(tmp_path, {"orders.pull": OUT + "output=/RIGHT\n", "out.template": template})
+    assert load_file(path, tmp_path).spec.output.path == "/RIGHT/lake"
+    path = write(tmp_path, {"orders.pull": OUT, "out.template": template})
+    assert load_file(path, tmp_path).spec.output.path == "/DEFAULT/lake"
+
+
+def test_optional_reference_is_a_key_a_variable_or_nothing(tmp_path: Path) -> None:
+    template = "data.publisher.final.dir = /default\ndata.publisher.final.dir = ${?output}\n"
+    cases: tuple[tuple[str, dict[str, str], str], ...] = (
+        ("output=/KEY\n", {"output": "/VARIABLE"}, "/KEY"),
+        ("", {"output": "/VARIABLE"}, "/VARIABLE"),
+        ("", {}, "/default"),
+    )
+    for own, environ, expected in cases:
+        path = write(tmp_path, {"orders.pull": OUT + own, "out.template": template})
+        assert load_file(path, tmp_path, **environ).spec.output.path == expected
+
+
+def test_files_are_found_whatever_the_case_of_their_ends(tmp_path: Path) -> None:
+    path = write(tmp_path, {"X.PULL": KAFKA, "ALL.PROPERTIES": "task.maxretries=3\n"})
+    assert load_file(path, tmp_path).spec.execution.retries.count == 3
+    write(tmp_path, {"Y.Yaml": ""})
+    assert [found.name for found in job_files(tmp_path / "jobs")] == ["X.PULL", "Y.Yaml"]
+
+
+def test_hocon_that_cannot_be_read_here_is_the_fault_of_its_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyhocon", None)
+    (fault,) = faults(tmp_path, HOCON, name="orders.conf")
+    assert fault.startswith("1 : cannot be read: ")
+    assert "gobblin-dagster[hocon]" in fault
+    assert load(tmp_path, KAFKA).spec.job == "orders"
+
+
+def test_key_that_a_template_requires_may_have_any_name(tmp_path: Path) -> None:
+    template = {
+        "out.template": 'gobblin.template.required_attributes = "output,shop"\ndata.publisher.final.dir = ${output}\n'
+    }
+    path = write(tmp_path, {"orders.pull": OUT + "output=/lake\nshop=eu\n"} | template)
+    assert load_file(path, tmp_path).warnings == ()
+
+
+def test_templates_in_a_circle_are_told_so(tmp_path: Path) -> None:
+    files = {
+        "orders.pull": OUT + "data.publisher.final.dir=/lake\n",
+        "out.template": "gobblin.template.inherit = out.template\n",
+    }
+    path = write(tmp_path, files)
+    assert faults_of(path, tmp_path) == [
+        "out.template:1 gobblin.template.inherit: the template 'out.template' inherits itself in a circle"
+    ]

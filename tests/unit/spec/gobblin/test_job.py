@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.extract import ExtractType
+from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, OnViolation
 from gobblin_dagster.spec.load import GobblinFiles, load_job
-from tests.unit.spec.gobblin.files import KAFKA, faults, load, write
+from tests.unit.engine.jobs import run
+from tests.unit.spec.gobblin.files import KAFKA, faults, faults_of, load, write
 
 QUERY = """\
 job.name=orders
@@ -150,6 +152,10 @@ def test_example_of_the_fork_operator_is_read_as_it_stands(tmp_path: Path) -> No
     assert (normal.converters, normal.task_policies) == ((), None)
     assert [branch.writer.type for branch in job.fork.branches if branch.writer] == ["avro", "avro"]
     assert job.output.path == "hdfs://namenode:9000/gobblin/example/job-output"
+    assert [job.dataset_folder(branch.name, "customers") for branch in job.fork.branches] == [
+        "purged/KAFKA/customers/fork_0/customers",
+        "normal/KAFKA/customers/fork_1/customers",
+    ]
 
 
 # Classes
@@ -271,7 +277,7 @@ def test_bounds_and_switches_of_a_query(tmp_path: Path) -> None:
     assert (options["start"], options["end"]) == ("2013-01-01T00:00:00", "2013-02-01T00:00:00")
     assert (options["count_rows"], options["max_partitions"], options["overlap"]) == (False, 20, "3600s")
     assert (options["max_watermark"], options["timezone"]) == ("CURRENTDATE-1", "Europe/Berlin")
-    assert options["exclude"] == ["tmp.*"]
+    assert options["tables"] == ["public.orders"]
 
 
 def test_start_that_moves_is_refused(tmp_path: Path) -> None:
@@ -289,6 +295,184 @@ def test_one_dataset_for_all_topics_is_a_group(tmp_path: Path) -> None:
 def test_key_of_another_source_is_told_and_not_used(tmp_path: Path) -> None:
     assert warnings(tmp_path, KAFKA + "source.entity=orders\n") == [
         "5 source.entity: is not used: it is for source(query).tables, source(files).path, which this job does not have"
+    ]
+
+
+# What would read or write other data
+
+
+TEXT = """\
+job.name=orders
+source.class=TextFileBasedSource
+extract.namespace=shop
+source.filebased.data.directory=/in
+data.publisher.final.dir=/lake
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "job.disabled=true",
+        "workunit.skip=true",
+        'dataset.specific.props=[{"dataset": "a", "task.maxretries": 1}]',
+        "gobblin.kafka.allowPeriodInTopicName=false",
+        "state.store.enabled=false",
+        "source.skip.first.record=true",
+        "source.filebased.downloader.class=gobblin.source.extractor.filebased.CsvFileDownloader",
+        "source.querybased.is.watermark.override=true",
+        "simple.writer.prepend.size=true",
+        "simple.writer.delimiter=|",
+        "data.publisher.appendExtractToFinalDir=false",
+        "writer.jdbc.batch.size=3",
+    ],
+    ids=lambda line: line.partition("=")[0],
+)
+def test_key_that_would_read_or_write_other_data_is_a_fault_wherever_it_stands(tmp_path: Path, line: str) -> None:
+    key = line.partition("=")[0]
+    (fault,) = faults(tmp_path, f"{TEXT}{line}\n")
+    assert fault.startswith(f"6 {key}: cannot be carried, and without it other data would be read or written: ")
+    path = write(tmp_path, {"orders.pull": TEXT, "all.properties": f"{line}\n"})
+    (fault,) = faults_of(path, tmp_path)
+    assert fault.startswith(f"all.properties:1 {key}: cannot be carried")
+
+
+@pytest.mark.parametrize(
+    "line", ["job.disabled=false", "simple.writer.delimiter=\\n", "source.skip.first.record=FALSE"]
+)
+def test_key_that_asks_for_what_is_so_is_no_fault(tmp_path: Path, line: str) -> None:
+    assert load(tmp_path, f"{TEXT}{line}\n").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "tables"),
+    [
+        ("entity.blacklist=Table1,BadTable.*", ["Table2", "Table3"]),
+        ("entity.whitelist=Table[12],Table5", ["Table1", "Table2"]),
+        ("entity.whitelist=Table.*\nentity.blacklist=Table1", ["Table2", "Table3"]),
+        ("entity.blacklist=able1", ["Table1", "Table2", "BadTable1", "Table3"]),
+    ],
+    ids=["black", "white", "both", "whole"],
+)
+def test_lists_choose_from_the_tables_that_are_listed(tmp_path: Path, lines: str, tables: list[str]) -> None:
+    text = QUERY.replace("source.entity=public.orders", "source.entities=Table1,Table2,BadTable1,Table3")
+    options = load(tmp_path, f"{text}{lines}\n", DB_PASSWORD="x").spec.source.options
+    assert options["tables"] == tables
+    assert not options.keys() & {"include", "exclude"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("source.entities=a,b\nentity.blacklist=.*", "leave no table of source.entities"),
+        ("source.entities=a\nentity.whitelist=(", "expected regular expressions, got '('"),
+        ("source.entities=a,${env:TABLE}\nentity.whitelist=a", "a list with a variable cannot be compared"),
+        ("entity.whitelist=a", "the tables that source.entities lists, which is missing"),
+    ],
+    ids=["none", "pattern", "variable", "unlisted"],
+)
+def test_lists_that_cannot_be_applied_are_faults(tmp_path: Path, lines: str, problem: str) -> None:
+    text = QUERY.replace("source.entity=public.orders\n", "")
+    assert any(problem in fault for fault in faults(tmp_path, f"{text}{lines}\n", DB_PASSWORD="x", TABLE="t"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "overlap"),
+    [
+        ("source.querybased.extract.type=APPEND_DAILY", None),
+        ("source.querybased.extract.type=SNAPSHOT", "60s"),
+        ("source.querybased.extract.type=SNAPSHOT\nsource.querybased.watermark.type=simple", 60),
+    ],
+    ids=["append", "snapshot", "simple"],
+)
+def test_watermark_is_set_back_for_snapshots_alone(tmp_path: Path, lines: str, overlap: object) -> None:
+    text = f"{QUERY}source.querybased.low.watermark.backup.secs=60\n{lines}\n"
+    assert load(tmp_path, text, DB_PASSWORD="x").spec.source.options.get("overlap") == overlap
+
+
+def test_files_that_change_are_read_again_as_gobblins_snapshot_does(tmp_path: Path) -> None:
+    assert load(tmp_path, TEXT).spec.source.options["read_changed"] == "again"
+    own = {"TextFileBasedSource": {"type": "files", "format": {"type": "text"}}}
+    assert "read_changed" not in load(tmp_path, TEXT, own).spec.source.options
+
+
+CASE_STUDY = KAFKA + (
+    "writer.builder.class=org.apache.gobblin.writer.SimpleDataWriterBuilder\nwriter.file.path.type=tablename\n"
+    "writer.destination.type=HDFS\nwriter.output.format=txt\n"
+)
+PICKED = [("bytes_to_text", {"columns": ["value"]}), ("select", {"columns": ["value"]})]
+
+
+@pytest.mark.parametrize(
+    "lines", ["", "converter.classes=gobblin.converter.string.ObjectToStringConverter"], ids=["plain", "converted"]
+)
+def test_lines_hold_the_messages_value_alone(tmp_path: Path, lines: str) -> None:
+    job = load(tmp_path, f"{CASE_STUDY}{lines}\n").spec
+    (branch,) = job.fork.branches
+    assert [(one.type, one.options) for one in (*job.converters, *branch.converters)] == PICKED
+    assert branch.path == "{table}/{dataset}"
+
+
+def test_columns_that_a_job_makes_itself_stay_as_they_are(tmp_path: Path) -> None:
+    text = CASE_STUDY + "converter.classes=AvroFieldsPickConverter\nconverter.avro.fields=value\n"
+    job = load(tmp_path, text).spec
+    assert [one.type for one in (*job.converters, *job.fork.branches[0].converters)] == ["select"]
+
+
+def test_branch_of_lines_beside_one_of_columns_picks_for_itself(tmp_path: Path) -> None:
+    text = KAFKA + "fork.branches=2\nwriter.output.format.0=TXT\nwriter.output.format.1=PARQUET\n"
+    lines, columns = load(tmp_path, text).spec.fork.branches
+    assert [(one.type, one.options) for one in lines.converters] == PICKED
+    assert columns.converters == ()
+
+
+@pytest.mark.parametrize(
+    ("dirs", "path", "folders"),
+    [
+        (("/out/a", "/out/b/c"), "/out", ["a/KAFKA/orders/fork_0", "b/c/KAFKA/orders/fork_1"]),
+        (("/out", "/out"), "/out", ["KAFKA/orders/fork_0", "KAFKA/orders/fork_1"]),
+        (("hdfs://n/out/a/", "hdfs://n/out/b"), "hdfs://n/out", ["a/KAFKA/orders/fork_0", "b/KAFKA/orders/fork_1"]),
+    ],
+    ids=["apart", "together", "url"],
+)
+def test_each_branch_lies_below_its_own_final_folder(
+    tmp_path: Path, dirs: tuple[str, str], path: str, folders: list[str]
+) -> None:
+    text = KAFKA.replace("data.publisher.final.dir=/lake\n", "") + "fork.branches=2\n"
+    text += "".join(f"data.publisher.final.dir.{number}={folder}\n" for number, folder in enumerate(dirs))
+    job = load(tmp_path, text).spec
+    assert job.output.path == path
+    assert [job.dataset_folder(branch.name, "t") for branch in job.fork.branches] == [f"{one}/t" for one in folders]
+
+
+def test_rows_land_in_the_final_folder_of_their_branch(tmp_path: Path) -> None:
+    own = {
+        "com.shop.Numbers": {"type": "gobblin_dagster.testing.rows_source:RowsSource", "datasets": {"a": {"rows": 3}}},
+    }
+    text = (
+        "job.name=orders\nsource.class=com.shop.Numbers\nextract.namespace=shop\nfork.branches=2\n"
+        f"data.publisher.final.dir.0={tmp_path}/job-output/purged\ndata.publisher.final.dir.1={tmp_path}/job-output/normal\n"
+    )
+    assert run(tmp_path, load(tmp_path, text, own).spec).status is RunStatus.SUCCEEDED
+    for folder in ("purged", "normal"):
+        assert len(list((tmp_path / "job-output" / folder).rglob("*.avro"))) == 1
+
+
+def test_own_publisher_and_partitioner_are_found_in_classes(tmp_path: Path) -> None:
+    own = {
+        "com.shop.TablePublisher": {"type": "timestamped"},
+        "com.shop.ByTitle": {"type": "shop.parts:ByTitle", "size": 3},
+    }
+    text = KAFKA + (
+        "data.publisher.type=com.shop.TablePublisher\nwriter.partitioner.class=com.shop.ByTitle\nwriter.partition.prefix=title\n"
+    )
+    path = write(tmp_path, {"orders.pull": text})
+    files = GobblinFiles(path.parent, {name: ConstructSpec.model_validate(spec) for name, spec in own.items()})
+    job = load_job(path, None, {}, files).spec
+    assert job.publisher is not None
+    assert job.publisher.type == "timestamped"
+    assert job.writer.options["partition_by"] == [
+        {"partitioner": "shop.parts:ByTitle", "options": {"size": 3}, "name": "title"}
     ]
 
 
@@ -363,12 +547,34 @@ def test_writer_is_told_by_format_or_class(tmp_path: Path, lines: str, expected:
             "fork.branches=2\ndata.publisher.final.dir.0=/a\ndata.publisher.final.dir.1=/b",
             "share no folder but the root",
         ),
+        (
+            "fork.branches=2\ndata.publisher.final.dir.0=s3://b/x\ndata.publisher.final.dir.1=s3://b/y",
+            "share no folder but the root",
+        ),
+        (
+            "fork.branches=2\ndata.publisher.final.dir.0=s3://b/x\ndata.publisher.final.dir.1=/b/y",
+            "write all final folders as URLs, or none",
+        ),
+        ("writer.file.path.type=daily", "expected default, namespace_table or tablename, got 'daily'"),
         ("writer.partitioner.class=com.shop.MyPartitioner", "expected a TimeBased... class"),
         ("writer.partitioner.class=gobblin.writer.partitioner.TimeBasedAvroWriterPartitioner", "columns is missing"),
         ("task.maxretries=some", "expected a whole number, got 'some'"),
         ("source.entities=a\njob.commit.parallelize=perhaps", "expected true or false, got 'perhaps'"),
     ],
-    ids=["contradiction", "format", "destination", "systems", "folders", "partitioner", "column", "number", "switch"],
+    ids=[
+        "contradiction",
+        "format",
+        "destination",
+        "systems",
+        "folders",
+        "bucket",
+        "schemes",
+        "layout",
+        "partitioner",
+        "column",
+        "number",
+        "switch",
+    ],
 )
 def test_what_cannot_be_is_a_fault(tmp_path: Path, lines: str, problem: str) -> None:
     assert any(problem in fault for fault in faults(tmp_path, f"{KAFKA}{lines}\n"))
