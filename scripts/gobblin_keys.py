@@ -53,7 +53,9 @@ TAIL = """
   ```yaml
   classes:
     com.shop.MaskingConverter: {type: mask, columns: [email]}
+    com.shop.OrdersSource: {type: "shop.orders:OrdersSource", keys: {region: orders.region}}
   ```
+  `keys` names options that take the text of a key of the job, under any name: there `region` is what `orders.region` says.
 - Secrets never stand in a file: `source.conn.password=${env:DB_PASSWORD}`. Values in `ENC(...)`, and words in clear, are
   refused and not shown.
 - A name that is none here (a dot or dash in `job.name`, `extract.namespace`) gets `_` instead, and is told.
@@ -150,6 +152,10 @@ TESTS = {
     "converters(columns).columns": "tests/unit/constructs/converters/test_columns.py::test_text_becomes_the_declared_type",
     "converters(encrypt).columns": f"{_VALUES}::test_decrypt_undoes_encrypt",
     "converters(select).columns": f"{_SHAPE}::test_select_picks_columns_and_fields_of_structs_in_order",
+    "converters(filter).column": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
+    "converters(filter).equals": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
+    "converters(filter).matches": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
+    "converters(split).delimiter": f"{_SHAPE}::test_split_drops_empty_parts_and_repeats_places",
     "converters(rename).columns": "tests/unit/constructs/converters/test_drop_rename.py::test_rename_changes_names_only",
     "converters(sample).ratio": f"{_SHAPE}::test_sample_depends_on_the_row_alone",
     "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",

@@ -71,6 +71,10 @@ class _Conversion:
         """Known keys by scope and name."""
         self._taken: set[tuple[str, Scope]] = set()
         """Keys that a field took; others are told."""
+        self._own_keys = {key for one in own_classes.values() for key in one.get("keys", {}).values()}
+        """Keys that classes of one's own read."""
+        self._own_given: dict[str, Entry] = {}
+        self._own_taken: set[str] = set()
         self._rests: dict[int, str] = {}
         """What each branch's final folder has behind the one that all share."""
 
@@ -94,21 +98,18 @@ class _Conversion:
             return  # as good as not there: templates to fill in hold many
         name, scope = lookup.split(entry.key)
         known = lookup.known(name) or lookup.known(entry.key)
+        if entry.key in self._own_keys and self._may_stand(entry):
+            self._own_given[entry.key] = entry
         if not known:
-            if entry.key not in referred:
+            if entry.key not in self._own_keys | referred:
                 self._fault(entry, f"is no key that is known; {lookup.hint_for(entry.key)}")
             return
         if known[0].name.endswith("*"):
             name, scope = known[0].name, None
         is_carried = any(key.field for key in known)
-        if is_carried and ENCRYPTED.search(entry.text):
-            self._fault(
-                entry, "values in ENC(...) are not read; put the secret into the environment, write ${env:NAME}"
-            )
-        elif is_carried and SECRET_KEY.search(entry.key) and not _ONLY_REFERENCES.fullmatch(entry.text):
-            self._fault(entry, "a secret must not stand in a job file; put it into the environment, write ${env:NAME}")
-        elif is_carried:
-            self._given.setdefault(scope, {})[name] = entry
+        if is_carried:
+            if entry.key in self._own_given or self._may_stand(entry):
+                self._given.setdefault(scope, {})[name] = entry
         elif self._holds(known[0], entry):
             return
         elif known[0].is_refused:
@@ -117,6 +118,18 @@ class _Conversion:
             )
         elif entry.is_own:
             self._warn(entry, f"is not carried: {known[0].note}")
+
+    def _may_stand(self, entry: Entry) -> bool:
+        """Tell whether a value may stand in a job file; a secret there is a fault."""
+        if ENCRYPTED.search(entry.text):
+            self._fault(
+                entry, "values in ENC(...) are not read; put the secret into the environment, write ${env:NAME}"
+            )
+            return False
+        if SECRET_KEY.search(entry.key) and not _ONLY_REFERENCES.fullmatch(entry.text):
+            self._fault(entry, "a secret must not stand in a job file; put it into the environment, write ${env:NAME}")
+            return False
+        return True
 
     @staticmethod
     def _holds(key: Key, entry: Entry) -> bool:
@@ -191,11 +204,22 @@ class _Conversion:
         """Return what `classes` says of the class that a field names; None if it says nothing of it."""
         if name == "publisher" and not values.switch(texts.get("data.publisher.replace.final.dir", "false")):
             own = self._own_classes.get(texts.get("data.publisher.job.type") or texts.get("data.publisher.type", ""))
-            return dict(own) if own is not None else None
+            return self._filled(own) if own is not None else None
         if name == "writer(*).partition_by":
             own = self._own_classes.get(texts.get("writer.partitioner.class", ""))
-            return combine.own_level(texts, own) if own is not None else None
+            return combine.own_level(texts, self._filled(own)) if own is not None else None
         return None
+
+    def _filled(self, declared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `classes` declares, with the options that it takes from the job's keys."""
+        plain = {name: value for name, value in declared.items() if name != "keys"}
+        return plain | self._own_options(declared.get("keys", {}))
+
+    def _own_options(self, keys: Mapping[str, str]) -> dict[str, str]:
+        """Return options of a class of one's own by name, as text; a key that the job does not have is left out."""
+        found = {option: self._own_given[key] for option, key in keys.items() if key in self._own_given}
+        self._own_taken.update(entry.key for entry in found.values())
+        return {option: entry.text for option, entry in found.items()}
 
     def _names(self) -> None:
         """Fill in what Gobblin takes from elsewhere: the table and, for Kafka, the namespace."""
@@ -331,15 +355,18 @@ class _Conversion:
         if scope is None or any(key in self._given.get(scope, {}) for key in lookup.names_of("publisher")):
             self._set_field("publisher", (*at, "publisher"), scope)
 
-    def _construct(self, kind: str, table: Mapping[str, str], text: str, entry: Entry) -> Construct | None:
+    def _construct(self, slot: str, table: Mapping[str, str], text: str, entry: Entry) -> Construct | None:
         try:
-            found = construct_of(kind, table, text, self._own_classes)
+            found = construct_of(slot, table, text, self._own_classes)
         except ClassError as error:
             self._fault(entry, str(error))
             return None
+        if found is not None:
+            found.declaration.update(self._own_options(found.declaration.pop("keys", {})))
         if found is not None and self._source_type in _TEXT_COLUMNS:
             column = _TEXT_COLUMNS[self._source_type]
-            option = _COLUMN_OPTIONS.get(str(found.declaration["type"]))
+            kind = str(found.declaration["type"])
+            option = "column" if text.endswith("StringFilterConverter") else _COLUMN_OPTIONS.get(kind)
             if option is not None:
                 found.declaration.setdefault(option, [column] if option == "columns" else column)
         return found
@@ -465,9 +492,17 @@ class _Conversion:
             self._job.warnings.append(warning)
 
     def _tell_untaken(self) -> None:
+        for key, entry in self._own_given.items():
+            if key not in self._own_taken and not lookup.known(lookup.split(key)[0]):
+                self._warn(entry, "is not used: it is for a class of `classes` that this job does not name")
         for scope, entries in self._given.items():
             for name, entry in entries.items():
-                if (name, scope) in self._taken or not entry.is_own or (scope or 0) >= self._branches:
+                if (
+                    (name, scope) in self._taken
+                    or entry.key in self._own_taken
+                    or not entry.is_own
+                    or (scope or 0) >= self._branches
+                ):
                     continue
                 fields = ", ".join(key.field for key in lookup.BY_NAME[name])
                 self._warn(entry, f"is not used: it is for {fields}, which this job does not have")

@@ -320,6 +320,11 @@ CONVERTERS = (
     _refused("converter.avro.date.*", "name columns and forms in a converter `parse_timestamps`", _RARE),
     Key("converter.avro.jdbc.entry_fields_pairs", "converters(rename).columns", values.pairs, note="JSON"),
     Key("converter.avro.fields", "converters(select).columns", values.words),
+    Key("converter.avro.extractor.field.path", "converters(select).columns", values.words),
+    Key("converter.filter.field", "converters(filter).column"),
+    Key("converter.filter.value", "converters(filter).equals"),
+    Key("converter.string.filter.pattern", "converters(filter).matches"),
+    Key("converter.string.splitter.delimiter", "converters(split).delimiter"),
 )
 
 FORK = (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gobblin_dagster.core.errors import InvalidSpecError
 from gobblin_dagster.core.extract import ExtractType
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec, OnViolation
@@ -31,8 +32,8 @@ data.publisher.final.dir=/lake
 """
 
 
-def warnings(folder: Path, text: str, **environ: str) -> list[str]:
-    return [f"{one.line} {one.path}: {one.problem}" for one in load(folder, text, **environ).warnings]
+def warnings(folder: Path, text: str, /, classes: Any = None, **environ: str) -> list[str]:
+    return [f"{one.line} {one.path}: {one.problem}" for one in load(folder, text, classes, **environ).warnings]
 
 
 # Branches
@@ -473,6 +474,38 @@ def test_own_publisher_and_partitioner_are_found_in_classes(tmp_path: Path) -> N
     assert job.publisher.type == "timestamped"
     assert job.writer.options["partition_by"] == [
         {"partitioner": "shop.parts:ByTitle", "options": {"size": 3}, "name": "title"}
+    ]
+
+
+def test_class_of_ones_own_takes_options_from_keys_of_the_job(tmp_path: Path) -> None:
+    rows = "gobblin_dagster.testing.rows_source:RowsSource"
+    own = {
+        "com.shop.Numbers": {
+            "type": rows,
+            "datasets": {"a": {"rows": 3}},
+            "keys": {"unit": "shop.unit", "gone": "shop.gone"},
+        },
+        "com.shop.Masker": {"type": "mask", "columns": ["a"], "keys": {"key": "shop.secret"}},
+    }
+    path = write(
+        tmp_path,
+        {
+            "orders.pull": KAFKA.replace(
+                "org.apache.gobblin.source.extractor.extract.kafka.KafkaSimpleSource", "com.shop.Numbers"
+            ).replace("kafka.brokers=localhost:9092\n", "")
+            + "extract.namespace=shop\nshop.unit=${size}\nsize=7\n"
+        },
+    )
+    files = GobblinFiles(path.parent, {name: ConstructSpec.model_validate(spec) for name, spec in own.items()})
+    job = load_job(path, None, {}, files)
+    assert job.spec.source.options == {"datasets": {"a": {"rows": 3}}, "unit": "7"}
+    assert job.warnings == ()
+    path.write_text(path.read_text() + "shop.secret=hunter22\n")
+    with pytest.raises(InvalidSpecError, match="a secret must not stand in a job file") as caught:
+        load_job(path, None, {}, files)
+    assert "hunter22" not in str(caught.value)
+    assert warnings(tmp_path, KAFKA + "shop.unit=7\n", own) == [
+        "5 shop.unit: is not used: it is for a class of `classes` that this job does not name"
     ]
 
 

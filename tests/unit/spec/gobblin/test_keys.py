@@ -363,6 +363,40 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         0.1,
     ),
     (
+        "converter.avro.extractor.field.path",
+        KAFKA,
+        "converter.classes=AvroFieldRetrieverConverter\nconverter.avro.extractor.field.path=a.b",
+        "converters.0.columns",
+        ["a.b"],
+    ),
+    *[
+        (
+            key,
+            KAFKA,
+            "converter.classes=AvroFilterConverter\nconverter.filter.field=kind\nconverter.filter.value=x",
+            f"converters.0.{option}",
+            value,
+        )
+        for key, option, value in (
+            ("converter.filter.field", "column", "kind"),
+            ("converter.filter.value", "equals", "x"),
+        )
+    ],
+    (
+        "converter.string.filter.pattern",
+        KAFKA,
+        "converter.classes=StringFilterConverter\nconverter.string.filter.pattern=a.*",
+        "converters.0.matches",
+        "a.*",
+    ),
+    (
+        "converter.string.splitter.delimiter",
+        KAFKA,
+        "converter.classes=StringSplitterConverter\nconverter.string.splitter.delimiter=|",
+        "converters.0.delimiter",
+        "|",
+    ),
+    (
         "converter.avro.fields",
         KAFKA,
         "converter.classes=AvroFieldsPickConverter\nconverter.avro.fields=a,b.c",
