@@ -1,7 +1,7 @@
 """Traits: what a construct says of itself in plain attributes, all of them optional, with their defaults.
 
 A construct sets an attribute of its class or of the object (`self.reads_current = ...`, or a property); whoever needs to
-know asks `traits_of`, and nothing else reads them. What takes more than a value is a protocol in `core.constructs`. A name
+know asks `traits_of`, and nothing else reads them; commit steps do the same. What takes more than a value is a protocol in `core.constructs`. A name
 that nearly is one of these is refused by the registry, a value of another type here.
 """
 
@@ -62,7 +62,19 @@ class PublisherTraits:
     """What else holds the branch's rows (`"an Iceberg table"`); their datasets are not rolled back."""
 
 
-TraitsT = TypeVar("TraitsT", SourceTraits, FormatTraits, WriterTraits, PublisherTraits)
+@dataclass(frozen=True, slots=True)
+class StepTraits:
+    """Traits of a commit step."""
+
+    is_undoable: bool = False
+    """Undoing the moves of its sequence undoes the step too. A sequence with any other step is never undone by itself."""
+    reads_staging: bool = True
+    """It may read any staged file. False: none but those that the sequence moves."""
+    output_paths: tuple[str, ...] = ()
+    """Absolute paths of published files that it changes; a sequence with a path outside of its output is refused."""
+
+
+TraitsT = TypeVar("TraitsT", SourceTraits, FormatTraits, WriterTraits, PublisherTraits, StepTraits)
 
 
 def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:

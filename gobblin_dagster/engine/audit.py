@@ -10,8 +10,8 @@ from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.commit.steps import is_of_files_alone
 from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
 from gobblin_dagster.engine.results import Audit
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
@@ -71,7 +71,7 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
             sequence = decode_sequence(stored)
         except CorruptRecordError:
             continue  # what it brought elsewhere is not known, so it is missed
-        if is_of_files_alone(sequence.steps):
+        if not any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):
             continue
         in_files = {file.branch for file in sequence.files}
         written = sequence.report.rows_by_branch

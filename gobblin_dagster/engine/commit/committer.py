@@ -32,6 +32,7 @@ from gobblin_dagster.core.errors import (
     WatermarkTypeError,
 )
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.manifest import write_manifest
@@ -39,7 +40,7 @@ from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.spread import Spread
 from gobblin_dagster.engine.commit.staging import delete_staging
-from gobblin_dagster.engine.commit.steps import is_of_files_alone, renames_of
+from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state.store import StateStore
 
@@ -109,8 +110,8 @@ class Committer:
         """
         check_paths(sequence)
         sources = [rename.source for rename in renames_of(sequence.steps)]
-        if not is_of_files_alone(sequence.steps):
-            # Other steps may read staged files that are not published: rows for a table or a topic.
+        if any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):
+            # Staged files that are not published: rows for a table or a topic.
             sources += [f"{folder}/" for folder in sequence.staging_dirs if self._storage.list_names(folder)]
         try:
             self._runner.sync_folders(sources)
@@ -386,7 +387,7 @@ class Committer:
             raise self._quarantine(
                 sequence, f"{reason} Moves of this storage are copies, so it cannot be undone safely"
             )
-        if has_begun and not is_of_files_alone(sequence.steps):
+        if has_begun and not all(traits_of(step, StepTraits).is_undoable for step in sequence.steps):
             raise self._quarantine(sequence, f"{reason} It has steps that cannot be undone")
         self._store.start_abort(sequence.id, epoch, reason)
         self._finish_abort(sequence, epoch)

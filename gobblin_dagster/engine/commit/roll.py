@@ -14,7 +14,7 @@ from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.storage import Storage, UploadStorage
 from gobblin_dagster.engine.commit.listener import CommitListener
 from gobblin_dagster.engine.commit.spread import FILES_PER_BATCH, Spread, run_rename
-from gobblin_dagster.engine.commit.steps import RenameFilesStep, RenameFileStep, is_rename, renames_of
+from gobblin_dagster.engine.commit.steps import is_rename, renames_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -78,7 +78,7 @@ class StepRunner:
             executed = 0
             for step in steps:
                 try:
-                    if sum(self._run(part, verify_content=verify_content) for part in _parts(step)):
+                    if self._run(step, verify_content=verify_content):
                         executed += 1
                         self._listener.step_done(sequence, step, next(numbers))
                 except Exception as error:  # noqa: BLE001  # raised below, once the other threads have ended
@@ -134,9 +134,9 @@ class StepRunner:
         return results
 
     def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
-        """Do one step unless it is done; tell whether it was executed."""
-        if isinstance(step, RenameFileStep):
-            return run_rename(self._storage, step, verify_content=verify_content)
+        """Do what of a step is not done yet; tell whether anything was."""
+        if renames := list(renames_of([step])):
+            return sum(run_rename(self._storage, one, verify_content=verify_content) for one in renames) > 0
         if step.verify(self._storage):
             return False
         step.execute(self._storage)
@@ -149,17 +149,12 @@ def _chunks(steps: Sequence[CommitStep], size: int) -> Iterator[Sequence[CommitS
     files = 0
     for step in steps:
         chunk.append(step)
-        files += len(step.files) if isinstance(step, RenameFilesStep) else 1
+        files += sum(1 for _ in renames_of([step]))
         if files >= size:
             yield chunk
             chunk, files = [], 0
     if chunk:
         yield chunk
-
-
-def _parts(step: CommitStep) -> Sequence[CommitStep]:
-    """Return what is verified and executed on its own."""
-    return step.renames if isinstance(step, RenameFilesStep) else (step,)
 
 
 def _gravity(error: Exception) -> int:

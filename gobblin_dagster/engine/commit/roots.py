@@ -7,7 +7,8 @@ from functools import cache
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
-from gobblin_dagster.engine.commit.steps import SetPermissionsStep, renames_of
+from gobblin_dagster.core.traits import StepTraits, traits_of
+from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.layout import INTERNAL_DIR, MANIFEST_DIR, internal_dir
 
 
@@ -59,7 +60,6 @@ def check_paths(sequence: CommitSequence) -> None:
     def may_give(folder: str) -> bool:
         return any(folder == staging or is_below(folder, staging) for staging in sequence.staging_dirs)
 
-    # A registered step answers for its own paths.
     for step in renames_of(sequence.steps):
         folder, _, name = step.target.rpartition("/")
         if not may_receive(folder) or name in {"", ".", "..", INTERNAL_DIR}:
@@ -69,7 +69,10 @@ def check_paths(sequence: CommitSequence) -> None:
         folder, _, name = step.source.rpartition("/")
         if not may_give(folder) or name in {"", ".", ".."}:
             raise StepRefusedError(step=step.describe(), problem="the source lies in no staging folder of the sequence")
-    for own in sequence.steps:
-        for path in own.paths() if isinstance(own, SetPermissionsStep) else ():
+    # Of what else a step touches we know what it says; it answers for the rest.
+    for other in sequence.steps:
+        for path in traits_of(other, StepTraits).output_paths:
             if not may_receive(path.rpartition("/")[0]):
-                raise StepRefusedError(step=own.describe(), problem=f"{path} must lie below {root}, outside {internal}")
+                raise StepRefusedError(
+                    step=other.describe(), problem=f"{path} must lie below {root}, outside {internal}"
+                )

@@ -2,8 +2,11 @@
 
 `rename.py` moves staged files, `permissions.py` sets mode and group, `delete.py` lets snapshots expire, `own.py` brings
 steps of a user's package; `core/step_registry.py` reads stored steps, those of our publishers by name. What the commit
-transaction itself does is in `engine/commit/progress.py`.
+transaction itself does is in `engine/commit/progress.py`. `core.traits.StepTraits` lists what steps say of themselves.
 """
+
+from importlib import import_module
+from pkgutil import iter_modules
 
 from gobblin_dagster.constructs.publishers import STEP_MODULES
 from gobblin_dagster.core.step_registry import (
@@ -19,7 +22,6 @@ from gobblin_dagster.engine.commit.steps.permissions import (
     Permissions,
     SetPermissionsStep,
     check_permissions,
-    is_of_files_alone,
 )
 from gobblin_dagster.engine.commit.steps.rename import (
     RenameFilesStep,
@@ -40,7 +42,6 @@ __all__ = [
     "check_own_step",
     "check_permissions",
     "is_known_step",
-    "is_of_files_alone",
     "is_rename",
     "load_own_steps",
     "plan_own_steps",
@@ -51,5 +52,7 @@ __all__ = [
     "step_to_json",
 ]
 
-# Here, because whoever reads a stored sequence imports this package.
+# Here, because whoever reads a stored sequence imports this package: a module in its folder registers its steps.
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 declare_commit_steps(STEP_MODULES)

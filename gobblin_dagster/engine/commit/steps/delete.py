@@ -26,6 +26,7 @@ class DeleteFilesStep:
     """Paths relative to it."""
     type_name: ClassVar[str] = "delete_files"
     version: ClassVar[int] = 1
+    reads_staging: ClassVar[bool] = False
 
     def verify(self, storage: Storage) -> bool:
         """Tell whether all are gone."""
@@ -65,6 +66,7 @@ class MarkExpiredStep:
     """Path relative to it."""
     type_name: ClassVar[str] = "mark_expired"
     version: ClassVar[int] = 1
+    reads_staging: ClassVar[bool] = False
 
     def verify(self, storage: Storage) -> bool:
         """Tell whether it is there."""

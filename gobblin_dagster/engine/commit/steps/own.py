@@ -15,6 +15,7 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.targets import load_target
+from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.spec.job import ConstructSpec
 
 ENTRY_POINT_GROUP = "gobblin_dagster.commit_steps"
@@ -25,8 +26,10 @@ class OwnStep(CommitStep, Protocol):
 
     `plan` is called on the driver, once per dataset and run, before anything is stored; it must touch nothing. `verify`
     and `execute` are called before COMMIT, again after a crash, maybe by another process: what `execute` does must be
-    harmless when done twice, and `verify` should tell that it is done. A sequence with such a step is never undone by
-    itself: where staged files are lost, a person decides (`gobblin commit abandon`).
+    harmless when done twice, and `verify` should tell that it is done.
+
+    If staged files are lost, a sequence with such a step is not undone by itself: a person decides (`gobblin commit
+    abandon`). A class says in attributes of its own what it does not need of this (`core.traits.StepTraits`).
     """
 
     Options: ClassVar[type[BaseModel]]
@@ -68,7 +71,7 @@ def plan_own_steps(specs: Sequence[ConstructSpec], sequence: CommitSequence) -> 
     """Return a job's own steps for one sequence, in order.
 
     Raises:
-        UsageError: as `load_own_steps`.
+        UsageError: as `load_own_steps`, or a trait of a step has a value of another type.
         InvalidSpecError: the options do not fit; all faults are named.
     """
     steps: list[CommitStep] = []
@@ -79,7 +82,9 @@ def plan_own_steps(specs: Sequence[ConstructSpec], sequence: CommitSequence) -> 
                 file=f"Job {sequence.job!r}",
                 faults=tuple(SpecFault(".".join([where, *map(str, loc)]), problem) for loc, problem in faults),
             )
-        steps.append(cls.plan(cls.Options.model_validate(spec.options), sequence))
+        step = cls.plan(cls.Options.model_validate(spec.options), sequence)
+        traits_of(step, StepTraits)  # refuses values of other types before anything is stored
+        steps.append(step)
     return tuple(steps)
 
 

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.steps.rename import is_rename
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +75,8 @@ class SetPermissionsStep:
     permissions: Permissions
     type_name: ClassVar[str] = "set_permissions"
     version: ClassVar[int] = 1
+    is_undoable: ClassVar[bool] = True
+    reads_staging: ClassVar[bool] = False
 
     @classmethod
     def of(cls, root: str, targets: Iterable[str], permissions: Permissions) -> SetPermissionsStep:
@@ -117,16 +117,17 @@ class SetPermissionsStep:
         parts += [f"group {wanted.group}"] if wanted.group else []
         return f"set {', '.join(parts)} for {len(self.files)} published files"
 
-    def paths(self) -> Iterator[str]:
-        """Yield the absolute paths of the files."""
-        return (f"{self.root}/{file}" for file in self.files)
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        """The absolute paths of the files."""
+        return tuple(f"{self.root}/{file}" for file in self.files)
 
     def _modes(self) -> dict[str, int | None]:
         return {"files": self.permissions.file_mode, "folders": self.permissions.dir_mode}
 
     def _wanted(self) -> Iterator[tuple[str, int | None]]:
         """Yield (path, mode): files first, because a folder may become unreadable for us."""
-        for path in self.paths():
+        for path in self.output_paths:
             yield path, self.permissions.file_mode
         for folder in sorted({folder for file in self.files for folder in _parents(file)}, reverse=True):
             yield f"{self.root}/{folder}", self.permissions.dir_mode
@@ -138,11 +139,6 @@ class SetPermissionsStep:
                 problem=f"a {type(storage).__name__} knows no modes and groups; remove them from `output`",
             )
         return storage
-
-
-def is_of_files_alone(steps: Iterable[CommitStep]) -> bool:
-    """Tell whether steps do nothing but move files and set what they may, so that they can be undone."""
-    return all(is_rename(step) or isinstance(step, SetPermissionsStep) for step in steps)
 
 
 def _parents(path: str) -> Iterator[str]:

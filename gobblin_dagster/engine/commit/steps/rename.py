@@ -31,6 +31,8 @@ class RenameFileStep:
     sha256: str
     type_name: ClassVar[str] = "rename_file"
     version: ClassVar[int] = 1
+    is_undoable: ClassVar[bool] = True
+    reads_staging: ClassVar[bool] = False
 
     def verify(self, storage: Storage) -> bool:
         """Tell whether the target holds the staged bytes."""
@@ -117,6 +119,8 @@ class RenameFilesStep:
     """The moves; made once, because a commit goes through them several times."""
     type_name: ClassVar[str] = "rename_files"
     version: ClassVar[int] = 1
+    is_undoable: ClassVar[bool] = True
+    reads_staging: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         source, target = self.source_root, self.target_root
@@ -154,7 +158,7 @@ class RenameFilesStep:
 
 
 def is_rename(step: CommitStep) -> bool:
-    """Tell whether a step does nothing but move files, so that it can be undone and done anywhere."""
+    """Tell whether a step does nothing but move files, so that any process may do it, in any order."""
     return isinstance(step, RenameFileStep | RenameFilesStep)
 
 

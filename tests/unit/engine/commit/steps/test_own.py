@@ -142,3 +142,61 @@ def test_unknown_step_stops_the_job_before_anything_is_read(tmp_path: Path) -> N
     store = project(tmp_path, job).open_store()
     assert store.load_sequences(states=set(SequenceState)) == []
     store.close()
+
+
+@dataclass(frozen=True)
+class UndoableStep(TraceStep):
+    """A trace that means nothing without the files, so that the sequence may be undone with it in place."""
+
+    type_name: ClassVar[str] = "test_undoable_trace"
+    is_undoable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class StrayStep(TraceStep):
+    """Says that it changes a file outside of the output."""
+
+    type_name: ClassVar[str] = "test_stray"
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        return (f"{self.root}/../elsewhere.csv",)
+
+
+@dataclass(frozen=True)
+class MistakenStep(TraceStep):
+    type_name: ClassVar[str] = "test_mistaken"
+
+    def is_undoable(self) -> bool:
+        return True
+
+
+def _job_with(step: type[TraceStep]) -> Any:
+    return job_spec({"a": {"rows": 5}}, commit={"steps": [{"type": f"{HERE}:{step.__name__}", "label": "x"}]})
+
+
+def test_sequence_with_an_own_step_that_says_it_can_be_undone_is_undone_and_read_again(tmp_path: Path) -> None:
+    job = _job_with(UndoableStep)
+    (tmp_path / "lake").mkdir()
+    blocker = tmp_path / "lake/in_the_way"
+    blocker.touch()
+    run(tmp_path, job)
+    for path in (tmp_path / "lake").rglob("*.parquet"):
+        path.unlink()
+    blocker.unlink()
+    result = run(tmp_path, job)
+    assert [done.state for done in result.recovered] == [SequenceState.ABORTED]
+    assert (result.exit_code, result.datasets[0].rows_read) == (0, 5)
+
+
+def test_step_that_says_it_changes_what_lies_outside_of_the_output_is_refused(tmp_path: Path) -> None:
+    [dataset] = run(tmp_path, _job_with(StrayStep)).datasets
+    assert [failure.code for failure in dataset.failures] == ["step-refused"]
+    assert not list((tmp_path / "lake").glob("test/**/*.parquet"))
+    assert not (tmp_path / "lake/trace").exists()
+
+
+def test_trait_of_another_type_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    [dataset] = run(tmp_path, _job_with(MistakenStep)).datasets
+    assert "MistakenStep.is_undoable is <bound method" in dataset.failures[0].message
+    assert not list((tmp_path / "lake").glob("test/**/*.parquet"))
