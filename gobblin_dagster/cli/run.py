@@ -88,8 +88,8 @@ def run(
                         job,
                         lane=lane,
                         selection=selection,
-                        observer=display,
-                        listener=listener,
+                        listeners=[display],
+                        commit_listener=listener,
                         stop=stop,
                     )
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import UTC, datetime
+
+from gobblin_dagster.core.errors import UsageError
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def new_run_id(now: datetime) -> str:
     """Return a run id that sorts by time and cannot collide: `20261121T080000-<64 random bits>`."""
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(8)}"
+
+
+def check_run_id(run_id: str) -> None:
+    """Refuse an id that cannot name a run: it becomes the name of a folder and stands in the state store.
+
+    Raises:
+        UsageError: it is not 1 to 100 letters, digits, `.`, `_` and `-`, with a letter or digit first.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise UsageError(
+            problem=f"{run_id[:40]!r} cannot name a run.",
+            hint="A run id is 1 to 100 letters (a-z, A-Z), digits, `.`, `_` and `-`, with a letter or digit first.",
+        )
 
 
 def new_commit_id() -> str:

@@ -1,8 +1,8 @@
 """Traits: what a construct says of itself in plain attributes, all of them optional, with their defaults.
 
-A construct sets an attribute of its class or of the object (`self.reads_current = ...`, or a property); whoever needs to
-know asks `traits_of`, and nothing else reads them; commit steps do the same. What takes more than a value is a protocol in `core.constructs`. A name
-that nearly is one of these is refused by the registry, a value of another type here.
+A construct or commit step sets an attribute of its class or of the object (`self.reads_current = ...`, or a property);
+whoever needs to know asks `traits_of`, and nothing else reads them. What takes more than a value is a protocol in
+`core.constructs`. A construct's name that nearly is one of these is refused by the registry, a value of another type here.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def abandon_sequence(
         # Read again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)
         _require_decided(store, stored, group)
-        Committer(store, project.storage(job)).abandon(stored, leases.epoch(stored.dataset_urn), said)
+        committer = Committer.of(job.commit, store, project.storage(job))
+        committer.abandon(stored, leases.epoch(stored.dataset_urn), said)
     after = store.load_sequence(sequence_id) or stored
     return Abandonment(after.id, after.dataset_urn, after.state, after.reason, orphans)
 

@@ -7,7 +7,6 @@ holds. Who may still commit is fenced off first: leases of a run that is gone ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -65,26 +64,27 @@ class CleanResult:
     """Those that had expired: also of datasets that no run plans."""
 
 
-def clean(project: Project, job: JobSpec, *, dry_run: bool = False) -> CleanResult:
+def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: StateStore | None = None) -> CleanResult:
     """Delete what nobody needs any more of a job.
 
     Args:
         project: the project.
         job: one of its jobs.
         dry_run: only say what would be deleted.
+        store: an open state store, which stays open; default: one of its own.
 
     Raises:
         OSError: the storage refused; a later call goes on.
         TransientError: the store cannot be reached.
     """
-    with closing(project.open_store()) as store, project.lease_keeper(job, store) as leases:
-        staging = _Staging(project, job, store, leases).clean(dry_run=dry_run)
+    with project.use_store(store) as open_store, project.lease_keeper(job, open_store) as leases:
+        staging = _Staging(project, job, open_store, leases).clean(dry_run=dry_run)
         if not dry_run:
             # What a run left out that was killed, and whose leases were taken over, or that met an error just then.
-            states = store.load_dataset_states(job.job)
-            fill_manifests(project.storage(job), store, project.output_root(job), job.job, states)
-        expired = _Expiry(project, job, store, leases).clean(dry_run=dry_run)
-        startpoints = _expired_startpoints(project, job, store, dry_run=dry_run)
+            states = open_store.load_dataset_states(job.job)
+            fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, states)
+        expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
+        startpoints = _expired_startpoints(project, job, open_store, dry_run=dry_run)
     return CleanResult(job.job, tuple(staging), tuple(expired), tuple(startpoints))
 
 
@@ -180,7 +180,7 @@ class _Expiry:
         self._leases = leases
         self._clock: Clock = project.clock
         self._root = project.output_root(job)
-        self._committer = Committer(store, project.storage(job), redo_limit=job.commit.redo_limit)
+        self._committer = Committer.of(job.commit, store, project.storage(job))
 
     def clean(self, *, dry_run: bool) -> Iterable[ExpiredSnapshots]:
         states = self._store.load_dataset_states(self._job.job)

@@ -10,7 +10,6 @@ compared before anything is published; it merges files and removes no duplicates
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -86,6 +85,7 @@ def compact(
     dry_run: bool = False,
     who: str = "",
     on_done: Callable[[Compaction], None] = lambda _: None,
+    store: StateStore | None = None,
 ) -> list[Compaction]:
     """Merge the small files of a job's datasets, one dataset after the other; the failure of one does not stop the others.
 
@@ -98,6 +98,7 @@ def compact(
         dry_run: only say what would be merged.
         who: kept in the dataset's history.
         on_done: told of each dataset that has, or had, something to merge.
+        store: an open state store, which stays open; default: one of its own.
 
     Returns:
         One entry for each dataset with something to merge or a problem, by dataset.urn.
@@ -107,15 +108,15 @@ def compact(
         UsageError: a dataset was never published, or a publisher or step of the job cannot be loaded.
     """
     load_step_types(job)
-    with closing(project.open_store()) as store:
-        states = store.load_dataset_states(job.job, urns)
+    with project.use_store(store) as open_store:
+        states = open_store.load_dataset_states(job.job, urns)
         if missing := sorted(set(urns or ()) - set(states)):
-            known = ", ".join(sorted(store.load_dataset_states(job.job))[:20]) or "none"
+            known = ", ".join(sorted(open_store.load_dataset_states(job.job))[:20]) or "none"
             raise UsageError(
                 problem=f"Nothing was published of dataset {missing[0]!r} of job {job.job!r}.",
                 hint=f"Datasets: {known}.",
             )
-        work = _Compactor(project, job, store, target_bytes, min_files, who)
+        work = _Compactor(project, job, open_store, target_bytes, min_files, who)
         done = []
         for urn, state in sorted(states.items()):
             compaction = work.plan(state) if dry_run else work.run(urn)
@@ -140,7 +141,7 @@ class _Compactor:
         self._storage: Storage = project.storage(job)
         self._root = project.output_root(job)
         self._run_id = new_run_id(project.clock.now())
-        self._committer = Committer(store, self._storage, parallelism=job.commit.parallelism)
+        self._committer = Committer.of(job.commit, store, self._storage)
         self._writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
         self._writers[QUARANTINE_BRANCH] = ConstructSpec(type="parquet")
         self._open = {QUARANTINE_BRANCH, *_branches_of_files(job)}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from gobblin_dagster.core.commit import CommitSequence, PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, UsageError, WatermarkMovedError
+from gobblin_dagster.core.errors import GobblinDagsterError, UsageError, WatermarkMovedError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, TaskSums
 from gobblin_dagster.engine.commit.build import build_sequence
@@ -86,39 +86,6 @@ def _require_whole_units(plan: DatasetPlan, decision: Decision) -> None:
                 f"expected {unit.expected_high}, and its publisher would put a part in the place of the whole.",
                 hint="Take the limit away, or publish with `append`.",
             )
-
-
-def hold_back(job: JobSpec, decided: Sequence[DatasetCommit]) -> list[DatasetCommit]:
-    """Return what is left to publish where all datasets are one unit: nothing, under policy `full`, if any of them failed."""
-    because = blocked_by(job, [one.result for one in decided])
-    if not because:
-        return list(decided)
-    return [one if one.sequence is None else DatasetCommit(held_back(one.result, because)) for one in decided]
-
-
-def blocked_by(job: JobSpec, results: Sequence[DatasetResult]) -> str:
-    """Say which dataset keeps the others from being published; empty where none does."""
-    if job.commit.scope == "dataset" or job.commit.policy != "full":
-        return ""
-    good = {DatasetOutcome.COMMITTED, DatasetOutcome.IDLE}
-    bad = [result for result in results if result.outcome not in good]
-    if not bad:
-        return ""
-    why = bad[0].failures[0].message if bad[0].failures else f"it is {bad[0].outcome}."
-    return f"dataset {bad[0].dataset_urn!r}: {why}" + (f" And {len(bad) - 1:,} more." if len(bad) > 1 else "")
-
-
-def held_back(result: DatasetResult, because: str) -> DatasetResult:
-    """Return the result of a dataset that nothing is wrong with, but that may not be published alone."""
-    error = GroupHeldBackError(dataset_urn=result.dataset_urn, because=because)
-    return dataclasses.replace(
-        result,
-        outcome=DatasetOutcome.FAILED,
-        actual_high=result.low,
-        snapshot=0,
-        sequence_id="",
-        failures=(*result.failures, describe_failure(error)),
-    )
 
 
 def permissions_of(job: JobSpec) -> Permissions:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from gobblin_dagster.core.errors import GroupHeldBackError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.engine.commit.all_or_none import blocked_by, held_back, hold_back
 from gobblin_dagster.engine.commit.leases import busy_error
-from gobblin_dagster.engine.decide import blocked_by, decide_dataset, hold_back, without_commit
+from gobblin_dagster.engine.decide import decide_dataset, without_commit
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.pack import unrun
 from gobblin_dagster.engine.lane.protocol import Lane
@@ -26,7 +26,7 @@ def extract(
     job, store = opened.job, opened.store
     left_out = {d.dataset_urn: _busy(d, busy[d.dataset_urn]) for d in plan.datasets if d.dataset_urn in busy}
     faulty = [without_commit(d, DatasetOutcome.FAILED, d.code, d.problem) for d in plan.datasets if d.problem]
-    # Where all datasets are one unit, and one of them can already not be published, reading would be in vain.
+    # If one dataset already keeps all from being published, reading would be in vain.
     blocked = blocked_by(job, [*faulty, *left_out.values()])
     states = [] if blocked else _run_units(plan, lane, opened.context, observer, stop)
     observer.extracted()
@@ -41,8 +41,8 @@ def extract(
         if urn in left_out:
             decided.append(DatasetCommit(left_out[urn]))
         elif blocked and dataset.has_work:
-            held = GroupHeldBackError(dataset_urn=urn, because=blocked)
-            decided.append(DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, held.code, str(held))))
+            unread = DatasetResult(urn, DatasetOutcome.FAILED, dataset.low, dataset.expected_high, notes=dataset.notes)
+            decided.append(DatasetCommit(held_back(unread, blocked)))
         else:
             decided.append(
                 decide_dataset(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from types import TracebackType
 from typing import Self
 
@@ -23,13 +22,14 @@ from gobblin_dagster.engine.extract import extract
 from gobblin_dagster.engine.foresee import with_schema_notes
 from gobblin_dagster.engine.lane.protocol import Lane, SessionLane
 from gobblin_dagster.engine.lost_store import with_lost_store
-from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.observer import FanOutObserver, Observer
 from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publish import publish_datasets
 from gobblin_dagster.engine.recovery import recover
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, JobPlan, RecoveredDataset, RunResult
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
 
 
 def plan_job(
@@ -38,15 +38,17 @@ def plan_job(
     selection: Selection | None = None,
     spark: SessionLane | None = None,
     startpoints: Mapping[str, Startpoint] | None = None,
+    *,
+    store: StateStore | None = None,
 ) -> JobPlan:
     """Plan a run for people, without running it; reads metadata only.
 
     Says which columns change, and what a run would refuse because the state store was lost.
     `spark` is asked for a session by sources that plan with Spark, and by no others. `startpoints` count instead of those
-    that are stored. Raises as `OpenJob.of` and `OpenJob.plan`.
+    that are stored. A `store` that is given stays open; default: one of its own. Raises as `OpenJob.of` and `OpenJob.plan`.
     """
-    with closing(project.open_store()) as store:
-        opened = OpenJob.of(project, job, store, selection, lane=spark)
+    with project.use_store(store) as open_store:
+        opened = OpenJob.of(project, job, open_store, selection, lane=spark)
         plan = with_lost_store(opened, opened.plan(startpoints=startpoints))
         return with_schema_notes(job, opened.source, opened.context, plan)
 
@@ -57,20 +59,36 @@ def run_job(
     *,
     lane: Lane,
     selection: Selection | None = None,
-    observer: Observer | None = None,
-    listener: CommitListener | None = None,
+    listeners: Sequence[Observer] = (),
+    commit_listener: CommitListener | None = None,
     stop: threading.Event | None = None,
+    run_id: str | None = None,
+    store: StateStore | None = None,
 ) -> RunResult:
     """Run a job once: finish what an earlier run left, plan, run, commit.
 
-    Faults of a dataset are in its DatasetResult; the call raises only for what concerns the whole job (SourceError,
-    UsageError, the store).
+    Args:
+        project: the project.
+        job: one of its jobs.
+        lane: runs the work units.
+        selection: the datasets that count; default: all.
+        listeners: are called as the run goes on, in this order. What one raises is logged, and the run goes on.
+        commit_listener: is called between the steps of a commit. What it raises ends that commit, as a crash would.
+        stop: set it to end the run early: work units that run end, and what is whole is committed.
+        run_id: names the run in the state store, in Dagster's metadata and in the staging folder; default: a new one.
+        store: an open state store, which stays open; default: one of its own.
+
+    Raises:
+        SourceError, UsageError, TransientError: what concerns the whole job; faults of a dataset are in its DatasetResult.
+            UsageError also if `run_id` cannot name a run, or the job ran under it before.
 
     Source: gobblin-runtime `AbstractJobLauncher.launchJob`. Differs: recovery fails single datasets, never the job.
     """
-    with closing(project.open_store()) as store:
-        opened = OpenJob.of(project, job, store, selection, lane=lane)
-        with JobRun(opened, lane, observer, listener, stop) as run:
+    with project.use_store(store) as open_store:
+        opened = OpenJob.of(project, job, open_store, selection, lane=lane, run_id=run_id)
+        if run_id is not None:
+            opened.require_new_run_id()
+        with JobRun(opened, lane, listeners, commit_listener, stop) as run:
             recovered = run.recover()
             return run.publish(run.extract(run.plan()), recovered)
 
@@ -82,14 +100,14 @@ class JobRun:
         self,
         opened: OpenJob,
         lane: Lane,
-        observer: Observer | None = None,
-        listener: CommitListener | None = None,
+        listeners: Sequence[Observer] = (),
+        commit_listener: CommitListener | None = None,
         stop: threading.Event | None = None,
     ) -> None:
         self._opened = opened
         self._lane = lane
-        self._observer = observer or Observer()
-        self._listener = listener or SilentListener()
+        self._observer = FanOutObserver(listeners)
+        self._commit_listener = commit_listener or SilentListener()
         self._stop = stop or threading.Event()
         self._leases = opened.lease_keeper()
 
@@ -159,7 +177,7 @@ class JobRun:
 
     def _committer(self, planned: Mapping[str, DatasetResult] | None = None) -> Committer:
         announcer = _Announcer(self._observer, planned or {})
-        return self._opened.committer(FanOutListener(announcer, self._listener), self._lane)
+        return self._opened.committer(FanOutListener(announcer, self._commit_listener), self._lane)
 
 
 class _Announcer(SilentListener):

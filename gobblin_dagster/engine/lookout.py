@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
@@ -28,6 +28,7 @@ from gobblin_dagster.engine.open_job import OpenJob
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import SparkSpec
+from gobblin_dagster.state.store import StateStore
 
 IDLE_S = 900.0
 """Seconds without a question after which the process with Spark ends; the next question starts another."""
@@ -56,15 +57,17 @@ class Sighting:
     """Why datasets cannot be planned, one each."""
 
 
-def look(project: Project, job: JobSpec, spark: SessionLane | None = None) -> Sighting:
+def look(
+    project: Project, job: JobSpec, spark: SessionLane | None = None, *, store: StateStore | None = None
+) -> Sighting:
     """Plan a job as `plan_job` does, but count no rows and read no schemas.
 
     Jobs whose runs read everything have something new where the position to read up to differs from what is committed.
-    Raises as `make_plan`.
+    A `store` that is given stays open; default: one of its own. Raises as `make_plan`.
     """
-    with closing(project.open_store()) as store:
-        plan = OpenJob.of(project, _uncounted(job), store, lane=spark).plan()
-        states = store.load_dataset_states(job.job) if job.extract.reads_everything else {}
+    with project.use_store(store) as open_store:
+        plan = OpenJob.of(project, _uncounted(job), open_store, lane=spark).plan()
+        states = open_store.load_dataset_states(job.job) if job.extract.reads_everything else {}
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [
         NewData(one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else "")

@@ -9,20 +9,23 @@ from datetime import datetime
 from typing import Self
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.constructs import Source
-from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import check_run_id, new_run_id
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.commit.listener import CommitListener
-from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
+from gobblin_dagster.engine.commit.spread import StepExecutor
 from gobblin_dagster.engine.commit.steps import check_permissions
 from gobblin_dagster.engine.decide import permissions_of
 from gobblin_dagster.engine.lane.context import LaneContext
 from gobblin_dagster.engine.lane.protocol import Lane, SessionLane
 from gobblin_dagster.engine.lane.reading import require_positions
+from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan import make_plan
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
@@ -67,13 +70,15 @@ class OpenJob:
             store: the state store; stays the caller's to close.
             selection: the datasets that count; default: all.
             lane: asked for a Spark session by a source that plans or counts with Spark, and by no other.
-            run_id: default: a new one.
+            run_id: default: a new one. Its caller answers for using no id twice; `require_new_run_id` looks.
 
         Raises:
-            UsageError, InvalidSpecError: the source, its options, the steps or the permissions do not fit.
+            UsageError, InvalidSpecError: the source, its options, the steps, the permissions or the run id do not fit.
         """
+        if run_id is not None:
+            check_run_id(run_id)
         now = project.clock.now()
-        context = project.lane_context(job, run_id or new_run_id(now))
+        context = project.lane_context(job, run_id if run_id is not None else new_run_id(now))
         storage = project.storage(job)
         session = lane.open_session if isinstance(lane, SessionLane) else None
         source: Source = registry.create(
@@ -99,19 +104,36 @@ class OpenJob:
             startpoints=startpoints,
         )
 
+    def require_new_run_id(self) -> None:
+        """Refuse a run id under which the job ran before: the second run would replace the record of the first one.
+
+        A run that had nothing to do left no trace, and counts as none. Neither does it help against two runs that begin at
+        the same moment: whoever chooses the ids must not give one twice.
+
+        Raises:
+            UsageError: the history, a lease, a commit sequence or a staging folder of the output bears the id.
+        """
+        store, job, run_id = self.store, self.job.job, self.run_id
+        if any(run.run_id == run_id for run in store.load_runs(job, self.project.spec.history_runs)):
+            trace = "the job's history holds it"
+        elif any(lease.owner.run_id == run_id for lease in store.load_leases(job).values()):
+            trace = "it holds datasets"
+        elif any(sequence.run_id == run_id for sequence in store.load_sequences(job, WAITING)):
+            trace = "it left a commit sequence"
+        elif run_id in self.storage.list_names(staging_dir(self.context.output_root)):
+            trace = "it left staged files"
+        else:
+            return
+        raise UsageError(
+            problem=f"Job {job!r} has run as {run_id!r} already: {trace}.",
+            hint="Choose another run id, or leave it out.",
+        )
+
     def lease_keeper(self) -> LeaseKeeper:
         """Return what holds the leases of datasets; use it as a context manager."""
         return self.project.lease_keeper(self.job, self.store, self.run_id)
 
     def committer(self, listener: CommitListener | None = None, lane: Lane | None = None) -> Committer:
         """Return what commits the job's datasets; a `lane` that can, moves the files of very large sequences."""
-        commit = self.job.commit
-        return Committer(
-            self.store,
-            self.storage,
-            redo_limit=commit.redo_limit,
-            parallelism=commit.parallelism,
-            delivery=commit.delivery,
-            listener=listener,
-            spread=Spread(lane, commit.spark_threshold) if isinstance(lane, StepExecutor) else None,
-        )
+        executor = lane if isinstance(lane, StepExecutor) else None
+        return Committer.of(self.job.commit, self.store, self.storage, listener=listener, executor=executor)

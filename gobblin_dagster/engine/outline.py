@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gobblin_dagster.engine.commit.all_or_none import is_all_or_none
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
 
@@ -22,7 +23,7 @@ def commit_outline(spec: JobSpec) -> tuple[str, ...]:
         lines.append(f"what publishers do besides: {publishers}")
     if spec.commit.steps:
         lines.append(f"steps of your own: {', '.join(step.type for step in spec.commit.steps)}")
-    once = "once all datasets are so far, " if spec.commit.scope == "job" else ""
+    once = "once all datasets are so far, " if is_all_or_none(spec) else ""
     lines.append(f"{once}one transaction: move the watermark, add the snapshot, end the sequence")
     lines.append("write the manifest, delete the staging folder")
     return tuple(lines)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -43,6 +44,18 @@ class Project:
     def open_store(self) -> StateStore:
         """Open the state store; raises StoreVersionError, TransientError, UsageError."""
         return open_store(self.spec.state, self.root, self.clock)
+
+    @contextmanager
+    def use_store(self, store: StateStore | None = None) -> Iterator[StateStore]:
+        """Yield the store that is given, which stays open, or one of our own, which is closed at the end.
+
+        A service opens one store and shares it, with its pool of connections, among all that it does. Raises as `open_store`.
+        """
+        if store is not None:
+            yield store
+            return
+        with closing(self.open_store()) as own:
+            yield own
 
     def output_root(self, job: JobSpec) -> str:
         """Return the absolute root of a job's output."""

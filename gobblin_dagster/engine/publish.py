@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from gobblin_dagster.core.commit import CommitSequence, SequenceState
-from gobblin_dagster.core.errors import GobblinDagsterError, GroupHeldBackError, StaleEpochError
+from gobblin_dagster.core.errors import GobblinDagsterError, StaleEpochError
 from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.commit.all_or_none import is_all_or_none, with_held_back
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import Errors, GroupCommitter, Leased
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
@@ -54,11 +55,10 @@ def _free(
 def _publish_all(
     opened: OpenJob, committer: Committer, items: Sequence[Leased], kept_back: Mapping[str, Exception]
 ) -> Errors:
-    if opened.job.commit.scope == "dataset":
+    if not is_all_or_none(opened.job):
         return committer.publish_all(items)
     if kept_back:
-        because = "; ".join(map(str, kept_back.values()))
-        return {s.dataset_urn: GroupHeldBackError(dataset_urn=s.dataset_urn, because=because) for s, _ in items}
+        return with_held_back([sequence.dataset_urn for sequence, _ in items], kept_back)
     return GroupCommitter(committer, opened.store, opened.job.commit.parallelism).publish_all(items)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +79,14 @@ class _Group:
 
 
 def replay_quarantine(
-    project: Project, job: JobSpec, dataset_urn: str, *, rule: str | None = None, dry_run: bool = False, who: str = ""
+    project: Project,
+    job: JobSpec,
+    dataset_urn: str,
+    *,
+    rule: str | None = None,
+    dry_run: bool = False,
+    who: str = "",
+    store: StateStore | None = None,
 ) -> Replay:
     """Send rejected rows of a dataset through the pipeline again.
 
@@ -91,6 +97,7 @@ def replay_quarantine(
         rule: only rows that this policy or converter rejected; default: all.
         dry_run: only count them.
         who: kept in the dataset's history.
+        store: an open state store, which stays open; default: one of its own.
 
     Raises:
         UsageError: nothing was published of the dataset.
@@ -99,16 +106,16 @@ def replay_quarantine(
         GobblinDagsterError: what the rows met in the pipeline; nothing was published.
     """
     load_step_types(job)
-    with closing(project.open_store()) as store:
-        work = _Replayer(project, job, store, rule)
+    with project.use_store(store) as open_store:
+        work = _Replayer(project, job, open_store, rule)
         if dry_run:
             return work.count(work.state(dataset_urn))
-        with project.lease_keeper(job, store, work.run_id) as leases:
+        with project.lease_keeper(job, open_store, work.run_id) as leases:
             epoch = leases.take(dataset_urn)
             # Under the lease: what is read here is what the commit will demand.
             state = work.state(dataset_urn)
             # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
-            fill_manifests(project.storage(job), store, project.output_root(job), job.job, {dataset_urn: state})
+            fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, {dataset_urn: state})
             return work.run(state, epoch, who)
 
 
@@ -155,7 +162,7 @@ class _Replayer:
             rest = self._stage_rest(rewriting, touched)
             return self._sequence(rewriting, touched, units, rest, who)
 
-        committer = Committer(self._store, self._storage, parallelism=self._job.commit.parallelism)
+        committer = Committer.of(self._job.commit, self._store, self._storage)
         sequence = rewriting.commit(committer, self._storage, epoch, stage)
         came = totals_of(TaskSums.of(units))
         return dataclasses.replace(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from os import PathLike, fspath
@@ -102,7 +101,14 @@ class PublishedSnapshot:
         return {name: sum(file.rows for file in self.files if file.branch == name) for name in branches}
 
 
-def load_published(project: Project, job: JobSpec, dataset_urn: str, snapshot: int | None = None) -> PublishedSnapshot:
+def load_published(
+    project: Project,
+    job: JobSpec,
+    dataset_urn: str,
+    snapshot: int | None = None,
+    *,
+    store: StateStore | None = None,
+) -> PublishedSnapshot:
     """Look up a snapshot in the state store.
 
     Args:
@@ -110,16 +116,17 @@ def load_published(project: Project, job: JobSpec, dataset_urn: str, snapshot: i
         job: one of its jobs.
         dataset_urn: the dataset.
         snapshot: number; None takes the newest.
+        store: an open state store, which stays open; default: one of its own.
 
     Raises:
         UsageError: there is no such snapshot, or it has expired.
         TransientError: the store cannot be reached.
     """
-    with closing(project.open_store()) as store:
-        state = store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
+    with project.use_store(store) as open_store:
+        state = open_store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
         if snapshot is not None:
             _require_readable(state, dataset_urn, snapshot)
-        files = store.load_snapshot(job.job, dataset_urn, snapshot)
+        files = open_store.load_snapshot(job.job, dataset_urn, snapshot)
     if state is None:
         return PublishedSnapshot(job.job, dataset_urn, 0, ())
     number = state.snapshot if snapshot is None else snapshot
@@ -270,11 +277,19 @@ def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapsho
 
 
 def rollback(
-    project: Project, job: JobSpec, dataset_urn: str, to_snapshot: int, *, who: str = "", why: str = ""
+    project: Project,
+    job: JobSpec,
+    dataset_urn: str,
+    to_snapshot: int,
+    *,
+    who: str = "",
+    why: str = "",
+    store: StateStore | None = None,
 ) -> RollbackPlan:
     """Go back to a snapshot: data and watermark together, in one transaction.
 
-    The next run reads again what came after. Nothing is deleted, and a later rollback can undo this one.
+    The next run reads again what came after. Nothing is deleted, and a later rollback can undo this one. A `store` that is
+    given stays open; default: one of its own.
 
     Raises:
         UsageError: as `plan_rollback`.
@@ -283,9 +298,9 @@ def rollback(
         StorageError: a file of the snapshot is gone or damaged.
         WatermarkMovedError: the dataset moved meanwhile.
     """
-    with closing(project.open_store()) as store:
-        plan = plan_rollback(store, job, dataset_urn, to_snapshot, project.clock.now())
-        apply_rollback(project, job, store, plan, who=who, why=why)
+    with project.use_store(store) as open_store:
+        plan = plan_rollback(open_store, job, dataset_urn, to_snapshot, project.clock.now())
+        apply_rollback(project, job, open_store, plan, who=who, why=why)
     return plan
 
 
@@ -305,7 +320,7 @@ def apply_rollback(
         epoch = leases.take(urn)
         # Under the lease, so that no clean-up deletes them meanwhile.
         _require_whole(storage, plan.files, job.commit.parallelism)
-        committer = Committer(store, storage, parallelism=job.commit.parallelism)
+        committer = Committer.of(job.commit, store, storage)
         committer.prepare(sequence, epoch)
         committer.publish(sequence, epoch, verify_sources=False)
         try:

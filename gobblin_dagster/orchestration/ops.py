@@ -104,7 +104,7 @@ def _extract(context: dg.OpExecutionContext, binding: JobBinding, lane: Lane, ur
             # A step that is tried again must not meet the staging of its first try.
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
-        run = resources.enter_context(JobRun(opened, lane, _LogObserver(context.log)))
+        run = resources.enter_context(JobRun(opened, lane, [_LogObserver(context.log)]))
         recovered = run.recover()
         reconciled = reconcile(binding, store, context.instance, _logger(context))
         plan = run.plan()

@@ -106,7 +106,7 @@ class Lake:
 
     def run(self, rows: int = NEW, points: FaultPoints | None = None) -> None:
         listener: CommitListener | None = Loser(self.loses) if self.loses and points else None
-        run_job(self.project(points), job(rows), lane=InlineLane(), listener=listener)
+        run_job(self.project(points), job(rows), lane=InlineLane(), commit_listener=listener)
 
     def recover(self, points: FaultPoints | None = None) -> tuple[RecoveredDataset, ...]:
         """Do as `gobblin commit recover`, after all leases have expired."""

@@ -50,7 +50,7 @@ class RemoteJob:
     def run(self, rows: int, listener: CommitListener | None = None) -> RunResult:
         """Run without Spark."""
         spec = self.spec(rows)
-        return run_job(self.project(spec), spec, lane=InlineLane(), listener=listener)
+        return run_job(self.project(spec), spec, lane=InlineLane(), commit_listener=listener)
 
     def crash(self, rows: int, steps: int) -> None:
         """Run in a process that kills itself after some commit steps."""

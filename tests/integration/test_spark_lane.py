@@ -119,7 +119,7 @@ def test_spark_results_are_observed_while_the_job_works(tmp_path: Path, lane: Sp
         def task_done(self, state: TaskState, done: int, total: int) -> None:
             seen.append((state.dataset_urn, done, total))
 
-    _run(tmp_path, job_spec({"a": {"rows": 4}, "b": {"rows": 4}}), lane, observer=Watch())
+    _run(tmp_path, job_spec({"a": {"rows": 4}, "b": {"rows": 4}}), lane, listeners=[Watch()])
     assert [(done, total) for _, done, total in seen] == [(1, 2), (2, 2)]
 
 

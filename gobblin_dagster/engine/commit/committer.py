@@ -38,10 +38,11 @@ from gobblin_dagster.engine.commit.listener import CommitListener, SilentListene
 from gobblin_dagster.engine.commit.manifest import write_manifest
 from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
 from gobblin_dagster.engine.commit.roots import check_paths
-from gobblin_dagster.engine.commit.spread import Spread
+from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
 from gobblin_dagster.engine.commit.staging import delete_staging
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
+from gobblin_dagster.spec.job import CommitSpec
 from gobblin_dagster.state.store import StateStore
 
 Delivery: TypeAlias = Literal["exactly_once", "at_least_once"]
@@ -98,6 +99,31 @@ class Committer:
         self._delivery = delivery
         self._listener = listener or SilentListener()
         self._runner = StepRunner(storage, parallelism, self._listener, spread)
+
+    @classmethod
+    def of(
+        cls,
+        commit: CommitSpec,
+        store: StateStore,
+        storage: Storage,
+        *,
+        listener: CommitListener | None = None,
+        executor: StepExecutor | None = None,
+    ) -> Committer:
+        """Return the committer of a job, by what its file says below `commit`.
+
+        Runs, recovery and all that people do to published data take it from here. `executor` moves the files of very
+        large sequences elsewhere.
+        """
+        return cls(
+            store,
+            storage,
+            redo_limit=commit.redo_limit,
+            parallelism=commit.parallelism,
+            delivery=commit.delivery,
+            listener=listener,
+            spread=Spread(executor, commit.spark_threshold) if executor is not None else None,
+        )
 
     def prepare(self, sequence: CommitSequence, epoch: int) -> None:
         """Make the staged files durable in their folders and store the sequence: from here on, recovery finishes it.

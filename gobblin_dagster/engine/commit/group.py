@@ -22,10 +22,10 @@ from gobblin_dagster.core.commit import UNFINISHED, CommitGroup, CommitSequence,
 from gobblin_dagster.core.errors import (
     CorruptRecordError,
     GobblinDagsterError,
-    GroupHeldBackError,
     StagedFileLostError,
     StepRefusedError,
 )
+from gobblin_dagster.engine.commit.all_or_none import with_held_back
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.roll import in_parallel
@@ -256,11 +256,4 @@ def _told(errors: Errors) -> str:
 
 
 def _held_back(members: Sequence[Leased], errors: Errors) -> Errors:
-    """Return the errors with one for each dataset that had none of its own."""
-    urn, first = next(iter(_faults(errors).items()))
-    because = f"dataset {urn!r}: {first}"
-    return {
-        sequence.dataset_urn: errors.get(sequence.dataset_urn)
-        or GroupHeldBackError(dataset_urn=sequence.dataset_urn, because=because)
-        for sequence, _ in members
-    }
+    return with_held_back([sequence.dataset_urn for sequence, _ in members], errors)

@@ -38,7 +38,9 @@ def project(root: Path, *jobs: JobSpec) -> Project:
 
 def run(root: Path, job: JobSpec, selection: Selection | None = None, observer: Observer | None = None) -> RunResult:
     """Run a job without Spark."""
-    return run_job(project(root, job), job, lane=InlineLane(), selection=selection, observer=observer)
+    return run_job(
+        project(root, job), job, lane=InlineLane(), selection=selection, listeners=[observer] if observer else []
+    )
 
 
 def published(root: Path, job: JobSpec, urn: str, branch: str = "all") -> list[int]:

@@ -181,7 +181,7 @@ def test_staging_of_another_job_with_the_same_output_is_not_looked_at(world: Wor
 
 def test_staging_that_a_stored_sequence_names_stays_and_is_published_by_the_next_run(world: World) -> None:
     job = world.job(10)
-    run_in_child(lambda: run_job(world.project(job), job, lane=InlineLane(), listener=crash_at(1)))
+    run_in_child(lambda: run_job(world.project(job), job, lane=InlineLane(), commit_listener=crash_at(1)))
     world.clock.instant += 10 * LATER
     (found,) = world.clean().staging
     assert "needs it" in found.kept_because

@@ -62,7 +62,7 @@ class DieAfter(SilentListener):
 
 def die(root: Path, job: JobSpec, listener: DieAfter) -> None:
     with pytest.raises(DiedError):
-        run_job(project(root, job), job, lane=InlineLane(), listener=listener)
+        run_job(project(root, job), job, lane=InlineLane(), commit_listener=listener)
 
 
 def recover(root: Path, job: JobSpec, selection: Selection | None = None) -> tuple[RecoveredDataset, ...]:

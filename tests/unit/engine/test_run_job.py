@@ -180,7 +180,7 @@ def test_stop_commits_what_is_whole_and_leaves_the_rest(tmp_path: Path) -> None:
         def task_done(self, state: TaskState, done: int, total: int) -> None:
             stop.set()
 
-    result = run_job(project(tmp_path, job), job, lane=InlineLane(), observer=StopAfterFirst(), stop=stop)
+    result = run_job(project(tmp_path, job), job, lane=InlineLane(), listeners=[StopAfterFirst()], stop=stop)
     assert (result.status, result.exit_code) == (RunStatus.INTERRUPTED, 130)
     outcomes = [dataset.outcome for dataset in result.datasets]
     assert sorted(outcomes) == ["cancelled", "cancelled", "committed"]
@@ -266,7 +266,7 @@ from gobblin_dagster.testing.lane import InlineLane
 from gobblin_dagster.testing.rows_source import RowsSource
 from tests.unit.engine.jobs import job_spec, project
 job = job_spec({{"a": {{"rows": 10}}, "b": {{"rows": 10}}}})
-run_job(project(Path({str(tmp_path)!r}), job), job, lane=InlineLane(), listener=crash_at(2))
+run_job(project(Path({str(tmp_path)!r}), job), job, lane=InlineLane(), commit_listener=crash_at(2))
 """
     assert subprocess.run([sys.executable, "-c", child], check=False).returncode == -9
     return job_spec({"a": {"rows": 10}, "b": {"rows": 10}})

@@ -172,7 +172,7 @@ def run_crashing(root: Path, job: JobSpec) -> None:
     from gobblin_dagster.engine.job import run_job
     from gobblin_dagster.testing.lane import InlineLane
 
-    run_job(project(root, job), job, lane=InlineLane(), listener=crash_at(1))
+    run_job(project(root, job), job, lane=InlineLane(), commit_listener=crash_at(1))
 
 
 def test_rollback_to_a_snapshot_with_a_lost_file_is_refused(tmp_path: Path, job: JobSpec) -> None:

@@ -188,7 +188,7 @@ def leave_prepared(world: World) -> str:
 
     store = world.binding.project.open_store()
     opened = OpenJob.of(world.binding.project, world.job, store, Selection(urns=frozenset({"a"})))
-    run = JobRun(opened, InlineLane(), listener=Crash())
+    run = JobRun(opened, InlineLane(), commit_listener=Crash())
     with run, pytest.raises(KeyboardInterrupt):
         run.publish(run.extract(run.plan()))
     (stored,) = store.load_sequences("numbers", {SequenceState.PREPARED})
