@@ -10,6 +10,7 @@ from gobblin_dagster.cli.context import Output, OutputOption, examples, project_
 from gobblin_dagster.cli.output import print_json, print_status
 from gobblin_dagster.constructs.extras import missing_extras
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.engine.project import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
 from gobblin_dagster.spec.project import PROJECT_FILE
@@ -57,7 +58,7 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
         for fault in errors:
             print_status(False, fault.message())
     if errors:
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def _print_json(jobs: list[LoadedJob], errors: list[InvalidSpecError]) -> None:

@@ -36,6 +36,7 @@ from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import abandonment_view, recovered_view, sequence_view, status_view
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.engine.abandon import abandon_sequence, preview_abandonment
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
@@ -152,8 +153,10 @@ def recover(
     with plan_only_spark(project) as spark:
         outcomes = for_each_job(chosen, lambda job: _recover(project, job, spark))
     datasets = [dataset for job in outcomes.results for dataset in job]
-    unfinished = any(dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED} for dataset in datasets)
-    code = outcomes.code or int(unfinished)
+    left = [dataset for dataset in datasets if dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED}]
+    code: int = outcomes.code
+    if left and not code:
+        code = ExitCode.BUSY if all(dataset.is_busy for dataset in left) else ExitCode.FAILED
     if output is Output.JSON:
         views = outcomes.views(lambda _: {})
         print_json(exit_code=code, recovered=[recovered_view(dataset) for dataset in datasets], jobs=views)
@@ -202,7 +205,7 @@ def abandon(
         out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")
         for path in found.orphans:
             out.print(f"  in no snapshot, delete it yourself: {path}")
-    raise typer.Exit(int(not dry_run and found.state is not SequenceState.ABORTED))
+    raise typer.Exit(ExitCode.SUCCEEDED if dry_run or found.state is SequenceState.ABORTED else ExitCode.FAILED)
 
 
 def _shortened(text: str, sequence: CommitSequence) -> str:

@@ -10,9 +10,9 @@ import typer
 
 from gobblin_dagster.cli.confirm import who
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, remember_jobs
-from gobblin_dagster.cli.failure import FAILED
 from gobblin_dagster.cli.output import bytes_of, console, count, dataset_name, print_json
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.engine.compact import MIN_FILES, Compaction
 from gobblin_dagster.engine.compact import compact as compact_job
 
@@ -58,7 +58,7 @@ def compact(
         print_json(job=job, dry_run=dry_run, datasets=[_view(one) for one in done])
     elif not done:
         out.print("No dataset has small files to merge.")
-    raise typer.Exit(FAILED if any(one.problem for one in done) else 0)
+    raise typer.Exit(ExitCode.FAILED if any(one.problem for one in done) else ExitCode.SUCCEEDED)
 
 
 def _bytes(text: str) -> int:

@@ -9,6 +9,7 @@ import sys
 import typer
 
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 
 
 def who() -> str:
@@ -35,4 +36,4 @@ def confirm(question: str, yes: bool) -> None:
         )
     if not typer.confirm(question, err=True):
         typer.echo("Nothing was changed.", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)

@@ -16,10 +16,11 @@ from pathlib import Path
 import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
-from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.cli.output import print_json, print_status
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.engine.java import find_java
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.storage import open_storage
 
@@ -55,7 +56,7 @@ def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
             print_status(finding.is_good, f"{finding.name:<14} {finding.detail}")
         typer.echo("All is well." if is_good else "Mend what is marked FAULT, then run `gobblin doctor` again.")
     if not is_good:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _finding(name: str, check: Callable[[], str]) -> Finding:

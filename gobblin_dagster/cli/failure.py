@@ -8,13 +8,10 @@ import traceback
 
 import typer
 
-from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.optional import missing_package
 from gobblin_dagster.core.secrets import hidden
-
-FAILED = 1
-USAGE = 2
-INTERRUPTED = 130
 
 _UsageError = typer.BadParameter.__base__ or typer.BadParameter
 """Wrong options and arguments; typer does not name this class itself."""
@@ -24,15 +21,15 @@ def fail(error: BaseException) -> int:
     """Report an error on stderr and return the exit code of the process."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _say("interrupted", style="yellow")
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else FAILED
+        return error.code if isinstance(error.code, int) else ExitCode.FAILED
     if isinstance(error, BrokenPipeError):
         # Whoever read our output has left (`| head`); nothing more can be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return ExitCode.FAILED
     report(error)
-    return USAGE if isinstance(error, SpecError | _UsageError) else FAILED
+    return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.of_error(error)
 
 
 def report(error: BaseException) -> None:

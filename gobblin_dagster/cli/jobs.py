@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from gobblin_dagster.cli.answer import error_view
-from gobblin_dagster.cli.failure import FAILED, USAGE, report
-from gobblin_dagster.core.errors import SpecError
+from gobblin_dagster.cli.failure import report
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.spec.job import JobSpec
 
 T = TypeVar("T")
@@ -28,11 +28,9 @@ class JobOutcomes(Generic[T]):
 
     @property
     def code(self) -> int:
-        """The worst exit code of the jobs that raised; 0 if none did."""
-        errors = [error for _, error in self.ended if isinstance(error, Exception)]
-        if not errors:
-            return 0
-        return USAGE if all(isinstance(error, SpecError) for error in errors) else FAILED
+        """The worst exit code of the jobs that raised, which is the lowest; 0 if none did."""
+        codes = [ExitCode.of_error(error) for _, error in self.ended if isinstance(error, Exception)]
+        return min(codes, default=ExitCode.SUCCEEDED)
 
     def views(self, view: Callable[[T], dict[str, Any]], **missing: Any) -> list[dict[str, Any]]:
         """Return each job for `--output json`; one that raised has its error, and `missing` in place of its result."""

@@ -1,7 +1,6 @@
 """Entry point: finds the command, maps errors to exit codes, never shows a stack trace unless GOBBLIN_DEBUG=1.
 
-Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 plan has changes (`plan --detailed-exitcode`), 4 partly
-committed, 130 interrupted.
+`core.exit_codes` lists the exit codes.
 """
 
 from __future__ import annotations

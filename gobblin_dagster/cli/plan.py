@@ -22,12 +22,11 @@ from gobblin_dagster.cli.output import console, print_json
 from gobblin_dagster.cli.plan_text import print_plan
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.cli.views import NO_PLAN, plan_view
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.job import plan_job
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-HAS_CHANGES = 3
 
 
 @app.command(
@@ -54,7 +53,7 @@ def plan(
         outcomes = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))
     plans = outcomes.results
     has_changes = any(plan.has_changes for plan in plans)
-    code = outcomes.code or (HAS_CHANGES if detailed_exitcode and has_changes else 0)
+    code = outcomes.code or (ExitCode.CHANGES if detailed_exitcode and has_changes else ExitCode.SUCCEEDED)
     if output is Output.JSON:
         print_json(exit_code=code, has_changes=has_changes, jobs=outcomes.views(plan_view, **NO_PLAN))
     else:

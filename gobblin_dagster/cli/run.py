@@ -28,6 +28,7 @@ from gobblin_dagster.cli.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark
 from gobblin_dagster.cli.views import NO_PLAN, NO_RUN, plan_view, run_view
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
@@ -37,9 +38,6 @@ from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.spec.job import JobSpec
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-PARTIAL = 4
-INTERRUPTED = 130
 
 
 @app.command(
@@ -121,17 +119,23 @@ def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out:
 def _not_begun(job: str) -> dict[str, Any]:
     """Return a job that was asked for and not begun, for `--output json`."""
     error = {"code": "interrupted", "message": "The job was not begun: the command was interrupted before."}
-    return {"job": job, **NO_RUN, "status": RunStatus.INTERRUPTED.value, "exit_code": INTERRUPTED, "error": error}
+    return {
+        "job": job,
+        **NO_RUN,
+        "status": RunStatus.INTERRUPTED.value,
+        "exit_code": ExitCode.INTERRUPTED,
+        "error": error,
+    }
 
 
 def exit_code(results: list[RunResult], raised: int) -> int:
     """Return the exit code of a command over several jobs: partly committed where some jobs ended well."""
-    codes = {result.exit_code for result in results} | ({raised} if raised else set())
-    if INTERRUPTED in codes:
-        return INTERRUPTED
-    if codes <= {0}:
-        return 0
-    return PARTIAL if codes & {0, PARTIAL} else min(codes)
+    codes = {int(result.exit_code) for result in results} | ({raised} if raised else set())
+    if ExitCode.INTERRUPTED in codes:
+        return ExitCode.INTERRUPTED
+    if codes <= {ExitCode.SUCCEEDED}:
+        return ExitCode.SUCCEEDED
+    return ExitCode.PARTIAL if codes & {ExitCode.SUCCEEDED, ExitCode.PARTIAL} else min(codes)
 
 
 def _crash_listener(crash: str | None) -> CommitListener | None:

@@ -20,6 +20,7 @@ from gobblin_dagster.cli.state_lookup import JobOption, known_jobs
 from gobblin_dagster.cli.views import mark
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Position, Startpoint, parse_position
 from gobblin_dagster.engine.job import plan_job
@@ -35,7 +36,6 @@ app = typer.Typer(
 )
 
 ALL = "*"
-PARTLY = 4
 DatasetArgument = Annotated[
     str, typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job that have no startpoint.")
 ]
@@ -92,7 +92,7 @@ def set_startpoint(
         text = "Nothing was changed." if dry_run or not good else "Done; it counts from the next run on."
         console(sys.stdout).print(text, style="bold")
     if len(good) < len(plans):
-        raise typer.Exit(PARTLY if good else 1)
+        raise typer.Exit(ExitCode.PARTIAL if good else ExitCode.FAILED)
 
 
 @app.command("list", epilog=examples("gobblin startpoint list", "gobblin startpoint list flights --output json"))

@@ -26,6 +26,7 @@ from gobblin_dagster.cli.views import mark, origin_text, state_view
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine import state_admin, state_transfer
@@ -248,7 +249,7 @@ def import_states(
             runs=len(plan.runs),
             **listed,
         )
-    raise typer.Exit(int(bool(plan.conflicts)))
+    raise typer.Exit(ExitCode.FAILED if plan.conflicts else ExitCode.SUCCEEDED)
 
 
 def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.TEXT) -> None:

@@ -9,9 +9,9 @@ import typer
 
 from gobblin_dagster import __version__
 from gobblin_dagster.cli.context import Output, OutputOption
-from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.cli.output import print_json
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.engine.java import find_java
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

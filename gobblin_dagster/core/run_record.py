@@ -33,6 +33,8 @@ class RunStatus(StrEnum):
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
     FAILED = "failed"
+    BUSY = "busy"
+    """Nothing failed and nothing was committed: other runs hold the datasets that have something new."""
     INTERRUPTED = "interrupted"
 
 

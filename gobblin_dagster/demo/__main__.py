@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.demo.full import write_full_demo
 from gobblin_dagster.demo.project import add_day
 
@@ -40,7 +41,7 @@ def main() -> None:
         app()
     except GobblinDagsterError as error:
         typer.echo(str(error), err=True)
-        sys.exit(2 if isinstance(error, SpecError) else 1)
+        sys.exit(ExitCode.of_error(error))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.engine.commit.all_or_none import is_held_back
 from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
 
 _MAX_ERROR = 1000
@@ -20,12 +21,14 @@ def run_status(
         return RunStatus.INTERRUPTED
     good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
     good |= any(r.state == SequenceState.COMMITTED for r in recovered)
-    bad = any(not d.outcome.is_good or d.failures for d in datasets)
-    bad |= any(r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED) for r in recovered)
-    if not bad:
+    bad = [d for d in datasets if not d.outcome.is_good or d.failures]
+    left = [r for r in recovered if r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED)]
+    if not bad and not left:
         return RunStatus.SUCCEEDED
-    fails_whole = is_strict and any(d.failed_ranges for d in datasets)
-    return RunStatus.PARTIAL if good and not fails_whole else RunStatus.FAILED
+    if good and not (is_strict and any(d.failed_ranges for d in datasets)):
+        return RunStatus.PARTIAL
+    waits = all(d.outcome is DatasetOutcome.BUSY or is_held_back(d) for d in bad) and all(r.is_busy for r in left)
+    return RunStatus.BUSY if waits else RunStatus.FAILED
 
 
 def run_record(result: RunResult) -> RunRecord:

@@ -36,7 +36,9 @@ def recover(opened: OpenJob, leases: LeaseKeeper, committer: Committer) -> tuple
     for bundle in waiting:
         if taken := sorted(bundle.leases & set(grant.busy)):
             reason = str(busy_error(grant.busy[taken[0]]))
-            recovered += [RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason) for s in bundle.sequences]
+            recovered += [
+                RecoveredDataset(s.id, s.dataset_urn, s.state, reason=reason, is_busy=True) for s in bundle.sequences
+            ]
         else:
             free.append(bundle)
     recovered += _redo(opened, leases, committer, free)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from gobblin_dagster.core.commit import CommitFacts, CommitReport, CommitSequence
 from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.serial import AnyRanges, AnyWatermark
 from gobblin_dagster.core.startpoint import Startpoint
@@ -243,6 +244,8 @@ class RecoveredDataset:
     reason: str = ""
     """Why it is not committed; of a committed one, why there is no `audit`."""
     audit: Audit | None = None
+    is_busy: bool = False
+    """Whether nothing was tried, because another run holds its dataset, or one of its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +265,6 @@ class RunResult:
         return tuple(dataset for dataset in self.datasets if dataset.outcome in outcomes)
 
     @property
-    def exit_code(self) -> int:
-        """0 all well, 1 failed, 4 partly committed, 130 interrupted."""
-        return {
-            RunStatus.SUCCEEDED: 0,
-            RunStatus.PARTIAL: 4,
-            RunStatus.FAILED: 1,
-            RunStatus.INTERRUPTED: 130,
-        }[self.status]
+    def exit_code(self) -> ExitCode:
+        """What `gobblin run` ends with."""
+        return ExitCode.of_run(self.status)

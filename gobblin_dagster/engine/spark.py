@@ -9,7 +9,6 @@ import functools
 import hashlib
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
@@ -37,6 +36,7 @@ from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.engine import worker_daemon
 from gobblin_dagster.engine.commit.spread import run_batches_in_arrow
 from gobblin_dagster.engine.frames import FrameRun
+from gobblin_dagster.engine.java import find_java
 from gobblin_dagster.engine.lane.board import TaskBoard
 from gobblin_dagster.engine.lane.context import LaneContext, LaneTask
 from gobblin_dagster.engine.lane.failure import describe_failure
@@ -247,7 +247,7 @@ def _connect(spec: SparkSpec) -> SparkSession:
 def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     # Workers must be this interpreter: without it they pick the system's Python and die.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    java = find_java()
+    java = Path(find_java().path).resolve()  # starts it: what is wrong with it is said before Spark fails
     is_local = spec.local_cores is not None
     settings = {
         "spark.app.name": "gobblin",
@@ -303,19 +303,6 @@ class _WithoutForkHooks(dict[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "preexec_fn":
             super().__setitem__(key, value)
-
-
-def find_java() -> Path:
-    """Return the Java launcher that Spark will use; raises EnvironmentFaultError where there is none."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if found is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise EnvironmentFaultError(
-            problem=f"No Java {where}.",
-            hint="Spark needs Java 17 or newer: install a headless JRE (Debian: apt install default-jre-headless).",
-        )
-    return Path(found).resolve()
 
 
 def _fast_start_options(java: Path) -> list[str]:

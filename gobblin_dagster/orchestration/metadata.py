@@ -42,9 +42,9 @@ DETAIL = "gobblin/detail"
 ROWS_FAILED = "gobblin/rows_failed"
 """On a check of a row-level policy: rows that broke it."""
 RUN_STATUS = "gobblin/run_status"
-"""On the failure of a run: `partial` where something of it was committed, else `failed`, which it is too where a work unit
-failed and the job says that this fails the run (`commit.failed_units_fail_run`). As of `gobblin run`, whose exit codes are
-4 and 1; Dagster knows no success in part."""
+"""On the failure of a run: `partial` if something of it was committed, `busy` if other runs hold all that was left undone,
+else `failed`. So is a run with a failed work unit if the job says so (`commit.failed_units_fail_run`). The word is that of the
+exit code of `gobblin run`; Dagster knows no success in part."""
 FAILED_DATASETS = "gobblin/failed_datasets"
 """On the failure of a run: dataset.urns of which nothing, or not all, was committed; JSON."""
 QUARANTINED_DATASETS = "gobblin/quarantined_datasets"

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.run_record import RunStatus
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 RECORDS = sorted((ROOT / "docs" / "adr").glob("*.md"))
@@ -96,3 +99,26 @@ def test_documents_named_in_code_exist() -> None:
     named = {path for text in code for path in re.findall(r"\bdocs/[\w/.-]+\.md\b", text)}
     assert named
     assert sorted(path for path in named if not (ROOT / path).is_file()) == []
+
+
+def test_page_of_exit_codes_lists_those_that_there_are() -> None:
+    text = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
+    assert rows == [(str(one.value), one.name.lower(), one.meaning) for one in ExitCode]
+
+
+def test_each_end_of_a_run_has_its_exit_code_and_the_word_of_it() -> None:
+    assert {ExitCode.of_run(status).name.lower() for status in RunStatus} == {status.value for status in RunStatus}
+
+
+def test_no_command_ends_with_a_number_of_its_own() -> None:
+    code = {
+        str(file.relative_to(ROOT)): file.read_text(encoding="utf-8")
+        for file in (ROOT / "gobblin_dagster").rglob("*.py")
+    }
+    own = {
+        name
+        for name, text in code.items()
+        if re.search(r"(typer\.Exit|sys\.exit)\(\d|^[A-Z]+ = 130$", text, re.MULTILINE)
+    }
+    assert own == set()

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from gobblin_dagster.cli.interrupt import stop_on_interrupt
-from gobblin_dagster.cli.java import find_java
 from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.engine.java import find_java
 from gobblin_dagster.state import open_store
 
 from .conftest import Cli

@@ -302,6 +302,11 @@ def test_killed_run_is_finished_by_the_next_one_with_nothing_lost(
         ([], 2, 2),
         ([], 1, 1),
         ([RunStatus.SUCCEEDED, RunStatus.INTERRUPTED], 0, 130),
+        ([RunStatus.BUSY, RunStatus.BUSY], 0, 5),
+        ([RunStatus.BUSY, RunStatus.SUCCEEDED], 0, 4),
+        ([RunStatus.BUSY, RunStatus.FAILED], 0, 1),
+        ([RunStatus.BUSY], 2, 2),
+        ([], 5, 5),
     ],
 )
 def test_exit_code_over_several_jobs(statuses: list[RunStatus], raised: int, code: int) -> None:

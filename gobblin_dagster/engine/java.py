@@ -1,4 +1,4 @@
-"""Finding Java the way Spark does: JAVA_HOME first, then PATH."""
+"""Finding Java the way Spark does, and starting it once: JAVA_HOME first, then PATH."""
 
 from __future__ import annotations
 
