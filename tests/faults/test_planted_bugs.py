@@ -22,6 +22,7 @@ from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.manifest import write_manifest
 from gobblin_dagster.engine.commit.roll import StepRunner
+from gobblin_dagster.engine.commit.staging import delete_staging
 from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.state import sql_sequences
@@ -89,7 +90,7 @@ def _staging_wiped_at_start_and_missing_sources_count_as_done(patch: Patch) -> N
     right = Committer.recover
 
     def wiping(self: Committer, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
-        self._delete_staging(decode_sequence(stored))
+        delete_staging(self._storage, decode_sequence(stored))
         return right(self, stored, epoch, undo_because)
 
     def forgiving(self: RenameFileStep, storage: Storage) -> None:
@@ -218,7 +219,7 @@ def _staging_deleted_before_the_commit_of_a_torn_recovery(patch: Patch) -> None:
             return right(self, sequence, epoch, verify_content=verify_content)
         except OSError:
             # "Clean up after a failure": the sequence is still PREPARED and some files are already in place.
-            self._delete_staging(sequence)
+            delete_staging(self._storage, sequence)
             self._store.quarantine(sequence.id, "cleaned up")
             raise
 
