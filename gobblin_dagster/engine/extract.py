@@ -41,7 +41,13 @@ def extract(
         if urn in left_out:
             decided.append(DatasetCommit(left_out[urn]))
         elif blocked and dataset.has_work:
-            unread = DatasetResult(urn, DatasetOutcome.FAILED, dataset.low, dataset.expected_high, notes=dataset.notes)
+            unread = DatasetResult(
+                urn,
+                DatasetOutcome.FAILED,
+                low=dataset.low,
+                expected_high=dataset.expected_high,
+                notes=dataset.notes,
+            )
             decided.append(DatasetCommit(held_back(unread, blocked)))
         else:
             decided.append(

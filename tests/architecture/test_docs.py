@@ -107,6 +107,12 @@ def test_page_of_exit_codes_lists_those_that_there_are() -> None:
     assert rows == [(str(one.value), one.name.lower(), one.meaning) for one in ExitCode]
 
 
+def test_page_of_failures_says_what_to_do_about_each_exit_code_of_a_run() -> None:
+    text = (ROOT / "docs" / "operations" / "failures.md").read_text(encoding="utf-8")
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    assert codes == {one.value for one in ExitCode} - {ExitCode.CHANGES}
+
+
 def test_each_end_of_a_run_has_its_exit_code_and_the_word_of_it() -> None:
     assert {ExitCode.of_run(status).name.lower() for status in RunStatus} == {status.value for status in RunStatus}
 

@@ -238,7 +238,7 @@ def test_observer_is_told_once_of_each_dataset_also_of_one_that_was_refused(tmp_
     run(tmp_path, job_spec({"idle": {"rows": 1}}))
     job = job_spec({**{urn: {"rows": 10} for urn in "ac"}, "bad": {"rows": 10, "fail_at": 1}, "idle": {"rows": 1}})
     store = project(tmp_path, job).open_store()
-    with JobRun(OpenJob.of(project(tmp_path, job), job, store), InlineLane(), Listening()) as running:
+    with JobRun(OpenJob.of(project(tmp_path, job), job, store), InlineLane(), [Listening()]) as running:
         decided = running.extract(running.plan())
         store.release_leases("numbers", [store.load_leases("numbers")["a"]])
         store.acquire_leases("numbers", ["a"], LeaseOwner.current("other"), timedelta(minutes=1))
