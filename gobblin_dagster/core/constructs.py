@@ -46,6 +46,10 @@ class ConstructContext:
     """When the attempt on the work unit began: one instant for all of its rows, aware and in UTC."""
     in_order: bool = False
     """Whether a part of a work unit may be published, so that an extractor that can should read in order of its positions."""
+    name: str = ""
+    """What the job file calls the construct, for messages; set for row-level policies."""
+    limit_rows: int | None = None
+    """Rows after which the reading of a work unit may end (`execution.limit.rows`): an extractor that can ends a chunk there."""
     spark: Callable[[], Any] | None = None
     """Starts Spark where it is not started yet and returns the session; for sources on the driver that plan or count with
     Spark, None everywhere else."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import permutations
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
@@ -26,10 +26,24 @@ Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
 """Permissions as octal text."""
 
 
+_NUMBERS = (int, float, int | None, float | None)
+"""Types of fields that hold a number."""
+
+
 class SpecModel(BaseModel):
     """A frozen declaration that refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, given: Any) -> Any:
+        """Refuse true and false for numbers: pydantic takes them for 1 and 0."""
+        if isinstance(given, dict):
+            for name, field in cls.model_fields.items():
+                if isinstance(given.get(name), bool) and field.annotation in _NUMBERS:
+                    raise ValueError(f"{name}: expected a number, got {str(given[name]).lower()}")
+        return given
 
 
 class ConstructSpec(BaseModel):
@@ -338,7 +352,8 @@ class RetrySpec(SpecModel):
 class LimitSpec(SpecModel):
     """How much one work unit may read in a run; what is left is planned again by the next one.
 
-    Rows, bytes and seconds end it at the first position at or behind the bound that its source can tell: with the batch.
+    Rows, bytes and seconds end it at the first position at or behind the bound that its source can tell: with the batch; rows of
+    the source `python` with the first `ReadUpTo`.
 
     Source: `extract.limit.enabled`, `extract.limit.type`. Differs: several limits may hold at once; what is left is read by
     the next run, not lost.
@@ -477,19 +492,27 @@ class JobSpec(SpecModel):
 
     def _folder_of_datasets(self, branch: str) -> str:
         paths = {one.name: one.path for one in self.fork.branches}
-        path = paths.get(branch, BranchSpec(name="main").path).removesuffix("/{dataset}")
-        return path.format(namespace=self.extract.namespace, table=self.extract.table, branch=branch)
+        return self._folder(branch, paths.get(branch, BranchSpec(name="main").path))
+
+    def _folder(self, branch: str, path: str) -> str:
+        outer = path.removesuffix("/{dataset}")
+        return outer.format(namespace=self.extract.namespace, table=self.extract.table, branch=branch)
 
     @model_validator(mode="after")
     def _branches_share_no_folder(self) -> Self:
         # Not even one below another: a dataset of the outer one could be named as a folder of the inner one.
-        names = [*(branch.name for branch in self.fork.branches), QUARANTINE_BRANCH]
-        for one, other in permutations(names, 2):
-            outer, inner = self._folder_of_datasets(one), self._folder_of_datasets(other)
-            if f"{inner}/".startswith(f"{outer}/"):
+        paths = {
+            **{branch.name: branch.path for branch in self.fork.branches},
+            QUARANTINE_BRANCH: BranchSpec(name="main").path,
+        }
+        # Some file systems fold case. In this order a folder comes right before those that lie in it.
+        folders = sorted((f"{self._folder(name, path)}/".casefold(), name) for name, path in paths.items())
+        for (outer, one), (inner, other) in pairwise(folders):
+            if inner.startswith(outer):
+                there, here = (self._folder(name, paths[name]) for name in (one, other))
                 raise ValueError(
-                    f"fork.branches: the files of {other!r} (in {inner}) would lie in the folder of {one!r} ({outer}); "
-                    "give each branch a path of its own"
+                    f"fork.branches: the files of {other!r} (in {here}) would lie in the folder of {one!r} ({there}), at least "
+                    "where case does not count; give each branch a path of its own"
                 )
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -103,7 +104,8 @@ class PythonSource:
 
     def extractor(self, unit: WorkUnit) -> PythonExtractor:
         function = load_object(self._options.read, _NAME)
-        return PythonExtractor(unit, function, self._options.read, self._options.columns)
+        limit = self._context.limit_rows
+        return PythonExtractor(unit, function, self._options.read, self._options.columns, limit)
 
     def tells_positions(self) -> bool:
         """Whether the function yields `ReadUpTo` shows when it runs; without it, limits end nothing early."""
@@ -149,7 +151,12 @@ class PythonExtractor:
     """
 
     def __init__(
-        self, unit: WorkUnit, function: Callable[[ReadUnit], Any], name: str, columns: Mapping[str, Shape] | None
+        self,
+        unit: WorkUnit,
+        function: Callable[[ReadUnit], Any],
+        name: str,
+        columns: Mapping[str, Shape] | None,
+        limit_rows: int | None = None,
     ) -> None:
         self.bytes_read = 0
         self._urn, self._name = unit.dataset_urn, name
@@ -163,6 +170,7 @@ class PythonExtractor:
                 raise self._error(f"returned {type(found).__name__}, expected an iterator: `yield` the rows.", None)
             self._yielded = iter(found)
         self._low = unit.low
+        self._enough = math.inf if limit_rows is None else limit_rows
         self._reached: Watermark | None = unit.low
         self._batches = self._in_batches()
         self._first = next(self._batches, None)
@@ -204,7 +212,8 @@ class PythonExtractor:
                     if schema is not None:
                         yield pa.RecordBatch.from_pylist([], schema=schema)  # so that the position is asked for
                 # Without a schema the first rows wait for others, which may have more fields.
-                if not waiting or schema is None or time.monotonic() < due:
+                is_early = schema is None or time.monotonic() < due
+                if not waiting or (is_early and before + settled < self._enough):
                     continue
             if isinstance(item, dict):
                 waiting.append(item)

@@ -126,7 +126,9 @@ class _WorkUnitRun:
         self._is_stopped = is_stopped
         self._attempt = secrets.token_hex(6)
         self._context = dataclasses.replace(
-            lane.construct_context(spec, task.unit.dataset_urn), in_order=spec.keeps_parts
+            lane.construct_context(spec, task.unit.dataset_urn),
+            in_order=spec.keeps_parts,
+            limit_rows=spec.execution.limit.rows,
         )
         self._shared: SharedFiles | None = None
         self._quarantine = Quarantine(self.writer_context)

@@ -12,7 +12,7 @@ from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.snapshots import load_published, rollback
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import ExecutionSpec, JobSpec
 
 from .jobs import job_spec, project, published, run
 
@@ -107,3 +107,28 @@ def test_branches_in_one_folder_are_refused(one: str, other: str | None) -> None
 
 def test_folder_of_a_file_is_found_behind_folders_of_the_same_name() -> None:
     assert DatasetUrn("x").folder_in("/x/lake/x/x/day=1/file") == "/x/lake/x/x"
+
+
+def test_branches_that_differ_in_case_only_share_a_folder_where_case_does_not_count() -> None:
+    job = {"job": "j", "source": "x", "extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
+    for path in ("{namespace}/{table}/B/{dataset}", "N/T/b/x/{dataset}", "{namespace}/T/Quarantine/{dataset}"):
+        fork = {"branches": [{"name": "b"}, {"name": "c", "path": path}]}
+        with pytest.raises(ValidationError, match="would lie in the folder of"):
+            JobSpec.model_validate({**job, "fork": fork})
+    with pytest.raises(ValidationError, match="would lie in the folder of 'B'"):
+        JobSpec.model_validate({**job, "fork": {"branches": [{"name": "b"}, {"name": "B"}]}})
+    names = [{"name": name} for name in ("b", "b_c", "bc", "c")]
+    assert len(JobSpec.model_validate({**job, "fork": {"branches": names}}).fork.branches) == 4
+
+
+@pytest.mark.parametrize(
+    ("execution", "problem"),
+    [
+        ({"packs": True}, "packs: expected a number, got true"),
+        ({"limit": {"seconds": float("inf")}}, "finite number"),
+        ({"limit": {"rows": False}}, "rows: expected a number, got false"),
+    ],
+)
+def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        ExecutionSpec.model_validate(execution)

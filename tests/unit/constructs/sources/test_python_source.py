@@ -266,3 +266,20 @@ def test_function_that_is_not_there_is_told(tmp_path: Path) -> None:
         run(tmp_path, spec(datasets="no_such_module:datasets"))
     with pytest.raises(InvalidSpecError, match="read"):
         run(tmp_path, spec(read="weather"))
+
+
+@pytest.mark.parametrize("columns", [None, {"id": "int64", "name": "string"}], ids=["settled", "declared"])
+def test_limit_of_rows_ends_a_function_with_its_next_position(
+    tmp_path: Path, put: Put, columns: dict[str, str] | None
+) -> None:
+    def read(unit: Any) -> Iterator[Any]:
+        for number in range(unit.low, unit.high):
+            yield {"id": number, "name": "x"}
+            if number % 4 == 3:
+                yield ReadUpTo(number + 1)
+
+    put(read, {"a": 40})
+    job = spec(columns=columns) if columns else spec()
+    job = job.model_copy(update={"execution": ExecutionSpec(limit=LimitSpec(rows=10))})
+    assert [one(tmp_path, job).rows_read for _ in range(5)] == [12, 12, 12, 4, 0]
+    assert published(tmp_path, job, "a", "main") == list(range(40))

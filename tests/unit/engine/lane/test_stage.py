@@ -113,7 +113,7 @@ def test_stage_without_rows_has_no_share_to_judge() -> None:
 
 def test_policy_that_cannot_judge_a_row_names_file_row_and_rule() -> None:
     stage = _stage([], [{"type": "sql", "rule": "n::INT > 0", "name": "positive"}])
-    with pytest.raises(ConvertError, match=r"file in/flights.csv, row policy 'sql': row 12: 'n::INT > 0': .*'x'"):
+    with pytest.raises(ConvertError, match=r"file in/flights.csv, row policy 'positive': row 12: 'n::INT > 0': .*'x'"):
         _run(stage, BAD)
 
 
