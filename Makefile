@@ -42,8 +42,8 @@ ifdef N
 else
 	@scripts/ensure-java.sh
 	@scripts/crash.sh
-	@echo "+ python -m gobblin_dagster.testing.crash_table --quick --storms 200"
-	@$(BIN)/python -m gobblin_dagster.testing.crash_table --quick --storms 200
+	@echo "+ python -m gobblin_dagster.testing.protocol.crash_table --quick --storms 200"
+	@$(BIN)/python -m gobblin_dagster.testing.protocol.crash_table --quick --storms 200
 endif
 
 crash-table: install ## every single fault, and N random schedules (default 2000), on every state store and storage that can be started here; all pairs of faults too: PAIRS=1

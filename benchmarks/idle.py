@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from gobblin_dagster.engine.job import run_job
-from gobblin_dagster.engine.launch import LazySparkLane
 from gobblin_dagster.engine.project import open_project
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
 
 def main(folder: Path) -> None:
@@ -29,16 +29,16 @@ def main(folder: Path) -> None:
             statements.append(statement)
 
     project = open_project(folder)
-    lane = LazySparkLane(project.spec.spark)
+    runner = LazySparkRunner(project.spec.spark)
     begun = time.perf_counter()
-    result = run_job(project, project.job("bench"), lane=lane)
+    result = run_job(project, project.job("bench"), runner=runner)
     print(
         json.dumps(
             {
                 "exit_code": result.exit_code,
                 "datasets": len(result.datasets),
                 "seconds": time.perf_counter() - begun,
-                "spark_started": lane.is_started or "pyspark" in sys.modules,
+                "spark_started": runner.is_started or "pyspark" in sys.modules,
                 "state_queries": len(statements),
             }
         )

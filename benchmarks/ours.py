@@ -15,9 +15,9 @@ from pathlib import Path
 
 from data import columns
 
-from gobblin_dagster.engine.job import run_job
-from gobblin_dagster.engine.launch import LazySparkLane
 from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
 BRANCHES = {
     "fork": [{"name": "all"}, {"name": "masked", "converters": [{"type": "drop", "columns": ["tailnum"]}]}],
@@ -62,11 +62,11 @@ def published(target: Path) -> dict[str, list[str]]:
 
 def main(scenario: str, flights: Path) -> None:
     """Run the job for each target folder that is asked for."""
-    lane = None
+    runner = None
     for line in sys.stdin:
         project = make_project(Path(line.strip()), flights, scenario)
-        lane = lane or LazySparkLane(project.spec.spark)
-        result = run_job(project, project.job("bench"), lane=lane)
+        runner = runner or LazySparkRunner(project.spec.spark)
+        result = run_job(project, project.job("bench"), runner=runner)
         if result.exit_code != 0:
             sys.exit(str([dataset.failures for dataset in result.datasets if dataset.failures][:1]))
         print("done", flush=True)

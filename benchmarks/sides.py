@@ -27,20 +27,20 @@ Side = Callable[[str, list[Path]], None]
 
 def write_ours(job: dict[str, Any], targets: Sequence[Path]) -> None:
     """Run the job for each target and print the seconds of each; the session is kept, so the second is warm."""
-    from gobblin_dagster.engine.job import run_job  # noqa: PLC0415  # each side loads its own
-    from gobblin_dagster.engine.launch import LazySparkLane  # noqa: PLC0415  # each side loads its own
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415  # each side loads its own
+    from gobblin_dagster.engine.run.job_run import run_job  # noqa: PLC0415  # each side loads its own
+    from gobblin_dagster.engine.spark.lazy import LazySparkRunner  # noqa: PLC0415  # each side loads its own
 
-    lane = None
+    runner = None
     for target in targets:
         (target / "jobs").mkdir(parents=True)
         spec = {"project": "bench", "spark": {"master": f"local[{os.cpu_count()},4]"}}
         (target / "gobblin.yaml").write_text(json.dumps(spec), encoding="utf-8")
         (target / "jobs" / "bench.yaml").write_text(json.dumps(job), encoding="utf-8")
         project = open_project(target)
-        lane = lane or LazySparkLane(project.spec.spark)
+        runner = runner or LazySparkRunner(project.spec.spark)
         begun = time.perf_counter()
-        result = run_job(project, project.job(job["job"]), lane=lane)
+        result = run_job(project, project.job(job["job"]), runner=runner)
         if result.exit_code != 0:
             sys.exit(str(result.datasets))
         print(time.perf_counter() - begun, flush=True)

@@ -5,7 +5,7 @@ Packages, in the direction of their imports (each imports only from those before
 kept, `constructs` built-in sources, converters, policies, forks and writers, `engine` plan, run and commit, `orchestration`
 the Dagster layer, `cli` the command line. `testing` holds fakes and fault points for people who write their own constructs.
 
-Start with `core/work_unit.py` for the words, then `engine/job.py` for the way of the data.
+Start with `core/work_unit.py` for the words, then `engine/run/job_run.py` for the way of the data.
 """
 
 __version__ = "0.1.0"

@@ -62,27 +62,25 @@ TAIL = """
 """
 
 _LOADER = "tests/unit/spec/gobblin/test_job.py"
-_RUN = "tests/unit/engine/test_run_job.py"
-_RETRIES = "tests/unit/engine/test_retries.py"
-_READ_LIMITS = "tests/unit/engine/test_read_limits.py"
-_QUERY = "tests/unit/constructs/sources/test_query.py"
+_RUN = "tests/unit/engine/run/test_job_run.py"
+_RETRIES = "tests/unit/engine/task/test_retry.py"
+_READ_LIMITS = "tests/unit/engine/task/test_read_limits.py"
+_QUERY = "tests/unit/constructs/sources/query/test_source.py"
 _OFFSETS = "tests/integration/kafka/test_offsets.py"
 _TOPICS = "tests/integration/kafka/test_rows.py"
-_POSITIONS = "tests/unit/constructs/extractors/test_positions.py"
-_FILES = "tests/unit/constructs/sources/test_new_files.py"
-_DATED = "tests/unit/constructs/sources/test_files.py"
+_POSITIONS = "tests/unit/constructs/sources/files/test_positions.py"
+_FILES = "tests/unit/constructs/sources/files/test_new_files.py"
+_DATED = "tests/unit/constructs/sources/files/test_source.py"
 _VALUES = "tests/unit/constructs/converters/test_values.py"
 _WRITERS = "tests/unit/constructs/writers/test_writers.py"
 _PARTITIONS = "tests/unit/constructs/writers/test_partitions.py"
 _SHAPE = "tests/unit/constructs/converters/test_shape_of_rows.py"
-_STAGE = "tests/unit/engine/lane/test_stage.py"
-_FULL = "tests/unit/engine/test_full_extract.py"
-_PARTIAL = "tests/unit/engine/test_partial.py"
-_PACKS = "tests/unit/engine/test_estimate.py::test_packs_can_be_numbered_and_dataset_kept_together"
-_FOLDERS = "tests/unit/engine/test_branch_paths.py::test_path_given_holds_for_its_branch_alone"
-_QUEUES = (
-    "tests/unit/engine/lane/test_queue.py::test_one_branch_needs_no_thread_and_several_get_one_each_as_the_job_says"
-)
+_STAGE = "tests/unit/engine/task/test_row_pipeline.py"
+_FULL = "tests/unit/engine/run/test_full_extract.py"
+_PARTIAL = "tests/unit/engine/run/test_partial.py"
+_PACKS = "tests/unit/engine/plan/test_cost.py::test_packs_can_be_numbered_and_dataset_kept_together"
+_FOLDERS = "tests/unit/engine/run/test_branch_paths.py::test_path_given_holds_for_its_branch_alone"
+_QUEUES = "tests/unit/engine/task/test_branch_queue.py::test_one_branch_needs_no_thread_and_several_get_one_each_as_the_job_says"
 _MODES = "tests/unit/engine/commit/steps/test_permissions.py"
 
 TESTS = {
@@ -94,11 +92,11 @@ TESTS = {
     "commit.delivery": "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_the_same_without_write_ahead",
     "execution.retries.count": f"{_RETRIES}::test_retries_can_be_turned_off",
     "execution.retries.backoff_s": f"{_RETRIES}::test_waits_double_up_to_the_longest_and_are_slept_whole",
-    "execution.retry_failed": "tests/unit/engine/test_retry_failed.py::test_range_that_is_given_up_is_told_and_not_read_again",
+    "execution.retry_failed": "tests/unit/engine/plan/test_retry_failed.py::test_range_that_is_given_up_is_told_and_not_read_again",
     "execution.limit.rows": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.seconds": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.rows_per_second": f"{_READ_LIMITS}::test_rate_waits_between_batches",
-    "execution.max_work_units": "tests/unit/engine/test_limits.py::test_work_units_are_shared_out_evenly_among_datasets",
+    "execution.max_work_units": "tests/unit/engine/plan/test_limits.py::test_work_units_are_shared_out_evenly_among_datasets",
     "execution.packs": _PACKS,
     "execution.packing": _PACKS,
     "converters(*).max_errors": f"{_STAGE}::test_more_bad_rows_than_allowed_fail_with_the_row_that_was_too_much",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from gobblin_dagster.cli.failure import describe
+from gobblin_dagster.cli.errors import describe
 from gobblin_dagster.core.errors import InvalidSpecError
 
 _OPTIONS = ("--output", "-o")
@@ -55,7 +55,7 @@ def print_refusal(error: BaseException | None, exit_code: int, jobs: Collection[
     `jobs` are those that the command names.
     """
     if not _Stdout.has_document:
-        from gobblin_dagster.cli.output import print_json  # noqa: PLC0415 - `--help` needs no rich
+        from gobblin_dagster.cli.render.console import print_json  # noqa: PLC0415 - `--help` needs no rich
 
         view = {"code": "declined", "message": "Nothing was changed."} if error is None else error_view(error)
         print_json(exit_code=exit_code, error=view, jobs=[{"job": job, "error": view} for job in jobs])

@@ -23,7 +23,7 @@ class LazyCommand:
 
 def app_of(module: str) -> Callable[[], Any]:
     """Return the way to the command (or group) that is the `app` of a module of this package."""
-    return lambda: typer.main.get_command(importlib.import_module(f"gobblin_dagster.cli.{module}").app)
+    return lambda: typer.main.get_command(importlib.import_module(f"gobblin_dagster.cli.commands.{module}").app)
 
 
 def function_of(module: str, function: str, *lines: str) -> Callable[[], Any]:
@@ -31,7 +31,7 @@ def function_of(module: str, function: str, *lines: str) -> Callable[[], Any]:
 
     def load() -> Any:
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
-        found = getattr(importlib.import_module(f"gobblin_dagster.cli.{module}"), function)
+        found = getattr(importlib.import_module(f"gobblin_dagster.cli.commands.{module}"), function)
         app.command(epilog=examples(*lines))(found)
         return typer.main.get_command(app)
 

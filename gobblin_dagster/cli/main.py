@@ -17,7 +17,7 @@ import typer
 from gobblin_dagster import __version__
 from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
-from gobblin_dagster.cli.failure import fail
+from gobblin_dagster.cli.errors import fail
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
 
 COMMANDS = {

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gobblin_dagster.engine.launch import LazySparkLane
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
 SPARK_LOG = ".gobblin/spark.log"
 """Below the project folder."""
 
 
-def lazy_spark(project: Project) -> LazySparkLane:
+def lazy_spark(project: Project) -> LazySparkRunner:
     """Return a lane on the project's Spark."""
-    return LazySparkLane(project.spec.spark, project.root / SPARK_LOG)
+    return LazySparkRunner(project.spec.spark, project.root / SPARK_LOG)
 
 
 @contextmanager
-def plan_only_spark(project: Project) -> Iterator[LazySparkLane]:
+def plan_only_spark(project: Project) -> Iterator[LazySparkRunner]:
     """Give Spark to sources that plan with it, and end it if one did."""
-    lane = lazy_spark(project)
+    runner = lazy_spark(project)
     try:
-        yield lane
+        yield runner
     finally:
-        lane.close()
+        runner.close()

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gobblin_dagster.constructs.names import require_columns
 from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.types.columns import require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]

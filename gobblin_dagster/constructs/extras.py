@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from gobblin_dagster.core.optional import EXTRAS
+from gobblin_dagster.core.utils.optional_packages import EXTRAS
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import constructs
 

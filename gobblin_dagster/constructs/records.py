@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from gobblin_dagster.core.errors import CopyNotSupportedError, UsageError
-from gobblin_dagster.core.targets import load_target
+from gobblin_dagster.core.utils.import_target import load_target
 
 
 def records(batch: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from gobblin_dagster.constructs import aliases
-from gobblin_dagster.constructs.extractors.format import FileFormat
+from gobblin_dagster.constructs.formats.base import FileFormat
 from gobblin_dagster.core.constructs import (
     ChecksExtract,
     ChoosesFolder,
@@ -39,8 +39,8 @@ from gobblin_dagster.core.constructs import (
     TaskLevelPolicy,
 )
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.targets import load_target
 from gobblin_dagster.core.traits import FormatTraits, PublisherTraits, SourceTraits, WriterTraits
+from gobblin_dagster.core.utils.import_target import load_target
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
 
@@ -66,20 +66,20 @@ class ConstructKind(StrEnum):
 _HERE = __name__.rpartition(".")[0]
 _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
     ConstructKind.SOURCE: {
-        "files": "sources.files:FilesSource",
-        "kafka": "sources.kafka:KafkaSource",
-        "python": "sources.python:PythonSource",
-        "query": "sources.query:QuerySource",
-        "rest": "sources.rest:RestSource",
-        "spark": "sources.spark:SparkSource",
+        "files": "sources.files.source:FilesSource",
+        "kafka": "sources.kafka.source:KafkaSource",
+        "python": "sources.python.source:PythonSource",
+        "query": "sources.query.source:QuerySource",
+        "rest": "sources.rest.source:RestSource",
+        "spark": "sources.spark.source:SparkSource",
     },
     ConstructKind.FORMAT: {
-        "avro": "extractors.avro:AvroFormat",
-        "csv": "extractors.csv:CsvFormat",
-        "jsonl": "extractors.jsonl:JsonLinesFormat",
-        "orc": "extractors.orc:OrcFormat",
-        "parquet": "extractors.parquet:ParquetFormat",
-        "text": "extractors.text:TextFormat",
+        "avro": "formats.avro:AvroFormat",
+        "csv": "formats.csv:CsvFormat",
+        "jsonl": "formats.jsonl:JsonLinesFormat",
+        "orc": "formats.orc:OrcFormat",
+        "parquet": "formats.parquet:ParquetFormat",
+        "text": "formats.text:TextFormat",
     },
     ConstructKind.CONVERTER: {
         "add": "converters.add:AddConverter",

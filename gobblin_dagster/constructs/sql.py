@@ -23,10 +23,10 @@ import duckdb
 import pyarrow as pa
 
 from gobblin_dagster.constructs import sql_limits
-from gobblin_dagster.constructs.names import HIDDEN_PREFIX, columns_text, convert_error
+from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, columns_text, convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
-from gobblin_dagster.core.repeated import alike
+from gobblin_dagster.core.utils.duplicates import alike
 
 MEMORY_LIMIT = "512MB"
 """Of the tables of one connection; an expression that needs more fails its work unit."""

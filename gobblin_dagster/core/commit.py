@@ -18,10 +18,10 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.serial import AnyWatermark
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import PolicyOutcome, QueueStats, TaskFailure
+from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 
 class SequenceState(StrEnum):

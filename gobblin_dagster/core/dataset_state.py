@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from gobblin_dagster.core.ranges import CommittedRanges
-from gobblin_dagster.core.serial import AnyRanges
 from gobblin_dagster.core.watermark import Position, Watermark
+from gobblin_dagster.core.watermark.fields import AnyRanges
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,3 +211,27 @@ class DatasetState:
         after = replace(self, oldest_snapshot=max(oldest, self.oldest_snapshot))
         # Rollbacks that no snapshot goes through any more are forgotten: the list is as long as the history that is kept.
         return replace(after, rollbacks=tuple(one for one in self.rollbacks if after.is_held(one.snapshot)))
+
+
+def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetState:
+    """Return the state with other ranges; a new generation begins where some that were committed no longer are.
+
+    Where nothing counts as read any more, it does not matter of what.
+    """
+    is_backward = any(
+        not _covers(committed.ranges.get(name, ()), low, high)
+        for name, parts in state.committed.ranges.items()
+        for low, high in parts
+    )
+    return replace(
+        state,
+        committed=committed,
+        failed_ranges=(),
+        given_up=None,
+        generation=state.generation + is_backward,
+        origin=state.origin if committed.ranges else {},
+    )
+
+
+def _covers(parts: tuple[tuple[Position, Position], ...], low: Any, high: Any) -> bool:
+    return low == high or any(start <= low and high <= end for start, end in parts)

@@ -14,8 +14,8 @@ from pydantic import Discriminator
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_commit_id
-from gobblin_dagster.core.serial import AnyRanges
 from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, TimestampWatermark, Watermark
+from gobblin_dagster.core.watermark.fields import AnyRanges
 
 DEFAULT_EXPIRY = timedelta(days=7)
 _FORMS = "Write a watermark, timestamp:2013-01-31T05:00Z, oldest or upcoming."

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from gobblin_dagster.core.errors import WorkingStateError
 from gobblin_dagster.core.secrets import hidden
-from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 
 class WorkingState(StrEnum):

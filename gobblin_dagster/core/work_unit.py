@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from gobblin_dagster.core.ranges import WatermarkInterval
-from gobblin_dagster.core.serial import AnyWatermark
+from gobblin_dagster.core.watermark.fields import AnyWatermark
+from gobblin_dagster.core.watermark.ranges import WatermarkInterval
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-from gobblin_dagster.constructs.registry import ConstructKind, Fault, registry
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.constructs import ChecksExtract, ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.secrets import known_in
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
-from gobblin_dagster.engine.commit.steps import check_own_step
-from gobblin_dagster.engine.lane.context import LaneContext
-from gobblin_dagster.engine.lane.reading import require_positions
-from gobblin_dagster.engine.plan import starts_over
-from gobblin_dagster.engine.publishers import check_publishers
+from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.engine.validation import (
+    check_construct,
+    check_parts,
+)
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import load_jobs, load_project
 from gobblin_dagster.spec.project import ProjectSpec
@@ -68,10 +65,10 @@ class Project:
         """Return the storage that holds a job's output."""
         return open_storage(self.output_root(job), durable=job.commit.durability == "full")
 
-    def lane_context(self, job: JobSpec, run_id: str) -> LaneContext:
+    def run_context(self, job: JobSpec, run_id: str) -> RunContext:
         """Return what the tasks of a run are told; it holds the whole job as JSON, so once for a run."""
         job_json = job.model_dump_json()
-        return LaneContext(job_json, run_id, str(self.root), self.output_root(job), known_in(job_json))
+        return RunContext(job_json, run_id, str(self.root), self.output_root(job), known_in(job_json))
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
         """Return what takes leases of a job's datasets for a run (default: one of its own); use it as a context manager."""
@@ -106,28 +103,3 @@ def open_project(root: Path, names: Collection[str] = ()) -> Project:
         if not names or job.spec.job in names:
             check_parts(job.spec, root)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
-
-
-def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
-    """Return every fault of a construct's declaration, own commit steps among them; see `Registry.check`."""
-    return check_own_step(type_name, options) if kind == "commit_step" else registry.check(kind, type_name, options)
-
-
-def check_parts(job: JobSpec, root: Path) -> None:
-    """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError).
-
-    Where limits end work units early, the source is made too: it must tell positions (UsageError). So it is where the
-    extraction reads everything, or where the source judges extractions. Publishers must not replace a whole by what a
-    limit leaves of it (UsageError).
-    """
-    check_publishers(job)
-    context = ConstructContext(job=job.job, base_dir=str(root))
-    judges = issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ChecksExtract)
-    if judges or job.execution.limit.ends_early or job.extract.reads_everything:
-        source = registry.create(ConstructKind.SOURCE, job.source, context)
-        if job.execution.limit.ends_early:
-            require_positions(job, source)
-        if isinstance(source, ChecksExtract):
-            source.check_extract(job.to_extract())
-        starts_over(job, source)
-    registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])

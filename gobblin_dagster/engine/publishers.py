@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.constructs import ConstructContext, DataPublisher, JudgesExtract, JudgesWriter, KeepsLedger
+from gobblin_dagster.core.constructs import ConstructContext, DataPublisher, KeepsLedger
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
 from gobblin_dagster.engine.commit.steps import load_own_steps
-from gobblin_dagster.engine.lane.context import LaneContext
+from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 
 
-def make_publishers(job: JobSpec, context: LaneContext, dataset_urn: str) -> dict[str, DataPublisher]:
+def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict[str, DataPublisher]:
     """Return the publisher of each branch for one publication of a dataset; raises as `Registry.create`."""
     return {
         branch.name: registry.create(
@@ -32,7 +32,7 @@ def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
     }
 
 
-def ledger_keepers(job: JobSpec, context: LaneContext) -> list[KeepsLedger]:
+def ledger_keepers(job: JobSpec, context: RunContext) -> list[KeepsLedger]:
     """Return the publishers whose targets name the commits that they hold, one per target; raises as `Registry.create`."""
     targets: list[ConstructSpec] = []
     found: list[KeepsLedger] = []
@@ -50,29 +50,6 @@ def ledger_keepers(job: JobSpec, context: LaneContext) -> list[KeepsLedger]:
 def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:
     """Return the folder of each branch's files of a dataset, relative to the output's root."""
     return {branch.name: job.dataset_folder(branch.name, dataset_urn) for branch in job.fork.branches}
-
-
-def check_publishers(job: JobSpec) -> None:
-    """Refuse what publishers cannot do with what stands beside them in the job.
-
-    Raises:
-        UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a part of the
-            data in the place of the whole; or what a publisher says of itself is of a wrong type.
-    """
-    for branch in job.fork.branches:
-        spec, writer = job.publisher_of(branch), job.writer_of(branch)
-        publisher = registry.create(ConstructKind.PUBLISHER, spec, ConstructContext(job=job.job, base_dir=""))
-        where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
-        if isinstance(publisher, JudgesWriter) and (why := publisher.unfit_writer(writer.type, writer.options)):
-            raise UsageError(problem=f"{where} cannot use its writer: {why}.")
-        if isinstance(publisher, JudgesExtract) and (why := publisher.unfit_extract(job.to_extract())):
-            raise UsageError(problem=f"{where} cannot publish what the job extracts: {why}.")
-        if traits_of(publisher, PublisherTraits).needs_all_units and job.execution.max_work_units is not None:
-            raise UsageError(
-                problem=f"{where} replaces what was published, and execution.max_work_units publishes the work of one plan in "
-                "several runs.",
-                hint="Leave one of them out.",
-            )
 
 
 def load_step_types(job: JobSpec) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import check_specs
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
@@ -27,7 +27,7 @@ def gobblin_assets(
     *,
     translator: GobblinTranslator | None = None,
     checks: bool = True,
-    lane: Lane | None = None,
+    runner: TaskRunner | None = None,
     spark: GobblinSparkResource | None = None,
 ) -> dg.AssetsDefinition:
     """Return a job's assets.
@@ -41,7 +41,7 @@ def gobblin_assets(
         translator: says how branches look in Dagster.
         checks: show policies as asset checks. They are judged, and their counts told, all the same; with very many datasets
             their events are most of what Dagster has to store.
-        lane: runs the work units; default: `spark`. Tests pass `testing.lane.InlineLane()`.
+        runner: runs the work units; default: `spark`. Tests pass `testing.lane.InlineRunner()`.
         spark: default: the Spark of `gobblin.yaml`.
 
     Raises:
@@ -56,7 +56,7 @@ def gobblin_assets(
     checked = check_specs(binding)
     check_outputs = {check.get_python_identifier(): check for check in checked}
     outputs = [*binding.specs, *check_outputs]
-    extract, report = extract_op(binding, lane), report_op(binding, outputs)
+    extract, report = extract_op(binding, runner), report_op(binding, outputs)
 
     def body() -> dict[str, object]:
         reported = report.alias(REPORT)(extract.alias(EXTRACT)())
@@ -66,7 +66,7 @@ def gobblin_assets(
     resources: dict[str, dg.ResourceDefinition] = {
         binding.io_manager_key: dg.IOManagerDefinition.hardcoded_io_manager(CommitStepIOManager(binding))
     }
-    if lane is None:
+    if runner is None:
         used = spark or GobblinSparkResource.of_project(binding.project)
         resources[binding.spark_key] = used.get_resource_definition()
     with warnings.catch_warnings():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.engine.lane.protocol import Lane
 from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job
 from gobblin_dagster.orchestration.sensors import new_data_sensor, sweep_sensor
 from gobblin_dagster.orchestration.translator import GobblinTranslator
@@ -19,7 +19,7 @@ def build_definitions(
     *,
     translator: GobblinTranslator | None = None,
     checks: bool = True,
-    lane: Lane | None = None,
+    runner: TaskRunner | None = None,
 ) -> dg.Definitions:
     """Return the assets, jobs and sensors of all jobs of a project.
 
@@ -27,13 +27,13 @@ def build_definitions(
         project: a project or its folder.
         translator: says how branches look in Dagster.
         checks: as of `gobblin_assets`.
-        lane: as of `gobblin_assets`.
+        runner: as of `gobblin_assets`.
 
     Raises:
         InvalidSpecError, UsageError: the project or one of its jobs cannot be loaded.
     """
     opened = project if isinstance(project, Project) else open_project(Path(project))
-    jobs = [job_definitions(opened, job, translator=translator, checks=checks, lane=lane) for job in opened.jobs]
+    jobs = [job_definitions(opened, job, translator=translator, checks=checks, runner=runner) for job in opened.jobs]
     # One process per run, so that extract and report share it, and Spark starts once.
     return dg.Definitions.merge(*jobs, dg.Definitions(executor=dg.in_process_executor))
 
@@ -44,11 +44,11 @@ def job_definitions(
     *,
     translator: GobblinTranslator | None = None,
     checks: bool = True,
-    lane: Lane | None = None,
+    runner: TaskRunner | None = None,
 ) -> dg.Definitions:
     """Return the assets, the job and the sensors of one job."""
     return dg.Definitions(
-        assets=[gobblin_assets(project, job, translator=translator, checks=checks, lane=lane)],
+        assets=[gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)],
         jobs=[gobblin_job(project, job, translator=translator)],
         sensors=[new_data_sensor(project, job), sweep_sensor(project, job, translator=translator)],
     )

@@ -10,8 +10,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from gobblin_dagster.engine.job import JobRun
 from gobblin_dagster.engine.results import CommitPlan, RecoveredDataset
+from gobblin_dagster.engine.run.job_run import JobRun
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.partitions import to_urn

@@ -13,11 +13,12 @@ import dagster as dg
 
 from gobblin_dagster.core.errors import SpecError
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.engine.job import JobRun
-from gobblin_dagster.engine.lane.protocol import Lane
-from gobblin_dagster.engine.observer import Observer
-from gobblin_dagster.engine.open_job import OpenJob
-from gobblin_dagster.engine.results import JobPlan, RecoveredDataset, RunResult
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.listener import RunListener
+from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.results import RecoveredDataset, RunResult
+from gobblin_dagster.engine.run.job_run import JobRun
+from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.io_manager import Extracted
@@ -43,9 +44,9 @@ def run_config(job: str, urns: list[str]) -> dict[str, object]:
     return {"ops": {job: {"ops": {EXTRACT: {"config": {"urns": urns}}}}}}
 
 
-def extract_op(binding: JobBinding, lane: Lane | None) -> dg.OpDefinition:
+def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinition:
     """Return the op that recovers, plans and runs; `lane` None means the job's Spark resource."""
-    needed = {"io_manager"} if lane else {"io_manager", binding.spark_key}
+    needed = {"io_manager"} if runner else {"io_manager", binding.spark_key}
 
     # Dagster asks for the key `io_manager` where a branch is selected, though nothing here uses it.
     @dg.op(
@@ -56,7 +57,7 @@ def extract_op(binding: JobBinding, lane: Lane | None) -> dg.OpDefinition:
     )
     def extract(context: dg.OpExecutionContext) -> Extracted:
         """Finish what an earlier run left, plan, run all work units as one Spark job, and decide what to commit."""
-        used = lane or getattr(context.resources, binding.spark_key).lane
+        used = runner or getattr(context.resources, binding.spark_key).runner
         try:
             return _extract(context, binding, used, context.op_config.get("urns"))
         except SpecError as error:
@@ -89,22 +90,24 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
     return report
 
 
-def _extract(context: dg.OpExecutionContext, binding: JobBinding, lane: Lane, urns: list[str] | None) -> Extracted:
+def _extract(
+    context: dg.OpExecutionContext, binding: JobBinding, runner: TaskRunner, urns: list[str] | None
+) -> Extracted:
     keys = tagged_keys(context.instance, context.run, binding.partitions_name)
     if keys is not None:
         urns = [to_urn(key) for key in keys]
     with ExitStack() as resources:
         store = resources.enter_context(closing(binding.project.open_store()))
-        opened = OpenJob.of(
+        opened = JobContext.of(
             binding.project,
             binding.job,
             store,
             Selection(urns=frozenset(urns) if urns is not None else None),
-            lane=lane,
+            runner=runner,
             # A step that is tried again must not meet the staging of its first try.
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
-        run = resources.enter_context(JobRun(opened, lane, [_LogObserver(context.log)]))
+        run = resources.enter_context(JobRun(opened, runner, [_LogObserver(context.log)]))
         recovered = run.recover()
         reconciled = reconcile(binding, store, context.instance, _logger(context))
         plan = run.plan()
@@ -120,7 +123,7 @@ def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:
     return context.log_event  # type: ignore[return-value]  # takes check evaluations too; its annotation does not say so
 
 
-class _LogObserver(Observer):
+class _LogObserver(RunListener):
     """Writes what happens into the run's log, in few messages: each costs Dagster as much as a materialization."""
 
     def __init__(self, log: dg.DagsterLogManager) -> None:

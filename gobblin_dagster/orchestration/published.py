@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.published_formats import (
+from gobblin_dagster.engine.snapshots.formats import (
     arrow_dataset,
     folder_levels,
     headless_names,
@@ -24,7 +24,7 @@ from gobblin_dagster.engine.published_formats import (
     spark_options,
     stored_types,
 )
-from gobblin_dagster.engine.snapshots import csv_options
+from gobblin_dagster.engine.snapshots.reader import csv_options
 from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:

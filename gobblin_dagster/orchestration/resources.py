@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
-from gobblin_dagster.engine.launch import LazySparkLane
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.spec.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -50,17 +50,17 @@ class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return Path(self.log_file) if self.log_file else None
 
     @property
-    def lane(self) -> LazySparkLane:
+    def runner(self) -> LazySparkRunner:
         """The lane; the same object for equal settings in one process."""
-        return _lane(self.spec.model_dump_json(), self.log_path)
+        return _runner(self.spec.model_dump_json(), self.log_path)
 
     @property
     def session(self) -> SparkSession:
         """The lane's session, for assets that read with Spark; starts it. Raises EnvironmentFaultError."""
-        return self.lane.started().session
+        return self.runner.started().session
 
 
 @cache
-def _lane(spec_json: str, log_file: Path | None) -> LazySparkLane:
+def _runner(spec_json: str, log_file: Path | None) -> LazySparkRunner:
     # Never closed: it serves every run of the process, and its JVM ends with the process.
-    return LazySparkLane(SparkSpec.model_validate_json(spec_json), log_file)
+    return LazySparkRunner(SparkSpec.model_validate_json(spec_json), log_file)

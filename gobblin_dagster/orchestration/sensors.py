@@ -12,7 +12,7 @@ import dagster as dg
 
 from gobblin_dagster.core.commit import StoredSequence, canonical_json
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.engine.lookout import Lookout, NewData, Sighting, plans_with_spark
+from gobblin_dagster.engine.new_data import NewData, NewDataPoller, PollResult, plans_with_spark
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event, Publication, materializations
@@ -58,7 +58,7 @@ def new_data_sensor(
     """
     binding = JobBinding.of(project, job)
     used = spark or GobblinSparkResource.of_project(binding.project)
-    lookout = Lookout.of(binding.project, binding.job, used.spec, used.log_path)
+    lookout = NewDataPoller.of(binding.project, binding.job, used.spec, used.log_path)
 
     @dg.sensor(
         name=f"{binding.name}_new_data",
@@ -197,7 +197,7 @@ def _free(binding: JobBinding, new: Iterable[NewData]) -> list[NewData]:
     return [one for one in new if one.dataset_urn not in held and versions.get(one.dataset_urn, 0) == one.version]
 
 
-def _nothing_new(seen: Sighting) -> str:
+def _nothing_new(seen: PollResult) -> str:
     said = f"None of {seen.datasets} datasets has anything new to start on."
     if seen.problems:
         said += f" {len(seen.problems)} cannot be planned, such as: {seen.problems[0]}"

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.extract import Extract, ExtractType
-from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.duplicates import repeated
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]

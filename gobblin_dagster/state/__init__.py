@@ -36,12 +36,12 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
     scheme, _, rest = url.partition(":")
     # Each kind is imported only where it is asked for: SQLAlchemy alone costs 0.4 s.
     if scheme in _SQL:
-        from gobblin_dagster.state.sql_engine import parse_url  # noqa: PLC0415
-        from gobblin_dagster.state.sql_store import SqlStateStore  # noqa: PLC0415
+        from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
+        from gobblin_dagster.state.sql.store import SqlStateStore  # noqa: PLC0415
 
         return SqlStateStore(parse_url(url, base_dir), clock)
     if scheme == _FILES:
-        from gobblin_dagster.state.file_store import FileStateStore  # noqa: PLC0415
+        from gobblin_dagster.state.files.store import FileStateStore  # noqa: PLC0415
         from gobblin_dagster.storage import open_storage, storage_path  # noqa: PLC0415
 
         where = rest if "://" in rest else str(base_dir.absolute() / rest)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from gobblin_dagster.core.errors import EnvironmentFaultError
-from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.utils.optional_packages import optional_package
 
 MARK = "gobblin-write"
 """Metadata of every object that we write: 128 random bits, so that after a lost answer we know our own work again."""

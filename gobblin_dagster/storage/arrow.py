@@ -9,7 +9,7 @@ from functools import cache
 import pyarrow.fs as pafs
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.storage._s3_client import s3_client
 from gobblin_dagster.storage.hdfs import HdfsStorage
 from gobblin_dagster.storage.local import LocalStorage

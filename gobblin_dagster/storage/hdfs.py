@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.storage import FileDigest
+from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.storage.local import TEMP_PREFIX
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import ExtractError, StartpointError
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark, Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dataset", pa.string()), ("value", pa.string())])

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from gobblin_dagster.cli.main import COMMANDS, load_command
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.engine.project import check_construct, check_parts
+from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.spec.load import load_job
 from gobblin_dagster.spec.project import ProjectSpec
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.files import FilesOptions
-from gobblin_dagster.constructs.sources.query_options import QueryOptions
+from gobblin_dagster.constructs.sources.files.source import FilesOptions
+from gobblin_dagster.constructs.sources.query.options import QueryOptions
 from gobblin_dagster.spec.job import ExecutionSpec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sources.md").read_text(encoding="utf-8")

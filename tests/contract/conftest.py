@@ -11,7 +11,7 @@ import pytest
 
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.state import StateStore, open_store
-from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import MemoryStorage
 from tests.services.postgres import PostgresServer
 

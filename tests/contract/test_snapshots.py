@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gobblin_dagster.core.commit import CommitEffect, PublishedFile
 from gobblin_dagster.core.dataset_state import Rollback
 from gobblin_dagster.state import StateStore
-from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import MemoryStorage
 from tests.contract.conftest import StoreMaker
 from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state, take

@@ -9,9 +9,9 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.errors import StaleEpochError, WatermarkMovedError
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.state import StateStore
 from tests.contract.conftest import START, StoreMaker
 from tests.contract.test_state_store import JOB, STRANGE_URNS, URN, files_of, publish, race, sequence, state, take

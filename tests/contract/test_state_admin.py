@@ -28,10 +28,8 @@ from gobblin_dagster.core.errors import (
     UsageError,
     WatermarkMovedError,
 )
-from gobblin_dagster.core.file_set import FileSetWatermark
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Position, Specific, Startpoint, Upcoming
 from gobblin_dagster.core.storage import Storage
@@ -42,19 +40,14 @@ from gobblin_dagster.core.watermark import (
     TimestampWatermark,
     Watermark,
 )
-from gobblin_dagster.engine import state_transfer
+from gobblin_dagster.core.watermark.file_set import FileSetWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
+from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
-from gobblin_dagster.engine.snapshots import list_snapshots
-from gobblin_dagster.engine.state_admin import (
-    apply_change,
-    history,
-    parse_watermark,
-    plan_reset,
-    plan_set,
-    require_free,
-)
-from gobblin_dagster.engine.state_transfer import (
+from gobblin_dagster.engine.maintenance import state_export
+from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset, plan_set, require_free
+from gobblin_dagster.engine.maintenance.state_export import (
     Exported,
     Standing,
     diff_states,
@@ -63,6 +56,8 @@ from gobblin_dagster.engine.state_transfer import (
     read_export,
     run_import,
 )
+from gobblin_dagster.engine.maintenance.state_history import history
+from gobblin_dagster.engine.snapshots.history import list_snapshots
 from gobblin_dagster.state import StateStore, open_store
 from tests.unit.core.weeks import WeekWatermark
 
@@ -292,7 +287,7 @@ def test_leases_of_an_import_are_renewed(
             keepers.append(self)
             return super().__enter__()
 
-    monkeypatch.setattr(state_transfer, "LeaseKeeper", Keeper)
+    monkeypatch.setattr(state_export, "LeaseKeeper", Keeper)
     record = store.record
 
     def slow_record(stored: StoredSequence, *more: Any) -> None:

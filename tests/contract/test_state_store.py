@@ -28,9 +28,9 @@ from gobblin_dagster.core.errors import (
     WatermarkMovedError,
 )
 from gobblin_dagster.core.lease import Lease, LeaseOwner
-from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.state import StateStore
 from tests.contract.conftest import NEARBY, START, StoreMaker
 

@@ -12,8 +12,8 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.engine.commit import step_store
-from gobblin_dagster.engine.commit.progress import DatasetStateStep, HighWatermarkStep
 from gobblin_dagster.engine.commit.step_store import CommitSequenceStore, CommitStepStore, SequenceBuilder
+from gobblin_dagster.engine.commit.steps.transaction import DatasetStateStep, HighWatermarkStep
 from gobblin_dagster.state import StateStore
 from gobblin_dagster.storage import LocalStorage
 from tests.contract.conftest import ManualClock, StoreMaker

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.engine.snapshots import load_published
+from gobblin_dagster.engine.snapshots.reader import load_published
 from tests.unit.engine.jobs import job_spec, project, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-published-data.md"
@@ -63,13 +63,13 @@ def test_reader_sees_whole_commits_only(lake: Path, reader: str) -> None:
 
 @pytest.mark.spark
 def test_spark_sees_whole_commits_only(lake: Path) -> None:
-    from gobblin_dagster.engine.spark import SparkLane
+    from gobblin_dagster.engine.spark.runner import SparkRunner
 
-    lane = SparkLane.start(project(lake.parent).spec.spark, lake / "spark.log")
+    runner = SparkRunner.start(project(lake.parent).spec.spark, lake / "spark.log")
     try:
-        assert run_example(example("spark.read"), spark=lane.session)["rows"] == 25
+        assert run_example(example("spark.read"), spark=runner.session)["rows"] == 25
     finally:
-        lane.close()
+        runner.close()
 
 
 def test_older_snapshot_is_read_by_its_number(lake: Path) -> None:

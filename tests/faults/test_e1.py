@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.testing.disks import failed_syncs, power_losses, torn_writes
-from gobblin_dagster.testing.example import Example, Shape, StoreKind
-from gobblin_dagster.testing.grounds import Ground, GroundKind, late_listing, make_ground
-from gobblin_dagster.testing.schedules import (
+from gobblin_dagster.testing.protocol.power_loss import failed_syncs, power_losses, torn_writes
+from gobblin_dagster.testing.protocol.scenario import Example, Shape, StoreKind
+from gobblin_dagster.testing.protocol.schedules import (
     Report,
     Schedule,
     errors,
@@ -23,6 +22,7 @@ from gobblin_dagster.testing.schedules import (
     late_movers,
     trace_of,
 )
+from gobblin_dagster.testing.protocol.storages import Ground, GroundKind, late_listing, make_ground
 
 SEED = 20151209
 Family = Callable[[Example], Iterator[Schedule]]

@@ -33,11 +33,11 @@ from gobblin_dagster.engine.commit import (
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import LocalStorage
-from gobblin_dagster.testing.checkers import check_instant, check_recovered, tree_digest
-from gobblin_dagster.testing.disks import power_losses
-from gobblin_dagster.testing.example import FIRST_BATCH, JOB, SECOND_BATCH, START, URN, Example
 from gobblin_dagster.testing.faults import Fault, FaultPoints, crash_before, fail_with, freeze_while, run_in_child
-from gobblin_dagster.testing.schedules import Report, instants, trace_of
+from gobblin_dagster.testing.protocol.invariants import check_instant, check_recovered, tree_digest
+from gobblin_dagster.testing.protocol.power_loss import power_losses
+from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, JOB, SECOND_BATCH, START, URN, Example
+from gobblin_dagster.testing.protocol.schedules import Report, instants, trace_of
 
 STORAGE = LocalStorage()
 TTL = timedelta(minutes=1)

@@ -15,9 +15,10 @@ import pytest
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.clean import clean
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.snapshots import PublishedSnapshot, load_published, read_published, rollback
+from gobblin_dagster.engine.snapshots.reader import PublishedSnapshot, load_published, read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state import StateStore
 from gobblin_dagster.testing.faults import (

@@ -20,15 +20,14 @@ from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.steps import RenameFileStep
-from gobblin_dagster.engine.job import run_job
-from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.recovery import recover_job
 from gobblin_dagster.engine.results import RecoveredDataset
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
-from gobblin_dagster.testing.example import SetClock
 from gobblin_dagster.testing.faults import (
     CRASHED,
     Action,
@@ -43,7 +42,8 @@ from gobblin_dagster.testing.faults import (
     lose_answer,
     run_in_child,
 )
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from gobblin_dagster.testing.protocol.scenario import SetClock
 from tests.unit.engine.jobs import job_spec
 
 URNS = ("a", "b", "c")
@@ -106,7 +106,7 @@ class Lake:
 
     def run(self, rows: int = NEW, points: FaultPoints | None = None) -> None:
         listener: CommitListener | None = Loser(self.loses) if self.loses and points else None
-        run_job(self.project(points), job(rows), lane=InlineLane(), commit_listener=listener)
+        run_job(self.project(points), job(rows), runner=InlineRunner(), commit_listener=listener)
 
     def recover(self, points: FaultPoints | None = None) -> tuple[RecoveredDataset, ...]:
         """Do as `gobblin commit recover`, after all leases have expired."""
@@ -114,7 +114,7 @@ class Lake:
         project = self.project(points)
         store = project.open_store()
         try:
-            return recover_job(OpenJob.of(project, job(NEW), store))
+            return recover_job(JobContext.of(project, job(NEW), store))
         finally:
             store.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.testing.model import Bounds, Result, Rules, search
+from gobblin_dagster.testing.protocol.model import Bounds, Result, Rules, search
 
 PAGE = Path(__file__).parents[2] / "docs/concepts/commit.md"
 BOUNDS = Bounds()

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, delete
 from sqlalchemy import insert as plain_insert
 
-from gobblin_dagster.core import serial
+from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import CommitSequence, CommitStep, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError
@@ -21,19 +21,19 @@ from gobblin_dagster.engine.commit import build, committer, manifest
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.manifest import write_manifest
-from gobblin_dagster.engine.commit.roll import StepRunner
 from gobblin_dagster.engine.commit.staging import delete_staging
+from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.engine.commit.undo import undo_steps
-from gobblin_dagster.state import sql_sequences
-from gobblin_dagster.state.tables import dataset_states
+from gobblin_dagster.state.sql import sequences
+from gobblin_dagster.state.sql.tables import dataset_states
 from gobblin_dagster.storage.local import LocalSink
-from gobblin_dagster.testing import example as example_module
-from gobblin_dagster.testing import power
-from gobblin_dagster.testing.checkers import Harm, check_instant
-from gobblin_dagster.testing.disks import power_losses
-from gobblin_dagster.testing.example import FIRST_BATCH, URN, Example
-from gobblin_dagster.testing.schedules import Schedule, errors, freezes, instants, kills, late_movers
+from gobblin_dagster.testing.protocol import power_loss_schedules
+from gobblin_dagster.testing.protocol import scenario as example_module
+from gobblin_dagster.testing.protocol.invariants import Harm, check_instant
+from gobblin_dagster.testing.protocol.power_loss import power_losses
+from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, URN, Example
+from gobblin_dagster.testing.protocol.schedules import Schedule, errors, freezes, instants, kills, late_movers
 
 Family = Callable[[Example], Iterator[Schedule]]
 Patch = pytest.MonkeyPatch
@@ -116,7 +116,7 @@ def _files_are_not_synced(patch: Patch) -> None:
         self._durable = False
         return LocalSink.finish(self)
 
-    patch.setattr(power._RecordedSink, "finish", unsynced)
+    patch.setattr(power_loss_schedules._RecordedSink, "finish", unsynced)
 
 
 def _folders_are_not_synced(patch: Patch) -> None:
@@ -124,21 +124,21 @@ def _folders_are_not_synced(patch: Patch) -> None:
 
 
 def _neither_epoch_nor_version_is_checked(patch: Patch) -> None:
-    right = sql_sequences.prepare
+    right = sequences.prepare
 
     def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(sql_sequences, "_version", lambda *args: sequence.version_read)
+            inner.setattr(sequences, "_version", lambda *args: sequence.version_read)
             right(connection, sequence, epoch)
 
     def put(connection: Connection, after: DatasetState) -> None:
         connection.execute(delete(dataset_states))
         values = {"job": after.job, "dataset_urn": after.dataset_urn, "version": after.version}
-        connection.execute(plain_insert(dataset_states).values({**values, "body": serial.to_json(after)}))
+        connection.execute(plain_insert(dataset_states).values({**values, "body": serialization.to_json(after)}))
 
-    patch.setattr(sql_sequences, "require_epoch", lambda *args: None)
-    patch.setattr(sql_sequences, "prepare", prepare)
-    patch.setattr(sql_sequences, "_swap_state", put)
+    patch.setattr(sequences, "require_epoch", lambda *args: None)
+    patch.setattr(sequences, "prepare", prepare)
+    patch.setattr(sequences, "_swap_state", put)
 
 
 def _undo_leaves_published_files(patch: Patch) -> None:

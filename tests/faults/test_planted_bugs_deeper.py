@@ -23,22 +23,24 @@ from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit import build, committer, encode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
-from gobblin_dagster.engine.commit.roll import StepRunner
+from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.commit.steps import RenameFileStep, SetPermissionsStep, renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
-from gobblin_dagster.state import file_changes, sql_sequences
-from gobblin_dagster.state.file_dataset import DatasetFiles, HeadChange
-from gobblin_dagster.state.file_log import VersionLog
-from gobblin_dagster.state.file_records import DatasetHead
-from gobblin_dagster.state.file_store import FileStateStore
-from gobblin_dagster.state.sql_store import SqlStateStore
+from gobblin_dagster.state.files import changes as file_changes
+from gobblin_dagster.state.files.dataset import DatasetFiles, HeadChange
+from gobblin_dagster.state.files.log import VersionLog
+from gobblin_dagster.state.files.records import DatasetHead
+from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.state.sql import sequences
+from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.storage.local import LocalStorage
-from gobblin_dagster.testing.checkers import Harm, Violation
-from gobblin_dagster.testing.disks import failed_syncs, power_losses
-from gobblin_dagster.testing.example import FIRST_BATCH, URN, Example, StoreKind
 from gobblin_dagster.testing.faults import Fault, FaultPoints, crash_before, run_in_child
-from gobblin_dagster.testing.power import PowerLossStorage
-from gobblin_dagster.testing.schedules import (
+from gobblin_dagster.testing.protocol.invariants import Harm, Violation
+from gobblin_dagster.testing.protocol.power_loss import failed_syncs, power_losses
+from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage
+from gobblin_dagster.testing.protocol.random_faults import storms
+from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, URN, Example, StoreKind
+from gobblin_dagster.testing.protocol.schedules import (
     Schedule,
     errors,
     freezes,
@@ -48,7 +50,6 @@ from gobblin_dagster.testing.schedules import (
     recovered,
     trace_of,
 )
-from gobblin_dagster.testing.storms import storms
 
 Family = Callable[[Example], Iterator[Schedule]]
 Patch = pytest.MonkeyPatch
@@ -233,26 +234,26 @@ def _last_work_unit_is_counted_and_not_published(patch: Patch) -> None:
         sequence = right(**facts)  # type: ignore[arg-type]  # handed on as they came
         return replace(sequence, steps=sequence.steps[:-1], files=sequence.files[:-1])
 
-    patch.setattr("gobblin_dagster.testing.example.build_sequence", wrong)
+    patch.setattr("gobblin_dagster.testing.protocol.scenario.build_sequence", wrong)
 
 
 # -- inside the SQL store ----------------------------------------------------------------------------------------------
 def _sql_sequence_stays_prepared(patch: Patch) -> None:
-    right = sql_sequences.set_state
+    right = sequences.set_state
 
     def wrong(connection: object, sequence_id: str, state: SequenceState, reason: str | None = None) -> None:
         if state is not SequenceState.COMMITTED:
             right(connection, sequence_id, state, reason)  # type: ignore[arg-type]  # handed on as it came
 
-    patch.setattr(sql_sequences, "set_state", wrong)
+    patch.setattr(sequences, "set_state", wrong)
 
 
 def _sql_files_are_not_added(patch: Patch) -> None:
-    patch.setattr(sql_sequences, "_add_files", lambda *args: None)
+    patch.setattr(sequences, "_add_files", lambda *args: None)
 
 
 def _sql_state_is_not_swapped(patch: Patch) -> None:
-    patch.setattr(sql_sequences, "_swap_state", lambda *args: None)
+    patch.setattr(sequences, "_swap_state", lambda *args: None)
 
 
 def _sql_snapshot_is_its_newest_files(patch: Patch) -> None:

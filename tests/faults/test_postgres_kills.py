@@ -14,10 +14,10 @@ import pytest
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.state import open_store
-from gobblin_dagster.testing.checkers import check_recovered
-from gobblin_dagster.testing.example import FIRST_BATCH, Example
 from gobblin_dagster.testing.faults import Action, Call, Fault, FaultPoints
-from gobblin_dagster.testing.schedules import Report, Schedule, recovered, run_a, trace_of
+from gobblin_dagster.testing.protocol.invariants import check_recovered
+from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, Example
+from gobblin_dagster.testing.protocol.schedules import Report, Schedule, recovered, run_a, trace_of
 from tests.e2e.project import GOBBLIN, gobblin, make_project
 from tests.faults.test_real_kills import DATASETS, assert_exactly_once
 from tests.faults.test_real_kills import JOB as ORDERS

@@ -13,13 +13,14 @@ import pytest
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import manifest
-from gobblin_dagster.engine.compact import compact
-from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
+from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.replay import replay_quarantine
-from gobblin_dagster.engine.snapshots import load_published, read_published, rollback
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.snapshots.reader import load_published, read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
@@ -33,7 +34,7 @@ from gobblin_dagster.testing.faults import (
     crash_before,
     run_in_child,
 )
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import job_spec, project, run
 
 KEEP = 3
@@ -118,7 +119,7 @@ class FaultyProject(Project):
 
 def _run_with(points: FaultPoints, root: Path, job: JobSpec) -> None:
     FaultyProject.points = points
-    run_job(FaultyProject(root, ProjectSpec(project="tests"), (job,)), job, lane=InlineLane())
+    run_job(FaultyProject(root, ProjectSpec(project="tests"), (job,)), job, runner=InlineRunner())
 
 
 def _clean_with(points: FaultPoints, root: Path, job: JobSpec) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from gobblin_dagster.core.startpoint import Position, Specific, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark
-from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.state_admin import history
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.faults.test_going_back import KILLS, strike_each_operation
 from tests.unit.engine.jobs import job_spec, published, run
-from tests.unit.engine.test_startpoints import state, store_of, waiting, wish
+from tests.unit.engine.plan.test_startpoints import state, store_of, waiting, wish
 
 ROWS, MORE = 10, 15
 START = 4
@@ -30,7 +30,7 @@ def job(rows: int = ROWS, **commit: Any) -> JobSpec:
 
 
 def work(opened: Project, spec: JobSpec) -> None:
-    run_job(opened, spec, lane=InlineLane())
+    run_job(opened, spec, runner=InlineRunner())
 
 
 def copied(tmp_path: Path) -> tuple[Path, Callable[[], None]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gobblin_dagster.testing.crash_table import run_parts, storm_parts
-from gobblin_dagster.testing.storms import draw
+from gobblin_dagster.testing.protocol.crash_table import run_parts, storm_parts
+from gobblin_dagster.testing.protocol.random_faults import draw
 
 STORMS = 2000
 SEED = 100

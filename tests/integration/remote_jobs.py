@@ -12,17 +12,18 @@ import pyarrow.dataset as ds
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import CommitListener, crash_at, read_manifest
-from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
-from gobblin_dagster.engine.snapshots import read_published, rollback
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.snapshots.reader import read_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.storage import open_storage
 from gobblin_dagster.storage.arrow import arrow_files
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import job_spec
 
 URNS = ("a", "b/c d")
@@ -50,7 +51,7 @@ class RemoteJob:
     def run(self, rows: int, listener: CommitListener | None = None) -> RunResult:
         """Run without Spark."""
         spec = self.spec(rows)
-        return run_job(self.project(spec), spec, lane=InlineLane(), commit_listener=listener)
+        return run_job(self.project(spec), spec, runner=InlineRunner(), commit_listener=listener)
 
     def crash(self, rows: int, steps: int) -> None:
         """Run in a process that kills itself after some commit steps."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import open_project
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.integration.dagster_server import Shown, Webserver, free_port, wait_for
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def test_dev_shows_what_the_command_line_committed_and_ends_with_its_processes(t
     (tmp_path / "gobblin.yaml").write_text("project: dev\n")
     (tmp_path / "jobs" / "numbers.yaml").write_text(JOB)
     project = open_project(tmp_path)
-    run_job(project, project.job("numbers"), lane=InlineLane())
+    run_job(project, project.job("numbers"), runner=InlineRunner())
 
     server = Webserver(free_port())
     environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}

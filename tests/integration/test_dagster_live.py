@@ -25,7 +25,7 @@ import dagster as dg
 import pyarrow as pa
 from gobblin_dagster.orchestration import build_definitions
 from gobblin_dagster.orchestration.report import RunReport
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 ROOT = Path(__file__).parent
 log_commits = RunReport.log_commits
@@ -44,7 +44,7 @@ RunReport.log_commits = killed
 def count(rows: pa.Table) -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata={"rows": rows.num_rows})
 
-defs = dg.Definitions.merge(build_definitions(ROOT, lane=InlineLane()), dg.Definitions([count]))
+defs = dg.Definitions.merge(build_definitions(ROOT, lane=InlineRunner()), dg.Definitions([count]))
 '''
 GOOD: dict[str, dict[str, Any]] = {"a": {"rows": 30}, "b": {"rows": 5}, "c": {"rows": 20}}
 JOBS = ("partial", "branch", "ranges", "again", "below", "killed")

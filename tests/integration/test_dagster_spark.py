@@ -28,10 +28,10 @@ def latest(instance: dg.DagsterInstance, partition: str) -> dict[str, object]:
 def test_demo_runs_on_spark_and_its_delays_are_computed_downstream(tmp_path: Path) -> None:
     demo = tmp_path / "demo"
     write_demo(demo)
-    lane = GobblinSparkResource.of_project(open_project(demo)).lane
+    runner = GobblinSparkResource.of_project(open_project(demo)).runner
     defs = dg.Definitions.merge(build_definitions(demo), dg.Definitions([flight_delays]))
     with dg.DagsterInstance.ephemeral() as instance:
-        assert not lane.is_started
+        assert not runner.is_started
         assert defs.resolve_job_def("flights_job").execute_in_process(instance=instance).success
         keys = instance.get_dynamic_partitions("flights.dataset_urn")
         assert keys == ["9E-JFK", "B6-JFK", "EV-EWR", "HA-JFK", "UA-EWR", "WN-LGA"]
@@ -86,12 +86,12 @@ def test_idle_run_starts_no_spark(tmp_path: Path) -> None:
         "extract: {namespace: test, table: numbers}\n"
         "output: {path: lake}\n"
     )
-    lane = GobblinSparkResource.of_project(open_project(tmp_path)).lane
+    runner = GobblinSparkResource.of_project(open_project(tmp_path)).runner
     with dg.DagsterInstance.ephemeral() as instance:
         job = build_definitions(tmp_path).resolve_job_def("numbers_job")
         assert job.execute_in_process(instance=instance).success
         assert list(instance.get_dynamic_partitions("numbers.dataset_urn")) == ["a"]
-    assert not lane.is_started
+    assert not runner.is_started
 
 
 def test_spark_reads_text_formats_and_folders_as_they_were_written(tmp_path: Path) -> None:

@@ -21,17 +21,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from gobblin_dagster.constructs.sources.files import FilesOptions, FilesSource
+from gobblin_dagster.constructs.sources.files.source import FilesOptions, FilesSource
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import EnvironmentFaultError, ExtractError, SourceError, TransientError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.storage import checksums, remote
 from gobblin_dagster.storage.hdfs import HdfsStorage
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.services.gcs import GcsServer
 from tests.services.hdfs import HdfsServer
 from tests.services.s3 import S3Server
@@ -156,7 +156,7 @@ class Job:
         self.project = Project(root, ProjectSpec(project="p"), (self.spec,))
 
     def run(self) -> dict[str, tuple[DatasetOutcome, int]]:
-        result = run_job(self.project, self.spec, lane=InlineLane())
+        result = run_job(self.project, self.spec, runner=InlineRunner())
         assert not [failure for one in result.datasets for failure in one.failures]
         return {one.dataset_urn: (one.outcome, one.rows_read) for one in result.datasets}
 

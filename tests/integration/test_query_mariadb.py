@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.query import QuerySource
+from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, SourceContext
 from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.extract import Extract, ExtractType
-from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.services.mariadb import MariadbServer
 
 pytestmark = pytest.mark.mariadb
@@ -44,7 +44,7 @@ def run(root: Path, url: str, **source: Any) -> dict[str, DatasetResult]:
         "output": {"path": "lake"},
     }
     job = JobSpec.model_validate(body)
-    result = run_job(Project(root, ProjectSpec(project="shop"), (job,)), job, lane=InlineLane())
+    result = run_job(Project(root, ProjectSpec(project="shop"), (job,)), job, runner=InlineRunner())
     return {dataset.dataset_urn: dataset for dataset in result.datasets}
 
 

@@ -21,21 +21,21 @@ import psycopg2
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources import query_counts, query_offers
-from gobblin_dagster.constructs.sources.query import QuerySource
-from gobblin_dagster.constructs.sources.query_horizon import settle
+from gobblin_dagster.constructs.sources.query import planner, row_counts
+from gobblin_dagster.constructs.sources.query.commit_horizon import settle
+from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.ranges import CommittedRanges
-from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.services.postgres import PostgresServer, binaries, running_postgres
 
 pytestmark = pytest.mark.postgres
@@ -317,7 +317,7 @@ def test_counts_and_high_come_from_one_snapshot_and_bound_the_read(url: str, con
 def test_many_rows_are_estimated_and_read_each_once(
     url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (query_counts, query_offers):
+    for module in (row_counts, planner):
         monkeypatch.setattr(module, "MOST_COUNTED", 1_000)
     writer = connect()
     with writer.cursor() as cursor:
@@ -669,7 +669,7 @@ def test_table_that_was_empty_when_writers_were_looked_at_is_left_for_the_next_r
         insert(early), insert(late), late.commit()  # 2 is there, 1 will come
         return settled
 
-    monkeypatch.setattr("gobblin_dagster.constructs.sources.query_caps.settle", settle_then_write)
+    monkeypatch.setattr("gobblin_dagster.constructs.sources.query.upper_bound.settle", settle_then_write)
     reader = Reader(source(url))
     assert reader.run() == []
     monkeypatch.undo()
@@ -816,7 +816,7 @@ def test_job_publishes_each_row_once_and_keeps_the_password_nowhere(url: str, co
     job = JobSpec.model_validate(body)
     project = Project(tmp_path, ProjectSpec(project="p"), (job,))
     for expected in (30, 5, 0):
-        result = run_job(project, job, lane=InlineLane())
+        result = run_job(project, job, runner=InlineRunner())
         assert [dataset.rows_read for dataset in result.datasets] == [expected]
         for _ in range(5 if expected == 30 else 0):
             insert(writer)
@@ -857,7 +857,7 @@ def test_limited_runs_read_ties_whole_and_every_row_once(url: str, connect: Conn
     project = Project(tmp_path, ProjectSpec(project="p"), (job,))
     read: list[int] = []
     while not read or read[-1]:
-        (dataset,) = run_job(project, job, lane=InlineLane()).datasets
+        (dataset,) = run_job(project, job, runner=InlineRunner()).datasets
         assert dataset.rows_read % 40 == 0
         read.append(dataset.rows_read)
     assert sum(read) == 1000

@@ -19,8 +19,9 @@ import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.engine.job import plan_job
-from gobblin_dagster.engine.results import DatasetPlan, DatasetResult
+from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.json_api import Asked, JsonApi, Reply, running_api
 from tests.unit.engine.jobs import project, run

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.cli.doctor import _output_check
+from gobblin_dagster.cli.commands.doctor import _output_check
 from gobblin_dagster.core.errors import EnvironmentFaultError, UsageError
 from gobblin_dagster.storage import S3Storage, _s3_client, s3
 from tests.services.s3 import S3Server

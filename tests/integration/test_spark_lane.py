@@ -16,11 +16,11 @@ import pytest
 
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import TaskState
-from gobblin_dagster.engine import spark as spark_module
-from gobblin_dagster.engine.job import run_job
-from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.results import RunResult
-from gobblin_dagster.engine.spark import SparkLane
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.spark import runner as spark_module
+from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import by_urn, job_spec, project, published
 
@@ -28,49 +28,49 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLane]:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    lane = SparkLane.start(project(log.parent).spec.spark, log)
-    yield lane
-    lane.close()
+    runner = SparkRunner.start(project(log.parent).spec.spark, log)
+    yield runner
+    runner.close()
 
 
-def _run(root: Path, job: JobSpec, lane: SparkLane, **more: Any) -> RunResult:
-    return run_job(project(root, job), job, lane=lane, **more)
+def _run(root: Path, job: JobSpec, runner: SparkRunner, **more: Any) -> RunResult:
+    return run_job(project(root, job), job, runner=runner, **more)
 
 
-def test_spark_many_datasets_in_one_job_are_published_whole(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_many_datasets_in_one_job_are_published_whole(tmp_path: Path, runner: SparkRunner) -> None:
     job = job_spec({f"d{i:03}": {"rows": i} for i in range(1, 60)})
-    result = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
     assert result.status is RunStatus.SUCCEEDED
     assert all(published(tmp_path, job, f"d{i:03}") == list(range(i)) for i in (1, 30, 59))
 
 
-def test_spark_workers_find_spark_where_it_is_installed_and_nothing_is_read_from_archives(lane: SparkLane) -> None:
+def test_spark_workers_find_spark_where_it_is_installed_and_nothing_is_read_from_archives(runner: SparkRunner) -> None:
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import gobblin_dagster.engine.lane.pack as ready
+        import gobblin_dagster.engine.task.multi_work_unit as ready
 
         for _ in batches:
             found = [str(sys.modules["pyspark"].__file__), str(ready.__file__), *sys.path_importer_cache]
             yield pa.RecordBatch.from_arrays([pa.array(found)], names=["found"])
 
-    rows = lane.session.range(1).mapInArrow(look, "found string").collect()
+    rows = runner.session.range(1).mapInArrow(look, "found string").collect()
     spark, _, *searched = [row[0] for row in rows]
     assert spark == pyspark.__file__
     assert not [path for path in searched if ".zip" in path and "pyspark" in path]
 
 
-def test_spark_failed_unit_leaves_the_others_whole(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_failed_unit_leaves_the_others_whole(tmp_path: Path, runner: SparkRunner) -> None:
     job = job_spec({"bad": {"rows": 500, "fail_at": 100}, "good": {"rows": 500}})
-    result = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
     assert result.exit_code == 4
     assert published(tmp_path, job, "good") == list(range(500))
 
 
-def test_spark_unit_that_kills_its_worker_ends_as_its_own_failure(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_unit_that_kills_its_worker_ends_as_its_own_failure(tmp_path: Path, runner: SparkRunner) -> None:
     datasets = {f"d{i}": {"rows": 50} for i in range(12)}
     job = job_spec({**datasets, "poison": {"rows": 50, "kill_at": 25}})
-    result = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
     failed = result.with_outcome(DatasetOutcome.FAILED)
     assert [dataset.dataset_urn for dataset in failed] == ["poison"]
     assert failed[0].failures[0].code == "worker-died"
@@ -79,69 +79,69 @@ def test_spark_unit_that_kills_its_worker_ends_as_its_own_failure(tmp_path: Path
     assert all(published(tmp_path, job, urn) == list(range(50)) for urn in datasets)
 
 
-def test_spark_small_units_share_files_and_killers_among_them_fail_alone(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_small_units_share_files_and_killers_among_them_fail_alone(tmp_path: Path, runner: SparkRunner) -> None:
     job = job_spec(
         {"a": {"rows": 200, "unit_rows": 10}, "poison": {"rows": 200, "unit_rows": 10, "kill_at": 155}},
         commit={"policy": "successful"},
         execution={"packs": 1},
     )
-    result = by_urn(_run(tmp_path, job, lane))
+    result = by_urn(_run(tmp_path, job, runner))
     assert published(tmp_path, job, "a") == list(range(200))
     assert published(tmp_path, job, "poison") == [n for n in range(200) if not 150 <= n < 160]
     assert [failure.code for failure in result["poison"].failures] == ["worker-died"]
     assert (result["a"].files, result["poison"].files) == (2, 2 * 19)
 
 
-def test_spark_publishes_the_part_before_a_fault_and_what_limits_allow(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_publishes_the_part_before_a_fault_and_what_limits_allow(tmp_path: Path, runner: SparkRunner) -> None:
     datasets: dict[str, dict[str, Any]] = {"broken": {"rows": 1000, "fail_at": 450}, "long": {"rows": 1000}}
     job = job_spec(datasets, commit={"policy": "partial"}, execution={"limit": {"rows": 600}})
-    assert _run(tmp_path, job, lane).exit_code == 4
+    assert _run(tmp_path, job, runner).exit_code == 4
     assert published(tmp_path, job, "broken") == list(range(400))
     assert published(tmp_path, job, "long") == list(range(600))
     mended = job_spec({urn: {"rows": 1000} for urn in datasets}, commit={"policy": "partial"})
-    assert _run(tmp_path, mended, lane).exit_code == 0
+    assert _run(tmp_path, mended, runner).exit_code == 0
     assert [published(tmp_path, mended, urn, "masked") for urn in datasets] == [list(range(1000))] * 2
 
 
 def test_spark_large_plan_travels_as_pack_files(
-    tmp_path: Path, lane: SparkLane, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_module, "MAX_CLOSURE_BYTES", 0)
     job = job_spec({"a": {"rows": 40, "unit_rows": 10}})
-    assert _run(tmp_path, job, lane).exit_code == 0
+    assert _run(tmp_path, job, runner).exit_code == 0
     assert published(tmp_path, job, "a") == list(range(40))
 
 
-def test_spark_results_are_observed_while_the_job_works(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_results_are_observed_while_the_job_works(tmp_path: Path, runner: SparkRunner) -> None:
     seen: list[tuple[str, int, int]] = []
 
-    class Watch(Observer):
+    class Watch(RunListener):
         def task_done(self, state: TaskState, done: int, total: int) -> None:
             seen.append((state.dataset_urn, done, total))
 
-    _run(tmp_path, job_spec({"a": {"rows": 4}, "b": {"rows": 4}}), lane, listeners=[Watch()])
+    _run(tmp_path, job_spec({"a": {"rows": 4}, "b": {"rows": 4}}), runner, listeners=[Watch()])
     assert [(done, total) for _, done, total in seen] == [(1, 2), (2, 2)]
 
 
-def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, lane: SparkLane) -> None:
+def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, runner: SparkRunner) -> None:
     stop = threading.Event()
     stop.set()
     job = job_spec({f"d{i}": {"rows": 5} for i in range(5)})
-    result = _run(tmp_path, job, lane, stop=stop)
+    result = _run(tmp_path, job, runner, stop=stop)
     assert result.exit_code == 130
     for dataset in result.datasets:
         committed = dataset.outcome is DatasetOutcome.COMMITTED
         assert published(tmp_path, job, dataset.dataset_urn) == (list(range(5)) if committed else [])
-    assert _run(tmp_path, job, lane).exit_code == 0
-    assert by_urn(_run(tmp_path, job, lane))["d4"].outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).exit_code == 0
+    assert by_urn(_run(tmp_path, job, runner))["d4"].outcome is DatasetOutcome.IDLE
 
 
 def test_second_start_in_a_process_uses_the_jvm_that_is_there() -> None:
     code = (
         "from pathlib import Path\n"
-        "from gobblin_dagster.engine.launch import LazySparkLane; from gobblin_dagster.spec.project import SparkSpec\n"
+        "from gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import SparkSpec\n"
         "for _ in range(2):\n"
-        "    lane = LazySparkLane(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()\n"
+        "    lane = LazySparkRunner(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()\n"
         "parents = [file.read_text().split('State:')[1] for file in Path('/proc').glob('[0-9]*/status')"
         " if file.read_text().startswith('Name:\\tjava')]\n"
         "import os\n"
@@ -155,8 +155,8 @@ def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
     """fsspec drops clients of HDFS in forked children, which waited for ever for threads that only the parent has."""
     code = (
         "import os; os.register_at_fork(after_in_child=lambda: os.write(2, b'hooked'));"
-        "from gobblin_dagster.engine.launch import LazySparkLane; from gobblin_dagster.spec.project import SparkSpec;"
-        "lane = LazySparkLane(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()"
+        "from gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import SparkSpec;"
+        "lane = LazySparkRunner(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["3"]
@@ -165,11 +165,11 @@ def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
 
 DYING = """
 import os, signal, sys, time
-import gobblin_dagster.engine.spark as spark
+import gobblin_dagster.engine.spark.runner as spark
 from gobblin_dagster.cli.main import main
-from gobblin_dagster.engine.launch import LazySparkLane
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
-close = LazySparkLane.close
+close = LazySparkRunner.close
 
 def die_first(self):
     process = spark._Jvm.gateway.proc
@@ -177,7 +177,7 @@ def die_first(self):
     process.wait()
     close(self)
 
-LazySparkLane.close = die_first
+LazySparkRunner.close = die_first
 sys.exit(main(["run", "--output", "json", "--progress", "none"]))
 """
 

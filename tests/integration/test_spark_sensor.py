@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.engine import lookout
-from gobblin_dagster.engine.job import run_job
-from gobblin_dagster.engine.launch import LazySparkLane
+from gobblin_dagster.engine import new_data
 from gobblin_dagster.engine.project import Project, open_project
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.orchestration import new_data_sensor, sensors
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
@@ -55,7 +55,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ticks that wait for their answer; the process with Spark ends with the test."""
     monkeypatch.setattr(sensors, "PATIENCE_S", 120.0)
     yield
-    cached = lookout._watchman
+    cached = new_data._watchman
     assert cached.cache_info().currsize == 1, "one process serves all jobs of a project"
     cached.cache_clear()
 
@@ -70,16 +70,16 @@ def test_sensor_finds_new_rows_of_a_table_with_one_spark_for_all_its_ticks(made:
     project = open_project(made)
     sensor = new_data_sensor(project, "numbers")
     resource = GobblinSparkResource.of_project(project)
-    watchman = lookout._watchman(resource.spec.model_dump_json(), resource.log_path)
+    watchman = new_data._watchman(resource.spec.model_dump_json(), resource.log_path)
     with dg.DagsterInstance.ephemeral() as instance:
         (request,) = tick(project, sensor, instance).run_requests
         assert request.run_config == run_config("numbers", ["test.d"])
         process = watchman.process_id
         (again,) = tick(project, sensor, instance).run_requests
         assert again.run_key == request.run_key
-        lane = LazySparkLane(resource.spec, resource.log_path)
-        run_job(project, project.job("numbers"), lane=lane)
-        lane.close()
+        runner = LazySparkRunner(resource.spec, resource.log_path)
+        run_job(project, project.job("numbers"), runner=runner)
+        runner.close()
         assert tick(project, sensor, instance).skip_message == "None of 1 datasets has anything new to start on."
         write(made, range(500, 510))
         (later,) = tick(project, sensor, instance).run_requests

@@ -20,11 +20,11 @@ from gobblin_dagster.core.constructs import SourceContext, StartpointResolver
 from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
-from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.job import plan_job, run_job
-from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.spark import SparkLane
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.snapshots.audit import audit_dataset
+from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import by_urn, project, published
 
@@ -35,11 +35,11 @@ EPOCH = dt.datetime(2026, 3, 29, 0, 30)  # the night when clocks go forward in E
 
 
 @pytest.fixture(scope="module")
-def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkLane]:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    lane = SparkLane.start(project(log.parent).spec.spark, log)
-    yield lane
-    lane.close()
+    runner = SparkRunner.start(project(log.parent).spec.spark, log)
+    yield runner
+    runner.close()
 
 
 def _job(source: dict[str, Any], **parts: Any) -> JobSpec:
@@ -58,8 +58,8 @@ def _parquet(**more: Any) -> dict[str, Any]:
     return {"format": "parquet", "path": "data", "watermark": {"column": "id", "type": "long"}, **more}
 
 
-def _run(root: Path, job: JobSpec, lane: SparkLane) -> DatasetResult:
-    (dataset,) = run_job(project(root, job), job, lane=lane).datasets
+def _run(root: Path, job: JobSpec, runner: SparkRunner) -> DatasetResult:
+    (dataset,) = run_job(project(root, job), job, runner=runner).datasets
     return dataset
 
 
@@ -70,19 +70,19 @@ def _write(root: Path, ids: Sequence[int], name: str = "data", **columns: pa.Arr
     pq.write_table(table, folder / f"{len(list(folder.iterdir())):03}.parquet")
 
 
-def test_each_run_reads_what_is_new(tmp_path: Path, lane: SparkLane) -> None:
+def test_each_run_reads_what_is_new(tmp_path: Path, runner: SparkRunner) -> None:
     job = _job(_parquet())
     _write(tmp_path, range(1000))
-    first = _run(tmp_path, job, lane)
+    first = _run(tmp_path, job, runner)
     assert (first.outcome, first.rows_read, str(first.actual_high)) == (DatasetOutcome.COMMITTED, 1000, "1000")
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     _write(tmp_path, [2000, 1500])
-    second = _run(tmp_path, job, lane)
+    second = _run(tmp_path, job, runner)
     assert (str(second.low), str(second.actual_high), second.rows_read) == ("1000", "2001", 2)
     assert published(tmp_path, job, "test.d") == [*range(1000), 1500, 2000]
     store = project(tmp_path, job).open_store()
     try:
-        source = OpenJob.of(project(tmp_path, job), job, store, lane=lane).source
+        source = JobContext.of(project(tmp_path, job), job, store, runner=runner).source
         audit = audit_dataset(job, source, store, "test.d")
     finally:
         store.close()
@@ -105,7 +105,7 @@ def test_each_run_reads_what_is_new(tmp_path: Path, lane: SparkLane) -> None:
     ids=["type", "too many fields", "other order", "json"],
 )
 def test_text_that_does_not_fit_its_columns_is_no_null_unless_told_so(
-    tmp_path: Path, lane: SparkLane, reading: dict[str, Any], text: str, said: str
+    tmp_path: Path, runner: SparkRunner, reading: dict[str, Any], text: str, said: str
 ) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_text(text)
@@ -114,17 +114,17 @@ def test_text_that_does_not_fit_its_columns_is_no_null_unless_told_so(
         "columns": "id bigint, value int",
         "watermark": {"column": "id", "type": "long"},
     }
-    failed = _run(tmp_path, _job(source), lane)
+    failed = _run(tmp_path, _job(source), runner)
     assert failed.outcome is DatasetOutcome.FAILED
     assert said in failed.failures[0].message
     lenient = {"mode": "PERMISSIVE", "enforceschema": True}
     source["options"] = source.get("options", {}) | lenient
-    assert _run(tmp_path, _job(source), lane).outcome is DatasetOutcome.COMMITTED
+    assert _run(tmp_path, _job(source), runner).outcome is DatasetOutcome.COMMITTED
 
 
 @pytest.mark.parametrize("kind", ["long", "timestamp", "date"])
 def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
-    tmp_path: Path, lane: SparkLane, kind: str
+    tmp_path: Path, runner: SparkRunner, kind: str
 ) -> None:
     days = [EPOCH + dt.timedelta(days=day) for day in range(10)]
     at = {"long": pa.array(range(10), pa.int64()), "timestamp": pa.array(days), "date": pa.array(days, pa.date32())}[
@@ -136,11 +136,11 @@ def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
         for file in (tmp_path / "data").glob("*"):
             file.unlink()
         _write(tmp_path, range(count), at=at[:count])
-        (dataset,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+        (dataset,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
         return len(dataset.work_units), dataset.notes
 
     assert notes(9) == (1, ())
-    assert _run(tmp_path, job, lane).rows_read == 9
+    assert _run(tmp_path, job, runner).rows_read == 9
     assert notes(9) == (0, ())
     assert notes(10) == (1, ())
     for count in (8, 0):
@@ -155,13 +155,13 @@ def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
     ids=["number", "width", "widened"],
 )
 def test_interval_is_read_in_parts_side_by_side(
-    tmp_path: Path, lane: SparkLane, options: dict[str, Any], units: int
+    tmp_path: Path, runner: SparkRunner, options: dict[str, Any], units: int
 ) -> None:
     job = _job(_parquet(**options))
     _write(tmp_path, range(100))
-    (dataset,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+    (dataset,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
     assert (len(dataset.work_units), dataset.rows) == (units, 100)
-    assert _run(tmp_path, job, lane).rows_read == 100
+    assert _run(tmp_path, job, runner).rows_read == 100
     assert published(tmp_path, job, "test.d") == list(range(100))
 
 
@@ -177,21 +177,21 @@ def test_interval_is_read_in_parts_side_by_side(
     ids=["instant", "wall-clock", "hour", "wall-clock-hour", "date"],
 )
 def test_times_order_rows_whatever_the_zone_of_the_session(
-    tmp_path: Path, lane: SparkLane, kind: str, zone: str | None, step: dt.timedelta, high: str
+    tmp_path: Path, runner: SparkRunner, kind: str, zone: str | None, step: dt.timedelta, high: str
 ) -> None:
     arrow = pa.date32() if kind == "date" else pa.timestamp("us", zone)
     job = _job(_parquet(watermark={"column": "at", "type": kind}))
-    before = lane.session.conf.get("spark.sql.session.timeZone")
-    lane.session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    before = runner.session.conf.get("spark.sql.session.timeZone")
+    runner.session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
         for ids in (range(3), range(3, 6)):
             moments = [EPOCH + step * i for i in ids]
             values = [moment.date() for moment in moments] if kind == "date" else moments
             _write(tmp_path, ids, at=pa.array(values, arrow))
-            result = _run(tmp_path, job, lane)
+            result = _run(tmp_path, job, runner)
             assert (result.outcome, result.rows_read) == (DatasetOutcome.COMMITTED, 3)
     finally:
-        lane.session.conf.set("spark.sql.session.timeZone", str(before))
+        runner.session.conf.set("spark.sql.session.timeZone", str(before))
     assert str(result.actual_high) == high
     assert published(tmp_path, job, "test.d") == list(range(6))
     store = project(tmp_path, job).open_store()
@@ -209,33 +209,33 @@ def test_times_order_rows_whatever_the_zone_of_the_session(
         assert [moment.replace(tzinfo=None) for moment in read] == expected
 
 
-def test_day_that_goes_on_waits_for_its_end(tmp_path: Path, lane: SparkLane) -> None:
+def test_day_that_goes_on_waits_for_its_end(tmp_path: Path, runner: SparkRunner) -> None:
     today = dt.datetime.now(dt.UTC).date()
     days = pa.array([today - dt.timedelta(days=2), today - dt.timedelta(days=1), today], pa.date32())
     _write(tmp_path, range(3), at=days)
     job = _job(_parquet(watermark={"column": "at", "type": "date"}))
-    result = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
     assert (result.rows_read, str(result.actual_high)) == (2, str(today))
     assert result.notes == (f"from {today} on, rows are left for a later run: `max_watermark: CURRENTDATE-1`.",)
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
 
 
-def test_lag_end_and_start_bound_what_is_read(tmp_path: Path, lane: SparkLane) -> None:
+def test_lag_end_and_start_bound_what_is_read(tmp_path: Path, runner: SparkRunner) -> None:
     _write(tmp_path, range(100))
     job = _job(_parquet(start=10, end=80, lag=30))
-    assert str(_run(tmp_path, job, lane).actual_high) == "70"
+    assert str(_run(tmp_path, job, runner).actual_high) == "70"
     assert published(tmp_path, job, "test.d") == list(range(10, 70))
 
 
 @pytest.mark.parametrize("nulls", ["fail", "exclude", "include"])
-def test_rows_without_a_position_are_treated_as_the_job_says(tmp_path: Path, lane: SparkLane, nulls: str) -> None:
+def test_rows_without_a_position_are_treated_as_the_job_says(tmp_path: Path, runner: SparkRunner, nulls: str) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     column = pa.array([0, 1, None, 3, None], pa.int64())
     pq.write_table(pa.table({"id": pa.array(range(5), pa.int64()), "seq": column}), folder / "a.parquet")
     job = _job(_parquet(watermark={"column": "seq", "type": "long"}, nulls=nulls))
-    result = _run(tmp_path, job, lane)
-    again = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
+    again = _run(tmp_path, job, runner)
     if nulls == "fail":
         assert "2 row(s) have NULL in the watermark column `seq`" in result.failures[0].message
     else:
@@ -244,7 +244,7 @@ def test_rows_without_a_position_are_treated_as_the_job_says(tmp_path: Path, lan
         assert again.outcome is DatasetOutcome.IDLE
 
 
-def test_query_joins_views_and_results_pass_through_sql_and_function(tmp_path: Path, lane: SparkLane) -> None:
+def test_query_joins_views_and_results_pass_through_sql_and_function(tmp_path: Path, runner: SparkRunner) -> None:
     _write(tmp_path, range(10))
     (tmp_path / "names.csv").write_text("id;name\n1;one\n7;seven\n")
     views = {
@@ -265,7 +265,7 @@ def test_query_joins_views_and_results_pass_through_sql_and_function(tmp_path: P
         "spark_partitions": 1,
     }
     job = _job(source)
-    result = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
     assert (result.outcome, result.rows_read, result.files) == (DatasetOutcome.COMMITTED, 2, 1)
     store = project(tmp_path, job).open_store()
     try:
@@ -275,11 +275,11 @@ def test_query_joins_views_and_results_pass_through_sql_and_function(tmp_path: P
     assert pq.read_table(file.path).sort_by("id").to_pylist() == [{"id": 1, "value": 8}, {"id": 7, "value": 24}]
 
 
-def test_datasets_stand_alone(tmp_path: Path, lane: SparkLane) -> None:
+def test_datasets_stand_alone(tmp_path: Path, runner: SparkRunner) -> None:
     for name in ("a", "c"):
         _write(tmp_path, range(5), name)
     job = _job(_parquet(path="{dataset}", datasets=["a", "b", "c"]))
-    results = by_urn(run_job(project(tmp_path, job), job, lane=lane))
+    results = by_urn(run_job(project(tmp_path, job), job, runner=runner))
     assert {urn: str(result.outcome) for urn, result in results.items()} == {
         "a": "committed",
         "b": "failed",
@@ -289,16 +289,16 @@ def test_datasets_stand_alone(tmp_path: Path, lane: SparkLane) -> None:
     assert published(tmp_path, job, "a") == published(tmp_path, job, "c") == list(range(5))
 
 
-def test_full_extract_replaces_what_was_published(tmp_path: Path, lane: SparkLane) -> None:
+def test_full_extract_replaces_what_was_published(tmp_path: Path, runner: SparkRunner) -> None:
     source = {"format": "parquet", "path": "data"}
     with pytest.raises(UsageError, match=r"without a `watermark` everything is read each time"):
-        _run(tmp_path, _job(source), lane)
+        _run(tmp_path, _job(source), runner)
     job = _job(source, extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
     _write(tmp_path, range(10))
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.COMMITTED
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.COMMITTED
     (tmp_path / "data" / "000.parquet").unlink()
     _write(tmp_path, range(5, 12))
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.COMMITTED
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.COMMITTED
     assert published(tmp_path, job, "test.d") == list(range(5, 12))
 
 
@@ -319,10 +319,10 @@ def test_full_extract_replaces_what_was_published(tmp_path: Path, lane: SparkLan
     ids=["format", "jar", "column", "type", "table", "query", "sql-name", "sql-value", "no-frame", "no-function"],
 )
 def test_fault_says_what_is_wrong(
-    tmp_path: Path, lane: SparkLane, capfd: pytest.CaptureFixture[str], source: dict[str, Any], message: str
+    tmp_path: Path, runner: SparkRunner, capfd: pytest.CaptureFixture[str], source: dict[str, Any], message: str
 ) -> None:
     _write(tmp_path, range(5))
-    result = _run(tmp_path, _job(_parquet(**source)), lane)
+    result = _run(tmp_path, _job(_parquet(**source)), runner)
     assert result.outcome is DatasetOutcome.FAILED
     (failure,) = result.failures
     assert re.search(message, failure.message), failure.message
@@ -330,17 +330,19 @@ def test_fault_says_what_is_wrong(
     assert capfd.readouterr().err == ""
 
 
-def test_worker_that_dies_once_is_replaced_and_rows_are_published_once(tmp_path: Path, lane: SparkLane) -> None:
+def test_worker_that_dies_once_is_replaced_and_rows_are_published_once(tmp_path: Path, runner: SparkRunner) -> None:
     _write(tmp_path, range(100))
     flag = tmp_path / "kill"
     flag.touch()
     job = _job(_parquet(partitions=2), converters=[{"type": f"{PARTS}:Fragile", "kill_once": str(flag)}])
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.COMMITTED
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.COMMITTED
     assert not flag.exists()
     assert published(tmp_path, job, "test.d") == list(range(100))
 
 
-def test_incremental_reads_make_up_the_whole_however_rows_arrive_and_runs_fail(tmp_path: Path, lane: SparkLane) -> None:
+def test_incremental_reads_make_up_the_whole_however_rows_arrive_and_runs_fail(
+    tmp_path: Path, runner: SparkRunner
+) -> None:
     chance, flag, ids, highest = random.Random(5), tmp_path / "fail", list[int](), 0
     converters = [{"type": f"{PARTS}:Fragile", "fail_while": str(flag)}]
     job = _job(_parquet(partitions=2), converters=converters, commit={"policy": "successful"})
@@ -351,30 +353,30 @@ def test_incremental_reads_make_up_the_whole_however_rows_arrive_and_runs_fail(t
             ids += batch
         if chance.random() < 0.4:
             flag.touch()
-        outcome = _run(tmp_path, job, lane).outcome if ids else DatasetOutcome.IDLE
+        outcome = _run(tmp_path, job, runner).outcome if ids else DatasetOutcome.IDLE
         flag.unlink(missing_ok=True)
         # Rows may come below the highest one as long as no run has read beyond them.
         highest = max(ids, default=-1) + 1 if outcome is DatasetOutcome.COMMITTED else highest
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     assert published(tmp_path, job, "test.d") == sorted(ids)
-    assert not plan_job(project(tmp_path, job), job, spark=lane).has_work
+    assert not plan_job(project(tmp_path, job), job, spark=runner).has_work
 
 
-def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, lane: SparkLane) -> None:
+def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, runner: SparkRunner) -> None:
     moments = [EPOCH + dt.timedelta(hours=i) for i in range(5)]
     _write(tmp_path, range(5), at=pa.array(moments, pa.timestamp("us", "UTC")))
     job = _job(_parquet(watermark={"column": "at", "type": "timestamp"}))
     opened = project(tmp_path, job)
     store = opened.open_store()
     try:
-        source = OpenJob.of(opened, job, store, lane=lane).source
+        source = JobContext.of(opened, job, store, runner=runner).source
         context = SourceContext(job.to_extract(), {}, lambda urn: True, opened.clock)
         assert isinstance(source, StartpointResolver)
         instant = Timestamp((EPOCH + dt.timedelta(hours=2)).replace(tzinfo=dt.UTC))
         assert str(source.resolve_startpoint("test.d", instant, context)) == "2026-03-29T02:30:00Z"
         assert str(source.resolve_startpoint("test.d", Upcoming(), context)) == "2026-03-29T04:30:00.000001Z"
         assert source.resolve_startpoint("test.d", Oldest(), context) is None
-        numbers = OpenJob.of(opened, _job(_parquet()), store, lane=lane).source
+        numbers = JobContext.of(opened, _job(_parquet()), store, runner=runner).source
         assert isinstance(numbers, StartpointResolver)
         with pytest.raises(StartpointError, match="column `id` tells no time"):
             numbers.resolve_startpoint("test.d", instant, context)

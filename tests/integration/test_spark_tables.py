@@ -17,29 +17,29 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from gobblin_dagster.constructs.sources import spark_snapshots
+from gobblin_dagster.constructs.sources.spark import table_history
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Specific
 from gobblin_dagster.core.task_state import PolicyResult
 from gobblin_dagster.core.watermark import LongWatermark
-from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.job import plan_job, run_job
-from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.maintenance.state_change import Change, apply_change, plan_reset, plan_set
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.spark import SparkLane
-from gobblin_dagster.engine.state_admin import Change, apply_change, plan_reset, plan_set
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.snapshots.audit import audit_dataset
+from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
 from tests.services.missing import missing
 from tests.services.spark_connect import running_connect, table_jars
 from tests.unit.engine.jobs import by_urn, project, published
-from tests.unit.engine.test_startpoints import wish
+from tests.unit.engine.plan.test_startpoints import wish
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def lane() -> Iterator[SparkLane]:
+def runner() -> Iterator[SparkRunner]:
     jars = table_jars()
     if jars is None:
         missing("no Java, or the jars of Iceberg and Delta cannot be fetched (Maven)")
@@ -50,7 +50,7 @@ def lane() -> Iterator[SparkLane]:
     try:
         with running_connect(home, jars) as address:
             session: Any = RemoteSession.builder.remote(address).create()
-            yield SparkLane(session, 2)
+            yield SparkRunner(session, 2)
             session.stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -110,8 +110,8 @@ class Table:
         )
 
 
-def _run(root: Path, job: JobSpec, lane: SparkLane) -> DatasetResult:
-    (dataset,) = run_job(project(root, job), job, lane=lane).datasets
+def _run(root: Path, job: JobSpec, runner: SparkRunner) -> DatasetResult:
+    (dataset,) = run_job(project(root, job), job, runner=runner).datasets
     return dataset
 
 
@@ -119,26 +119,26 @@ KINDS = pytest.mark.parametrize("kind", ["iceberg", "delta"])
 
 
 @KINDS
-def test_snapshots_are_read_once_and_exactly(tmp_path: Path, lane: SparkLane, table: str, kind: str) -> None:
-    made = Table(lane.session, kind, table)
+def test_snapshots_are_read_once_and_exactly(tmp_path: Path, runner: SparkRunner, table: str, kind: str) -> None:
+    made = Table(runner.session, kind, table)
     made.create()
     made.append(0, 10)
     made.delete("id = 3")  # before the first read: that takes the table as it is
     job = made.job()
-    first = _run(tmp_path, job, lane)
+    first = _run(tmp_path, job, runner)
     assert (first.outcome, first.rows_read) == (DatasetOutcome.COMMITTED, 9)
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     made.append(10, 15)
     made.compact()
     made.append(15, 20)
-    (planned,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+    (planned,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
     assert (planned.rows, len(planned.work_units)) == (10, 1)
-    second = _run(tmp_path, job, lane)
+    second = _run(tmp_path, job, runner)
     assert (second.rows_read, second.policies[0].result) == (10, PolicyResult.PASSED)
     assert published(tmp_path, job, "test.d") == [i for i in range(20) if i != 3]
     store = project(tmp_path, job).open_store()
     try:
-        opened = OpenJob.of(project(tmp_path, job), job, store, lane=lane)
+        opened = JobContext.of(project(tmp_path, job), job, store, runner=runner)
         audit = audit_dataset(job, opened.source, store, "test.d")
         schema = store.load_dataset_states(job.job)["test.d"].schemas["all"]
     finally:
@@ -147,22 +147,22 @@ def test_snapshots_are_read_once_and_exactly(tmp_path: Path, lane: SparkLane, ta
     assert (audit.source_rows, audit.lost, audit.duplicated) == (19, 0, 0)
     assert schema == "id: int64\nname: string"
     made.compact()
-    third = _run(tmp_path, job, lane)  # compaction alone moves the watermark and publishes nothing
+    third = _run(tmp_path, job, runner)  # compaction alone moves the watermark and publishes nothing
     assert (third.outcome, third.rows_read, third.files) == (DatasetOutcome.COMMITTED, 0, 0)
     assert str(third.low) == str(second.actual_high) != str(third.actual_high)
 
 
 @KINDS
 def test_rows_that_were_taken_away_are_refused_until_the_table_is_read_anew(
-    tmp_path: Path, lane: SparkLane, table: str, kind: str
+    tmp_path: Path, runner: SparkRunner, table: str, kind: str
 ) -> None:
-    made = Table(lane.session, kind, table)
+    made = Table(runner.session, kind, table)
     made.create()
     made.append(0, 10)
     job = made.job()
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     made.delete("id < 5")
-    result = _run(tmp_path, job, lane)
+    result = _run(tmp_path, job, runner)
     assert result.outcome is DatasetOutcome.FAILED
     assert "which cannot be published as added rows; `gobblin state reset`" in result.failures[0].message
     assert published(tmp_path, job, "test.d") == list(range(10))
@@ -170,96 +170,98 @@ def test_rows_that_were_taken_away_are_refused_until_the_table_is_read_anew(
 
 @KINDS
 def test_full_extract_reads_the_table_whole_and_only_where_it_changed(
-    tmp_path: Path, lane: SparkLane, table: str, kind: str
+    tmp_path: Path, runner: SparkRunner, table: str, kind: str
 ) -> None:
-    made = Table(lane.session, kind, table)
+    made = Table(runner.session, kind, table)
     made.create()
     made.append(0, 10)
     job = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
-    assert _run(tmp_path, job, lane).rows_read == 10
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).rows_read == 10
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     made.delete("id < 5")
     made.append(10, 12)
-    assert _run(tmp_path, job, lane).rows_read == 7
+    assert _run(tmp_path, job, runner).rows_read == 7
     assert published(tmp_path, job, "test.d") == [5, 6, 7, 8, 9, 10, 11]
 
 
 @KINDS
-def test_snapshots_are_read_in_parts(tmp_path: Path, lane: SparkLane, table: str, kind: str) -> None:
-    made = Table(lane.session, kind, table)
+def test_snapshots_are_read_in_parts(tmp_path: Path, runner: SparkRunner, table: str, kind: str) -> None:
+    made = Table(runner.session, kind, table)
     made.create()
     made.append(0, 3)
     job = made.job(source={"snapshots_per_work_unit": 2})
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     for low in range(3, 18, 3):
         made.append(low, low + 3)
-    (planned,) = plan_job(project(tmp_path, job), job, spark=lane).datasets
+    (planned,) = plan_job(project(tmp_path, job), job, spark=runner).datasets
     assert [unit.rows for unit in planned.work_units] == [6, 6, 3]
-    assert _run(tmp_path, job, lane).rows_read == 15
+    assert _run(tmp_path, job, runner).rows_read == 15
     assert published(tmp_path, job, "test.d") == list(range(18))
 
 
 @KINDS
-def test_table_that_was_made_anew_is_refused(tmp_path: Path, lane: SparkLane, table: str, kind: str) -> None:
-    made = Table(lane.session, kind, table)
+def test_table_that_was_made_anew_is_refused(tmp_path: Path, runner: SparkRunner, table: str, kind: str) -> None:
+    made = Table(runner.session, kind, table)
     made.create()
     made.append(0, 5)
     made.append(5, 9)
     job = made.job()
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     made.drop()
     made.create()
     made.append(0, 5)
-    assert "made anew" in _run(tmp_path, job, lane).failures[0].message
+    assert "made anew" in _run(tmp_path, job, runner).failures[0].message
 
 
-def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "iceberg", table)
+def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, runner: SparkRunner, table: str) -> None:
+    made = Table(runner.session, "iceberg", table)
     made.create()
     made.append(0, 5)
     job = made.job()
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     made.append(5, 7)
     made.append(7, 9)
-    lane.session.sql(
+    runner.session.sql(
         f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
     )
-    assert "it expired, or the table was rolled back" in _run(tmp_path, job, lane).failures[0].message
+    assert "it expired, or the table was rolled back" in _run(tmp_path, job, runner).failures[0].message
 
 
 @pytest.mark.parametrize("extract", ["append_only", "snapshot_only"])
 def test_iceberg_snapshots_may_expire_once_they_were_read(
-    tmp_path: Path, lane: SparkLane, table: str, extract: str
+    tmp_path: Path, runner: SparkRunner, table: str, extract: str
 ) -> None:
-    made = Table(lane.session, "iceberg", table)
+    made = Table(runner.session, "iceberg", table)
     made.create()
     for at in range(3):
         made.append(at, at + 1)
     job = made.job(extract={"namespace": "test", "table": "d", "type": extract})
-    _run(tmp_path, job, lane)
-    lane.session.sql(
+    _run(tmp_path, job, runner)
+    runner.session.sql(
         f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
     )
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     made.append(3, 5)
-    assert _run(tmp_path, job, lane).rows_read == (2 if extract == "append_only" else 5)
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).rows_read == (2 if extract == "append_only" else 5)
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     assert published(tmp_path, job, "test.d") == list(range(5))
 
 
-def test_full_extract_reads_an_iceberg_table_that_was_rolled_back(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "iceberg", table)
+def test_full_extract_reads_an_iceberg_table_that_was_rolled_back(
+    tmp_path: Path, runner: SparkRunner, table: str
+) -> None:
+    made = Table(runner.session, "iceberg", table)
     made.create()
     for at in range(3):
         made.append(at, at + 1)
     job = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
-    _run(tmp_path, job, lane)
-    (first,) = lane.session.sql(
+    _run(tmp_path, job, runner)
+    (first,) = runner.session.sql(
         f"select snapshot_id from {made.name}.snapshots order by committed_at limit 1"
     ).collect()
-    lane.session.sql(f"call lake.system.rollback_to_snapshot('{made.name}', {first[0]})")
-    assert _run(tmp_path, job, lane).rows_read == 1
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    runner.session.sql(f"call lake.system.rollback_to_snapshot('{made.name}', {first[0]})")
+    assert _run(tmp_path, job, runner).rows_read == 1
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     assert published(tmp_path, job, "test.d") == [0]
 
 
@@ -274,92 +276,94 @@ def make_anew(made: Table, how: str, appends: int = 1) -> None:
 
 @pytest.mark.parametrize(("how", "appends"), [("dropped", 1), ("dropped", 2), ("replaced", 1)])
 def test_delta_table_made_anew_with_as_many_versions_is_refused(
-    tmp_path: Path, lane: SparkLane, table: str, how: str, appends: int
+    tmp_path: Path, runner: SparkRunner, table: str, how: str, appends: int
 ) -> None:
-    made = Table(lane.session, "delta", table)
+    made = Table(runner.session, "delta", table)
     made.create()
     made.append(0, 5)
     job = made.job()
-    assert _run(tmp_path, job, lane).rows_read == 5
+    assert _run(tmp_path, job, runner).rows_read == 5
     make_anew(made, how, appends)
-    message = _run(tmp_path, job, lane).failures[0].message
+    message = _run(tmp_path, job, runner).failures[0].message
     assert re.search(r"its id is \S+, what was read had \S+: the table was made anew; `gobblin state reset`", message)
     assert published(tmp_path, job, "test.d") == list(range(5))
     reset(tmp_path, job)
-    assert _run(tmp_path, job, lane).rows_read == appends
-    assert _run(tmp_path, job, lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, job, runner).rows_read == appends
+    assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
 
 
-def test_delta_startpoint_goes_on_in_a_table_that_was_made_anew(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "delta", table)
+def test_delta_startpoint_goes_on_in_a_table_that_was_made_anew(
+    tmp_path: Path, runner: SparkRunner, table: str
+) -> None:
+    made = Table(runner.session, "delta", table)
     made.create()
     made.append(0, 5)
     job = made.job()
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     make_anew(made, "dropped", appends=3)
     wish(tmp_path, job, Specific("2"), "test.d")
-    assert _run(tmp_path, job, lane).rows_read == 2
+    assert _run(tmp_path, job, runner).rows_read == 2
     made.append(60, 61)
-    assert _run(tmp_path, job, lane).rows_read == 1
+    assert _run(tmp_path, job, runner).rows_read == 1
     assert published(tmp_path, job, "test.d") == [*range(5), 51, 52, 60]
 
 
 @pytest.mark.parametrize("appends", [1, 2])
 def test_delta_table_made_anew_is_told_by_its_time_where_a_state_has_no_id(
-    tmp_path: Path, lane: SparkLane, table: str, appends: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runner: SparkRunner, table: str, appends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_snapshots, "_CLOCKS_APART", timedelta(0))
-    made = Table(lane.session, "delta", table)
+    monkeypatch.setattr(table_history, "_CLOCKS_APART", timedelta(0))
+    made = Table(runner.session, "delta", table)
     made.create()
     made.append(0, 5)
     job = made.job()
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     forget_origin(tmp_path, job)
     made.append(5, 7)
-    assert _run(tmp_path, job, lane).rows_read == 2  # and its id is known from now on
+    assert _run(tmp_path, job, runner).rows_read == 2  # and its id is known from now on
     assert list(state_of(tmp_path, job).origin) == ["table"]
     forget_origin(tmp_path, job)
     make_anew(made, "dropped", appends + 1)
-    assert "the table was made anew; `gobblin state reset`" in _run(tmp_path, job, lane).failures[0].message
+    assert "the table was made anew; `gobblin state reset`" in _run(tmp_path, job, runner).failures[0].message
     assert published(tmp_path, job, "test.d") == list(range(7))
 
 
-def test_full_extract_reads_a_delta_table_that_was_replaced(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "delta", table)
+def test_full_extract_reads_a_delta_table_that_was_replaced(tmp_path: Path, runner: SparkRunner, table: str) -> None:
+    made = Table(runner.session, "delta", table)
     made.create()
     made.append(0, 5)
     job = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
-    _run(tmp_path, job, lane)
+    _run(tmp_path, job, runner)
     make_anew(made, "replaced")
-    assert _run(tmp_path, job, lane).rows_read == 1
+    assert _run(tmp_path, job, runner).rows_read == 1
     assert published(tmp_path, job, "test.d") == [50]
     make_anew(made, "dropped", appends=3)  # as many versions: no version says that anything changed
-    assert "the table was made anew" in _run(tmp_path, job, lane).failures[0].message
+    assert "the table was made anew" in _run(tmp_path, job, runner).failures[0].message
     made.append(70, 71)
-    assert _run(tmp_path, job, lane).rows_read == 4
+    assert _run(tmp_path, job, runner).rows_read == 4
 
 
-def test_job_that_names_another_delta_table_is_told(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    first, second = (Table(lane.session, "delta", f"{table}_{name}") for name in ("a", "b"))
+def test_job_that_names_another_delta_table_is_told(tmp_path: Path, runner: SparkRunner, table: str) -> None:
+    first, second = (Table(runner.session, "delta", f"{table}_{name}") for name in ("a", "b"))
     for made in (first, second):
         made.create()
         made.append(0, 5)
-    _run(tmp_path, first.job(), lane)
+    _run(tmp_path, first.job(), runner)
     second.append(5, 7)
-    assert "what was read had" in _run(tmp_path, second.job(), lane).failures[0].message
+    assert "what was read had" in _run(tmp_path, second.job(), runner).failures[0].message
 
 
-def test_iceberg_table_made_anew_without_rows_is_told(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "iceberg", table)
+def test_iceberg_table_made_anew_without_rows_is_told(tmp_path: Path, runner: SparkRunner, table: str) -> None:
+    made = Table(runner.session, "iceberg", table)
     made.create()
-    assert _run(tmp_path, made.job(), lane).outcome is DatasetOutcome.IDLE
+    assert _run(tmp_path, made.job(), runner).outcome is DatasetOutcome.IDLE
     made.append(0, 5)
-    _run(tmp_path, made.job(), lane)
+    _run(tmp_path, made.job(), runner)
     made.drop()
     made.create()
-    assert "the table has no snapshot any more" in _run(tmp_path, made.job(), lane).failures[0].message
+    assert "the table has no snapshot any more" in _run(tmp_path, made.job(), runner).failures[0].message
     whole = made.job(extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
-    (planned,) = plan_job(project(tmp_path, whole), whole, spark=lane).datasets
+    (planned,) = plan_job(project(tmp_path, whole), whole, spark=runner).datasets
     assert planned.notes == ("the table has no snapshot any more; what was published of it stays.",)
 
 
@@ -391,19 +395,19 @@ def _apply(root: Path, job: JobSpec, change: Change) -> None:
         store.close()
 
 
-def test_delta_without_a_change_feed_says_how_to_turn_it_on(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "delta", table, feed=False)
+def test_delta_without_a_change_feed_says_how_to_turn_it_on(tmp_path: Path, runner: SparkRunner, table: str) -> None:
+    made = Table(runner.session, "delta", table, feed=False)
     made.create()
     made.append(0, 5)
     job = made.job()
-    assert _run(tmp_path, job, lane).rows_read == 5
+    assert _run(tmp_path, job, runner).rows_read == 5
     made.append(5, 7)
-    (failure,) = _run(tmp_path, job, lane).failures
+    (failure,) = _run(tmp_path, job, runner).failures
     assert "[DELTA_MISSING_CHANGE_DATA]" in failure.message
     assert "delta.enableChangeDataFeed = true" in failure.message
 
 
-def test_delta_folder_that_deltalake_appends_to_is_read_by_version(tmp_path: Path, lane: SparkLane) -> None:
+def test_delta_folder_that_deltalake_appends_to_is_read_by_version(tmp_path: Path, runner: SparkRunner) -> None:
     folder = tmp_path / "events"
 
     def append(low: int, high: int) -> None:
@@ -412,32 +416,32 @@ def test_delta_folder_that_deltalake_appends_to_is_read_by_version(tmp_path: Pat
 
     append(0, 4)
     source = {"format": "delta", "path": str(folder), "table": ""}
-    job = Table(lane.session, "delta", "unused").job(source=source)
-    assert _run(tmp_path, job, lane).rows_read == 4
+    job = Table(runner.session, "delta", "unused").job(source=source)
+    assert _run(tmp_path, job, runner).rows_read == 4
     append(4, 9)
-    assert _run(tmp_path, job, lane).rows_read == 5
+    assert _run(tmp_path, job, runner).rows_read == 5
     assert published(tmp_path, job, "test.d") == list(range(9))
 
 
-def test_iceberg_folder_without_a_catalog_is_read_by_snapshot(tmp_path: Path, lane: SparkLane, table: str) -> None:
-    made = Table(lane.session, "iceberg", table)
+def test_iceberg_folder_without_a_catalog_is_read_by_snapshot(tmp_path: Path, runner: SparkRunner, table: str) -> None:
+    made = Table(runner.session, "iceberg", table)
     made.create()
     made.append(0, 4)
     location = (
-        lane.session.sql(f"select file from {made.name}.metadata_log_entries")
+        runner.session.sql(f"select file from {made.name}.metadata_log_entries")
         .collect()[0][0]
         .rpartition("/metadata/")[0]
     )
     job = made.job(source={"format": "iceberg", "path": location, "table": ""})
-    assert _run(tmp_path, job, lane).rows_read == 4
+    assert _run(tmp_path, job, runner).rows_read == 4
     made.append(4, 9)
-    assert _run(tmp_path, job, lane).rows_read == 5
+    assert _run(tmp_path, job, runner).rows_read == 5
     assert published(tmp_path, job, "test.d") == list(range(9))
 
 
-def test_tables_of_a_namespace_are_datasets(tmp_path: Path, lane: SparkLane, table: str) -> None:
+def test_tables_of_a_namespace_are_datasets(tmp_path: Path, runner: SparkRunner, table: str) -> None:
     for name in ("a", "b"):
-        made = Table(lane.session, "iceberg", f"{table}_{name}")
+        made = Table(runner.session, "iceberg", f"{table}_{name}")
         made.create()
         made.append(0, 5)
     source = {
@@ -446,16 +450,16 @@ def test_tables_of_a_namespace_are_datasets(tmp_path: Path, lane: SparkLane, tab
         "watermark": {"column": "id", "type": "long"},
     }
     job = made.job(source=source)
-    results = by_urn(run_job(project(tmp_path, job), job, lane=lane))
+    results = by_urn(run_job(project(tmp_path, job), job, runner=runner))
     assert {urn: result.rows_read for urn, result in results.items()} == {f"{table}_a": 5, f"{table}_b": 5}
-    assert run_job(project(tmp_path, job), job, lane=lane).exit_code == 0
+    assert run_job(project(tmp_path, job), job, runner=runner).exit_code == 0
 
 
 @KINDS
 def test_incremental_reads_make_up_the_table_whatever_is_done_to_it_between(
-    tmp_path: Path, lane: SparkLane, table: str, kind: str
+    tmp_path: Path, runner: SparkRunner, table: str, kind: str
 ) -> None:
-    chance, made, at = random.Random(11), Table(lane.session, kind, table), 0
+    chance, made, at = random.Random(11), Table(runner.session, kind, table), 0
     made.create()
     job = made.job(source={"snapshots_per_work_unit": 2})
     for _ in range(4):
@@ -466,6 +470,6 @@ def test_incremental_reads_make_up_the_table_whatever_is_done_to_it_between(
                 size = chance.randint(0, 6)
                 made.append(at, at + size)
                 at += size
-        assert _run(tmp_path, job, lane).outcome in (DatasetOutcome.COMMITTED, DatasetOutcome.IDLE)
+        assert _run(tmp_path, job, runner).outcome in (DatasetOutcome.COMMITTED, DatasetOutcome.IDLE)
         assert published(tmp_path, job, "test.d") == list(range(at))
-    assert not plan_job(project(tmp_path, job), job, spark=lane).has_work
+    assert not plan_job(project(tmp_path, job), job, spark=runner).has_work

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter
 from gobblin_dagster.core.errors import ConvertError
-from gobblin_dagster.engine.lane.stage import Stage
+from gobblin_dagster.engine.task.row_pipeline import RowPipeline
 from gobblin_dagster.spec.job import ConverterSpec
 
 CONTEXT = ConstructContext(job="laws", base_dir="/", dataset_urn="d")
@@ -66,7 +66,7 @@ def _is_number(text: str | None) -> bool:
 def test_tolerant_stage_loses_exactly_the_bad_rows(texts: list[str | None], size: int) -> None:
     rejected: list[int] = []
     spec = {"type": "columns", "columns": {"text": "int64"}, "on_error": "quarantine"}
-    stage = Stage(
+    stage = RowPipeline(
         "all",
         [ConverterSpec.model_validate(spec)],
         [],

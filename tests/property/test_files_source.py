@@ -12,16 +12,21 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.sources.arrivals import OPEN, Arrivals, FilesPlan, Gate, Limits
-from gobblin_dagster.constructs.sources.dated import DatedArrivals
-from gobblin_dagster.constructs.sources.listing import FoundFile
-from gobblin_dagster.constructs.sources.named import NamedArrivals
-from gobblin_dagster.constructs.sources.pattern import PathPattern
-from gobblin_dagster.constructs.sources.remembered import Memory, ReadChanged, RememberedArrivals, known_files
-from gobblin_dagster.constructs.sources.windowed import WindowedArrivals
+from gobblin_dagster.constructs.sources.files.by_date import DatedArrivals
+from gobblin_dagster.constructs.sources.files.by_date_window import WindowedArrivals
+from gobblin_dagster.constructs.sources.files.by_modified_time import (
+    Memory,
+    ReadChanged,
+    RememberedArrivals,
+    known_files,
+)
+from gobblin_dagster.constructs.sources.files.by_name import NamedArrivals
+from gobblin_dagster.constructs.sources.files.discovery import OPEN, Arrivals, FilesPlan, Gate, Limits
+from gobblin_dagster.constructs.sources.files.listing import FoundFile
+from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.ranges import CommittedRanges
-from gobblin_dagster.core.serial import from_json, to_json
+from gobblin_dagster.core.serialization import from_json, to_json
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 FIRST = datetime(2013, 1, 1, tzinfo=UTC)

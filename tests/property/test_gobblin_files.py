@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault
-from gobblin_dagster.engine.project import check_construct
+from gobblin_dagster.engine.validation import check_construct
 from gobblin_dagster.spec.env import expand
 from gobblin_dagster.spec.gobblin.entries import escaped
 from gobblin_dagster.spec.gobblin.keys import KEYS

@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.sources.files import FilesOptions, FilesSource
-from gobblin_dagster.constructs.sources.query import QuerySource
-from gobblin_dagster.constructs.sources.query_options import QueryOptions
+from gobblin_dagster.constructs.sources.files.source import FilesOptions, FilesSource
+from gobblin_dagster.constructs.sources.query.options import QueryOptions
+from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.constructs import Chunk, Extractor, PositionedExtractor
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
-from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 _faults: list[int] = []
 """What each work unit to come does: 0 succeeds, 1 fails after its first batch, 2 fails so once and may be repeated."""
@@ -102,7 +102,7 @@ class Lake:
     def run(self, faults: list[int]) -> None:
         """Run once, with faults for the first work units."""
         _faults[:] = faults
-        run_job(self.project, self.job, lane=InlineLane())
+        run_job(self.project, self.job, runner=InlineRunner())
         _faults.clear()
 
     def published(self) -> Counter[tuple[str, int]]:

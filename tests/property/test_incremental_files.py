@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.run.job_run import plan_job
 from tests.property.test_incremental import Lake, faults, folder, laws, limits, merges, policies
 
 SOURCE = "tests.property.test_incremental:FaultyFilesSource"

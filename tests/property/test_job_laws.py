@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.commit.policy import RetryFailed, is_retried
-from gobblin_dagster.engine.job import plan_job, run_job
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 URNS = "ab"
 laws = settings(max_examples=15)
@@ -61,7 +61,7 @@ class Lake:
 
     def run(self, source: dict[str, Any]) -> RunResult:
         job = self.job(source)
-        return run_job(self.project(job), job, lane=InlineLane())
+        return run_job(self.project(job), job, runner=InlineRunner())
 
     def has_work(self, source: dict[str, Any]) -> bool:
         job = self.job(source)

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.sources.kafka_offsets import OffsetPlan, OffsetRules, PartitionOffsets, plan_offsets
+from gobblin_dagster.constructs.sources.kafka.offsets import OffsetPlan, OffsetRules, PartitionOffsets, plan_offsets
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.watermark import CompositeWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 
 RULES = OffsetRules("earliest", 0, "nearest", 7)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

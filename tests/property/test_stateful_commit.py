@@ -24,14 +24,14 @@ from gobblin_dagster.core.errors import (
     UnfinishedSequenceError,
 )
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.policy import choose_publishable
 from gobblin_dagster.engine.commit.steps import renames_of
-from gobblin_dagster.engine.startpoints import begin_at
+from gobblin_dagster.engine.plan.startpoints import begin_at
 from tests.unit.engine.commit.world import JOB, NOW, ROOT, World, staging
 
 URNS = ("a:b", "a_b")

@@ -2,7 +2,7 @@
 
     python -m tests.services.crash_table --storms 2000
 
-What cannot be started is named, and its rows are left out. All options are those of `gobblin_dagster.testing.crash_table`.
+What cannot be started is named, and its rows are left out. All options are those of `gobblin_dagster.testing.protocol.crash_table`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import ExitStack
 
-from gobblin_dagster.testing import crash_table
+from gobblin_dagster.testing.protocol import crash_table
 from tests.services.hdfs import hadoop_jars, running_hdfs
 from tests.services.postgres import binaries, running_postgres
 from tests.services.s3 import running_s3

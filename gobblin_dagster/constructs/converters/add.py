@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.arrow_types import TypeName, arrow_type
-from gobblin_dagster.constructs.names import refuse_twice
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
+from gobblin_dagster.constructs.types.columns import refuse_twice
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

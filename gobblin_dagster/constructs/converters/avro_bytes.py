@@ -9,14 +9,14 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.arrow_types import is_binary
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, splice, spliced
-from gobblin_dagster.constructs.extractors.avro_messages import AvroDecoder
-from gobblin_dagster.constructs.extractors.decoders import DecodeError
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.decoders.avro import AvroDecoder
+from gobblin_dagster.constructs.decoders.base import DecodeError
+from gobblin_dagster.constructs.types.arrow import is_binary
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'avro_bytes'"

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from gobblin_dagster.constructs.converters.blame import first_failing_row
 from gobblin_dagster.constructs.converters.cast import Cast, ColumnType
 from gobblin_dagster.constructs.converters.each_row import python_value
-from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel

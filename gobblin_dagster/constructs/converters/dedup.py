@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.spec.job import SpecModel

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.names import require_columns
+from gobblin_dagster.constructs.types.columns import require_columns
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_binary, is_text
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
 from gobblin_dagster.constructs.converters.keys import EnvName, aes_key
-from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.types.arrow import is_binary, is_text
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
 if TYPE_CHECKING:

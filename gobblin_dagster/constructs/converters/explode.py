@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_list
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns, require_text
+from gobblin_dagster.constructs.types.arrow import is_list
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns, require_text
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import model_validator
 
-from gobblin_dagster.constructs.arrow_types import is_text
-from gobblin_dagster.constructs.column_regexes import ColumnRegex, match_whole
-from gobblin_dagster.constructs.names import convert_error, require_columns
-from gobblin_dagster.constructs.strict_cast import strict_cast
+from gobblin_dagster.constructs.options.column_regexes import ColumnRegex, match_whole
+from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

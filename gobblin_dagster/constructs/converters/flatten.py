@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import Field, StringConstraints
 
 from gobblin_dagster.constructs.converters.each_row import shown
-from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
-from gobblin_dagster.constructs.losses import first_loss
-from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.records import load_object, records
+from gobblin_dagster.constructs.types.columns import convert_error
+from gobblin_dagster.constructs.types.losses import first_loss
+from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel

@@ -7,10 +7,10 @@ import hmac
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_binary
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
 from gobblin_dagster.constructs.converters.keys import EnvName, secret
-from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.types.arrow import is_binary
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

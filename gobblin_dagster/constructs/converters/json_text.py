@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import leaves
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.converters.shapes import Shape, arrow_shape
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_text
+from gobblin_dagster.constructs.types.arrow import leaves
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
+from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
-from gobblin_dagster.constructs.names import require_text
+from gobblin_dagster.constructs.types.columns import require_text
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gobblin_dagster.constructs.digests import KeyDigests, mixed, seed_of, shares
-from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter
-from gobblin_dagster.constructs.names import columns_text, convert_error, refuse_twice
+from gobblin_dagster.constructs.types.columns import columns_text, convert_error, refuse_twice
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.converters.blame import on_rows
-from gobblin_dagster.constructs.names import HIDDEN_PREFIX
 from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
 from gobblin_dagster.constructs.sql_syntax import SqlExpression, SqlSelectList
+from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError
-from gobblin_dagster.core.repeated import repeated
+from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.job import SpecModel
 
 _ROW = f"{HIDDEN_PREFIX}row"

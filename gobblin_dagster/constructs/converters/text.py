@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import is_binary, is_text
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown
-from gobblin_dagster.constructs.names import convert_error, refuse_twice, require_columns
+from gobblin_dagster.constructs.types.arrow import is_binary, is_text
+from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_columns
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, StringConstraints
 
-from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.records import load_object, records
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError, UsageError
 from gobblin_dagster.spec.job import SpecModel

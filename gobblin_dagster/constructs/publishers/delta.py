@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gobblin_dagster.constructs.arrow_types import has_part
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TableFile,
@@ -23,13 +22,14 @@ from gobblin_dagster.constructs.publishers.tables import (
     unified_schema,
     without_secrets,
 )
+from gobblin_dagster.constructs.types.arrow import has_part
 from gobblin_dagster.constructs.writers.partitions import NULL_SEGMENT
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
-from gobblin_dagster.core.optional import optional_package
-from gobblin_dagster.core.repeated import alike
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.duplicates import alike
+from gobblin_dagster.core.utils.optional_packages import optional_package
 
 _VOID = '"void"'
 """Delta's type of columns that have none, in its text."""

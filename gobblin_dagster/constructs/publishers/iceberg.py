@@ -19,9 +19,9 @@ from gobblin_dagster.constructs.publishers.tables import (
 )
 from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError
-from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.optional_packages import optional_package
 
 
 class IcebergOptions(BaseModel):

@@ -12,14 +12,14 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.kafka_client import KafkaConnection, client_settings
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import ConvertError, StepRefusedError, StorageError
-from gobblin_dagster.core.optional import optional_package
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.optional_packages import optional_package
 
 BATCH_ROWS = 10_000
 _TRANSACTION_MS = 15 * 60 * 1000

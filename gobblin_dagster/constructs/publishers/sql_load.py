@@ -14,9 +14,9 @@ import pyarrow.csv as pacsv
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from gobblin_dagster.constructs.arrow_types import is_text
-from gobblin_dagster.constructs.database import MYSQL
+from gobblin_dagster.constructs.clients.sql import MYSQL
 from gobblin_dagster.constructs.publishers.sql_values import exact_values
+from gobblin_dagster.constructs.types.arrow import is_text
 from gobblin_dagster.core.errors import StepRefusedError
 
 _ROW = "gobblin_row"

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from gobblin_dagster.constructs.arrow_types import is_text
-from gobblin_dagster.constructs.iso_times import refuse_odd_times
+from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.core.errors import StepRefusedError
 
 _MANY = 1000

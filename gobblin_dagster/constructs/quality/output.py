@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
-from gobblin_dagster.constructs.names import convert_error, require_columns
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
 from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
 from gobblin_dagster.constructs.sql_syntax import SqlExpression
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import BranchView, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from gobblin_dagster.constructs.column_regexes import ColumnRegex, match_whole
-from gobblin_dagster.constructs.names import convert_error, require_columns
+from gobblin_dagster.constructs.options.column_regexes import ColumnRegex, match_whole
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
-from gobblin_dagster.constructs.strict_cast import strict_cast
+from gobblin_dagster.constructs.types.columns import convert_error, require_columns
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.writers.avro_schema import AvroColumns
 from gobblin_dagster.constructs.writers.files import (
     Encoder,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from pydantic import AfterValidator, StringConstraints
 
-from gobblin_dagster.constructs.iso_times import refuse_odd_times
+from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
 from gobblin_dagster.constructs.writers.output import Codec
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext

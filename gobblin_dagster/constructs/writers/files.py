@@ -18,8 +18,8 @@ from typing import Annotated, Protocol
 import pyarrow as pa
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gobblin_dagster.constructs.arrow_types import has_part, levels_of
-from gobblin_dagster.constructs.names import convert_error
+from gobblin_dagster.constructs.types.arrow import has_part, levels_of
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.writers.levels import Partition
 from gobblin_dagster.constructs.writers.output import Codec, StagedOutput
 from gobblin_dagster.constructs.writers.partitions import Partitioner

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.arrow_types import is_binary, is_list, levels_of
-from gobblin_dagster.constructs.names import convert_error
 from gobblin_dagster.constructs.sql import SqlSelect, sql_text
+from gobblin_dagster.constructs.types.arrow import is_binary, is_list, levels_of
+from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 
 _FIRST, _LAST = "0001-01-01", "9999-12-31"

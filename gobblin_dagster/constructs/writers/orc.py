@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from pyarrow import orc
 from pydantic import Field
 
-from gobblin_dagster.constructs.arrow_types import leaves
-from gobblin_dagster.constructs.iso_times import PER_SECOND
+from gobblin_dagster.constructs.types.arrow import leaves
+from gobblin_dagster.constructs.types.iso_times import PER_SECOND
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter, refuse_negative_scale
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gobblin_dagster.constructs.names import columns_text, convert_error
+from gobblin_dagster.constructs.types.columns import columns_text, convert_error
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
 from gobblin_dagster.constructs.writers.output import Codec
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext

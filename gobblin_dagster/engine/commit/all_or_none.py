@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from gobblin_dagster.core.errors import GroupHeldBackError
+from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.engine.lane.failure import describe_failure
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.spec.job import JobSpec
 

@@ -12,13 +12,13 @@ from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Totals
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.extract import Extract
-from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
-from gobblin_dagster.core.repeated import repeated
 from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState, advance
+from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
+from gobblin_dagster.engine.commit.branch_publishers import BranchPublications, Move, Publishers, published_file
+from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.engine.commit.policy import Decision
-from gobblin_dagster.engine.commit.publication import BranchPublications, Move, Publishers, published_file
-from gobblin_dagster.engine.commit.roots import check_paths
 from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, SetPermissionsStep, rename_steps
 
 BATCH_ABOVE_FILES = 1000

@@ -21,7 +21,7 @@ from gobblin_dagster.core.commit import (
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError, WatermarkTypeError
-from gobblin_dagster.core.serial import from_document, to_document
+from gobblin_dagster.core.serialization import from_document, to_document
 from gobblin_dagster.engine.commit.steps import is_known_step, renames_of, step_from_json, step_to_json
 
 FORMAT = "CommitSequence/2"

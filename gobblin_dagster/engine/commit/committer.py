@@ -33,13 +33,14 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import StepTraits, traits_of
+from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.manifest import write_manifest
-from gobblin_dagster.engine.commit.roll import StepRunner, in_parallel
-from gobblin_dagster.engine.commit.roots import check_paths
-from gobblin_dagster.engine.commit.spread import Spread, StepExecutor
+from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.engine.commit.staging import delete_staging
+from gobblin_dagster.engine.commit.step_distribution import StepDistribution, StepExecutor
+from gobblin_dagster.engine.commit.step_runner import StepRunner
 from gobblin_dagster.engine.commit.steps import renames_of
 from gobblin_dagster.engine.commit.undo import undo_steps
 from gobblin_dagster.spec.job import CommitSpec
@@ -90,7 +91,7 @@ class Committer:
         parallelism: int = 8,
         delivery: Delivery = "exactly_once",
         listener: CommitListener | None = None,
-        spread: Spread | None = None,
+        spread: StepDistribution | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -122,7 +123,7 @@ class Committer:
             parallelism=commit.parallelism,
             delivery=commit.delivery,
             listener=listener,
-            spread=Spread(executor, commit.spark_threshold) if executor is not None else None,
+            spread=StepDistribution(executor, commit.spark_threshold) if executor is not None else None,
         )
 
     def prepare(self, sequence: CommitSequence, epoch: int) -> None:

@@ -25,11 +25,11 @@ from gobblin_dagster.core.errors import (
     StagedFileLostError,
     StepRefusedError,
 )
+from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.all_or_none import with_held_back
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
-from gobblin_dagster.engine.commit.roll import in_parallel
-from gobblin_dagster.engine.commit.roots import check_paths
+from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.state.store import StateStore
 
 Leased: TypeAlias = tuple[CommitSequence, int]

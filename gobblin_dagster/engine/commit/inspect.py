@@ -9,7 +9,7 @@ from functools import partial
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.progress import WriteManifestStep, watermark_steps
+from gobblin_dagster.engine.commit.steps.transaction import WriteManifestStep, watermark_steps
 from gobblin_dagster.state.store import StateStore
 
 

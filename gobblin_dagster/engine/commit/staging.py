@@ -6,7 +6,7 @@ import posixpath
 
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.roots import is_apart, is_below
+from gobblin_dagster.engine.commit.path_guard import is_apart, is_below
 
 
 def delete_staging(storage: Storage, sequence: CommitSequence) -> None:

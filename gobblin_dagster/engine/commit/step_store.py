@@ -37,15 +37,15 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
-from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
-from gobblin_dagster.engine.commit.progress import DatasetStateStep, HighWatermarkStep, watermark_steps
-from gobblin_dagster.engine.commit.roots import check_paths
+from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
+from gobblin_dagster.engine.commit.steps.transaction import DatasetStateStep, HighWatermarkStep, watermark_steps
 from gobblin_dagster.spec.job import NAME_PATTERN
 from gobblin_dagster.state.store import StateStore
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.commit.roll import folders_of
+from gobblin_dagster.engine.commit.step_runner import folders_of
 from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 
 

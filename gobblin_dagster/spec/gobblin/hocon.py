@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gobblin_dagster.core.optional import optional_package
+from gobblin_dagster.core.utils.optional_packages import optional_package
 
 _REFERENCE = re.compile(r"\$\{(?P<optional>\??)\s*(?P<name>[\w.:-]+)\s*\}")
 _MARK = "\ue000{}\ue001"

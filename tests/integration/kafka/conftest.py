@@ -14,8 +14,9 @@ import pytest
 
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.engine.job import plan_job
-from gobblin_dagster.engine.results import DatasetPlan, RunResult
+from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.integration.kafka.meddling import Meddler
 from tests.services.kafka import KafkaBroker, jars, running_kafka

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.run_record import RunStatus
-from gobblin_dagster.state.sql_store import SqlStateStore
+from gobblin_dagster.state.sql.store import SqlStateStore
 from tests.integration.kafka.conftest import KafkaJob
 
 

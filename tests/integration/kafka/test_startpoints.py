@@ -12,7 +12,7 @@ from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoi
 from gobblin_dagster.core.watermark import CompositeWatermark
 from tests.integration.kafka.conftest import KafkaJob
 from tests.integration.kafka.test_offsets import wait_until
-from tests.unit.engine.test_startpoints import waiting, wish
+from tests.unit.engine.plan.test_startpoints import waiting, wish
 
 pytestmark = pytest.mark.kafka
 NewJob = Callable[..., KafkaJob]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
-from gobblin_dagster.constructs import kafka_client
+from gobblin_dagster.constructs.clients import kafka as kafka_client
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark
 from tests.integration.kafka.conftest import KafkaJob
 from tests.integration.kafka.meddling import Interrupts
 from tests.integration.kafka.test_offsets import wait_until
 from tests.services.kafka import KafkaBroker
-from tests.unit.engine.test_startpoints import wish
+from tests.unit.engine.plan.test_startpoints import wish
 
 pytestmark = pytest.mark.kafka
 NewJob = Callable[..., KafkaJob]

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import list_manifests, read_manifest
-from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.state import StateStore
 from gobblin_dagster.storage import LocalStorage
 from tests.property.everything.model import TABLE, committed, seen

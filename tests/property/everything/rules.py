@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Upcoming
-from gobblin_dagster.engine.clean import clean
-from gobblin_dagster.engine.compact import compact
-from gobblin_dagster.engine.replay import replay_quarantine
-from gobblin_dagster.engine.snapshots import rollback
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
+from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.testing.faults import Fault, FaultPoints, freeze_while
 from tests.property.everything.checks import check_at_rest, check_finished, check_now
 from tests.property.everything.storm import JOB, URNS, Storm, Work

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.job import run_job
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
-from gobblin_dagster.testing.example import SetClock
 from gobblin_dagster.testing.faults import FaultPoints, counted_storage, counted_store
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from gobblin_dagster.testing.protocol.scenario import SetClock
 from tests.property.everything.model import Dataset, Kind
 from tests.property.everything.wishes import Wishes
 from tests.unit.engine.jobs import job_spec
@@ -112,7 +112,7 @@ class Storm:
     def run(self, fail_at: int | None = None) -> Work:
         """Return a run over the rows that there are now."""
         job = self.job(fail_at)
-        return lambda project: run_job(project, job, lane=InlineLane())
+        return lambda project: run_job(project, job, runner=InlineRunner())
 
     def project(self, store: FaultPoints | None = None, files: FaultPoints | None = None) -> Project:
         """Open the project; calls to its store and its storage pass these points."""

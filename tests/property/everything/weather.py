@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from gobblin_dagster.core.errors import GobblinDagsterError
 from gobblin_dagster.core.run_record import DatasetOutcome
-from gobblin_dagster.engine.clean import CleanResult
-from gobblin_dagster.engine.compact import Compaction
+from gobblin_dagster.engine.maintenance.clean import CleanResult
+from gobblin_dagster.engine.maintenance.compact import Compaction
 from gobblin_dagster.engine.results import RunResult
 from gobblin_dagster.testing.faults import (
     CRASHED,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gobblin_dagster.core.commit import CommitSequence
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.state import StateStore
 
 

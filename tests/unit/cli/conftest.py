@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.cli.main import main
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
 
 @pytest.fixture
-def inline(monkeypatch: pytest.MonkeyPatch) -> list[InlineLane]:
+def inline(monkeypatch: pytest.MonkeyPatch) -> list[InlineRunner]:
     """Let `gobblin run` work without Spark; returns the lanes that it made."""
-    lanes: list[InlineLane] = []
+    runners: list[InlineRunner] = []
 
-    def make(*settings: object) -> InlineLane:
-        lanes.append(InlineLane())
-        return lanes[-1]
+    def make(*settings: object) -> InlineRunner:
+        runners.append(InlineRunner())
+        return runners[-1]
 
-    monkeypatch.setattr("gobblin_dagster.cli.spark.LazySparkLane", make)
-    return lanes
+    monkeypatch.setattr("gobblin_dagster.cli.spark.LazySparkRunner", make)
+    return runners
 
 
 def write_job(root: Path, datasets: dict[str, dict[str, Any]], job: str = "numbers", **parts: Any) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gobblin_dagster.cli import output
 from gobblin_dagster.cli.answer import wants_json
 from gobblin_dagster.cli.main import COMMANDS
-from gobblin_dagster.engine.lane.context import LaneContext
+from gobblin_dagster.cli.render import console as output
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .conftest import Cli, write_job
 
@@ -34,7 +34,7 @@ def half_broken(project: Path) -> Path:
 
 @pytest.mark.parametrize("command", [("run",), ("plan",), ("run", "--dry-run")], ids=" ".join)
 def test_job_that_fails_stands_in_the_document_with_its_error(
-    cli: Cli, half_broken: Path, inline: list[InlineLane], command: tuple[str, ...]
+    cli: Cli, half_broken: Path, inline: list[InlineRunner], command: tuple[str, ...]
 ) -> None:
     called = cli(*command, "-o", "json")
     document = called.json()
@@ -48,13 +48,13 @@ def test_job_that_fails_stands_in_the_document_with_its_error(
 
 
 def test_bug_in_one_job_takes_neither_the_others_nor_the_document(
-    cli: Cli, project: Path, inline: list[InlineLane], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_job(project, {"z": {"rows": 1}}, job="second")
 
-    real = Project.lane_context
+    real = Project.run_context
 
-    def broken_for_numbers(self: Project, job: JobSpec, run_id: str) -> LaneContext:
+    def broken_for_numbers(self: Project, job: JobSpec, run_id: str) -> RunContext:
         if job.job == "numbers":
             raise ZeroDivisionError("a bug")
         return real(self, job, run_id)

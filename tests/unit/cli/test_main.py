@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from gobblin_dagster import __version__
-from gobblin_dagster.cli import state
-from gobblin_dagster.cli.failure import fail
+from gobblin_dagster.cli.commands import state
+from gobblin_dagster.cli.errors import fail
 from gobblin_dagster.cli.lazy import load_lazy
 from gobblin_dagster.cli.main import COMMANDS, load_command
 from gobblin_dagster.core.errors import (

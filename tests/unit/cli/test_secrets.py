@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .conftest import Cli, write_job
 
@@ -29,7 +29,7 @@ FAILING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", FAILING)
 def test_secret_in_sql_that_fails_is_nowhere(
-    cli: Cli, project: Path, inline: list[InlineLane], monkeypatch: pytest.MonkeyPatch, case: str
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     monkeypatch.setenv("PW", SECRET)
     monkeypatch.setenv("GOBBLIN_DEBUG", "1")

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
-from gobblin_dagster.core.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.watermark import (
     CompositeWatermark,
     DateWatermark,
@@ -27,6 +26,7 @@ from gobblin_dagster.core.watermark import (
     watermark_from_json,
     watermark_type,
 )
+from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from tests.unit.core.weeks import WEEK, WeekWatermark
 
 MARKS: list[Watermark] = [
@@ -86,7 +86,7 @@ def test_type_of_a_user_is_found_by_its_name_where_nobody_imported_it() -> None:
     weeks = WatermarkInterval(WeekWatermark(date(2013, 1, 7)), WeekWatermark(date(2013, 1, 28)))
     stored = json.dumps(CommittedRanges(WeekWatermark, {}).add(weeks).to_json())
     # In another process, as in a Spark task: this one knows the class.
-    program = "import json, sys\nfrom gobblin_dagster.core.ranges import CommittedRanges\n"
+    program = "import json, sys\nfrom gobblin_dagster.core.watermark.ranges import CommittedRanges\n"
     program += "print(CommittedRanges.from_json(json.load(sys.stdin)))"
     command = [sys.executable, "-c", program]
     root = Path(__file__).parents[3]

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.engine.job import run_job
-from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 TWO_BRANCHES = {
     "branches": [{"name": "all"}, {"name": "masked", "converters": [{"type": "drop", "columns": ["value"]}]}]
@@ -36,10 +36,10 @@ def project(root: Path, *jobs: JobSpec) -> Project:
     return Project(root, ProjectSpec(project="tests"), jobs)
 
 
-def run(root: Path, job: JobSpec, selection: Selection | None = None, observer: Observer | None = None) -> RunResult:
+def run(root: Path, job: JobSpec, selection: Selection | None = None, observer: RunListener | None = None) -> RunResult:
     """Run a job without Spark."""
     return run_job(
-        project(root, job), job, lane=InlineLane(), selection=selection, listeners=[observer] if observer else []
+        project(root, job), job, runner=InlineRunner(), selection=selection, listeners=[observer] if observer else []
     )
 
 

@@ -13,9 +13,9 @@ from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.engine.commit.listener import SilentListener
-from gobblin_dagster.engine.job import run_job
+from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .jobs import job_spec, project, run
 
@@ -73,5 +73,5 @@ def test_run_beside_one_that_publishes_is_busy(tmp_path: Path) -> None:
         def prepared(self, sequence: CommitSequence) -> None:
             seen.append(run(tmp_path, job))
 
-    assert run_job(project(tmp_path, job), job, lane=InlineLane(), commit_listener=Beside()).exit_code == 0
+    assert run_job(project(tmp_path, job), job, runner=InlineRunner(), commit_listener=Beside()).exit_code == 0
     assert [(one.status, one.recovered[0].is_busy) for one in seen] == [(RunStatus.BUSY, True)]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from gobblin_dagster.constructs.publishers import sql_table
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTablePublisher
 from gobblin_dagster.core.run_record import RunStatus
-from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.constructs.publishers import test_delta, test_iceberg
 from tests.unit.constructs.publishers.table_jobs import check_lost_store, set_back, table_job

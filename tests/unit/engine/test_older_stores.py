@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.commit import CommitReport, CommitSequence, ManualChange, SequenceState
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Oldest, Startpoint, Upcoming
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, QueueStats, TaskFailure
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.maintenance.state_export import plan_import, read_export, run_import
+from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.results import DatasetResult
-from gobblin_dagster.engine.state_admin import history
-from gobblin_dagster.engine.state_transfer import plan_import, read_export, run_import
 from gobblin_dagster.state import StateStore, open_store
 from tests.unit.engine.commit.world import JOB, NOW, Clock, World
 

@@ -17,19 +17,21 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.audit import audit_dataset
-from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit import manifest, read_manifest
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.job import JobRun, run_job
-from gobblin_dagster.engine.open_job import OpenJob
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import check_publishers
-from gobblin_dagster.engine.snapshots import list_snapshots, load_published, read_published, rollback
+from gobblin_dagster.engine.run.job_run import JobRun, run_job
+from gobblin_dagster.engine.snapshots.audit import audit_dataset
+from gobblin_dagster.engine.snapshots.history import list_snapshots
+from gobblin_dagster.engine.snapshots.reader import load_published, read_published
+from gobblin_dagster.engine.validation import check_publishers
 from gobblin_dagster.spec.job import ConstructSpec, JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.storage import LocalStorage
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from gobblin_dagster.testing.rows_source import RowsSource
 
 from .jobs import by_urn, job_spec, project, published, run
@@ -181,7 +183,7 @@ def test_stale_run_never_removes_by_an_older_snapshot(tmp_path: Path) -> None:
     opened = project(tmp_path, _job(8, publisher))
     store = opened.open_store()
     try:
-        with JobRun(OpenJob.of(opened, _job(8, publisher), store), InlineLane()) as slow:
+        with JobRun(JobContext.of(opened, _job(8, publisher), store), InlineRunner()) as slow:
             (decided,) = slow.extract(slow.plan()).datasets
         assert decided.sequence is not None
         assert len(decided.sequence.removed) == 1
@@ -235,7 +237,7 @@ def test_staged_rows_for_a_table_are_durable_before_the_sequence_is_stored(tmp_p
             return Watching()
 
     job = _job(4, fork={"branches": [{"name": "main", "publisher": {"type": f"{HERE}:TablePublisher"}}]})
-    run_job(Watched(tmp_path, ProjectSpec(project="tests"), (job,)), job, lane=InlineLane())
+    run_job(Watched(tmp_path, ProjectSpec(project="tests"), (job,)), job, runner=InlineRunner())
     assert any("/_gobblin/staging/" in path for path in synced)
     (note,) = (tmp_path / "lake/notes").iterdir()
     assert note.read_text() == "[4]"

@@ -16,20 +16,22 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.task_state import TaskState
-from gobblin_dagster.engine.clean import clean
 from gobblin_dagster.engine.commit.listener import CrashListener
-from gobblin_dagster.engine.compact import compact
-from gobblin_dagster.engine.job import plan_job, run_job
-from gobblin_dagster.engine.lookout import look
-from gobblin_dagster.engine.observer import Observer
+from gobblin_dagster.engine.listener import RunListener
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.compact import compact
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
+from gobblin_dagster.engine.maintenance.rollback import rollback
+from gobblin_dagster.engine.new_data import look
+from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.replay import replay_quarantine
-from gobblin_dagster.engine.results import DatasetResult, JobPlan, RecoveredDataset, RunResult
-from gobblin_dagster.engine.snapshots import load_published, rollback
+from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.engine.snapshots.reader import load_published
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.project import ProjectSpec
 from gobblin_dagster.state import StateStore
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 
 from .jobs import job_spec, project, published
 
@@ -51,13 +53,13 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
 
 
 def run_as(root: Path, run_id: str, job: JobSpec = JOB) -> RunResult:
-    return run_job(project(root, job), job, lane=InlineLane(), run_id=run_id)
+    return run_job(project(root, job), job, runner=InlineRunner(), run_id=run_id)
 
 
 # -- one store ---------------------------------------------------------------------------------------------------------
 ENTRY_POINTS: dict[str, Callable[[Project, StateStore], object]] = {
     "plan": lambda p, store: plan_job(p, JOB, store=store),
-    "run": lambda p, store: run_job(p, JOB, lane=InlineLane(), store=store),
+    "run": lambda p, store: run_job(p, JOB, runner=InlineRunner(), store=store),
     "look": lambda p, store: look(p, JOB, store=store),
     "load": lambda p, store: load_published(p, JOB, "a", store=store),
     "rollback": lambda p, store: rollback(p, JOB, "a", 1, store=store),
@@ -69,8 +71,8 @@ ENTRY_POINTS: dict[str, Callable[[Project, StateStore], object]] = {
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_open_store_is_used_and_stays_open(tmp_path: Path, store: StateStore, name: str) -> None:
-    run_job(project(tmp_path, JOB), JOB, lane=InlineLane())
-    run_job(project(tmp_path, JOB), grown := job_spec({"a": {"rows": 8}, "b": {"rows": 3}}), lane=InlineLane())
+    run_job(project(tmp_path, JOB), JOB, runner=InlineRunner())
+    run_job(project(tmp_path, JOB), grown := job_spec({"a": {"rows": 8}, "b": {"rows": 3}}), runner=InlineRunner())
     ENTRY_POINTS[name](Sealed(tmp_path, ProjectSpec(project="tests"), (grown,)), store)
     assert set(store.load_dataset_states("numbers")) == {"a", "b"}
 
@@ -110,7 +112,7 @@ def test_id_of_a_run_whose_sequence_waits_is_refused(tmp_path: Path, store: Stat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(project(tmp_path, JOB), JOB, lane=InlineLane(), commit_listener=Stop(1), run_id="flow-7")
+        run_job(project(tmp_path, JOB), JOB, runner=InlineRunner(), commit_listener=Stop(1), run_id="flow-7")
     assert store.load_sequences("numbers")
     with pytest.raises(UsageError, match="already: it left a commit sequence"):
         run_as(tmp_path, "flow-7")
@@ -124,7 +126,7 @@ def test_id_that_is_no_name_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 # -- listeners ---------------------------------------------------------------------------------------------------------
-class Hears(Observer):
+class Hears(RunListener):
     """Notes which events it hears."""
 
     def __init__(self) -> None:
@@ -172,10 +174,10 @@ def test_every_listener_hears_every_event(tmp_path: Path) -> None:
     first, second = Hears(), Hears()
     dying = type("Dying", (CrashListener,), {"prepared": die})(1)
     with pytest.raises(KeyboardInterrupt):
-        run_job(project(tmp_path, JOB), JOB, lane=InlineLane(), commit_listener=dying)
+        run_job(project(tmp_path, JOB), JOB, runner=InlineRunner(), commit_listener=dying)
     grown = job_spec({"a": {"rows": 8}, "b": {"rows": 5}})
-    run_job(project(tmp_path, grown), grown, lane=InlineLane(), listeners=[first, second])
-    names = {name for name in vars(Observer) if not name.startswith("_")}
+    run_job(project(tmp_path, grown), grown, runner=InlineRunner(), listeners=[first, second])
+    names = {name for name in vars(RunListener) if not name.startswith("_")}
     assert first.events == second.events == names
 
 
@@ -184,7 +186,7 @@ def test_listener_that_raises_harms_neither_the_run_nor_the_others_and_is_named_
 ) -> None:
     broken, healthy = Broken(), Hears()
     with caplog.at_level(logging.ERROR):
-        result = run_job(project(tmp_path, JOB), JOB, lane=InlineLane(), listeners=[broken, healthy])
+        result = run_job(project(tmp_path, JOB), JOB, runner=InlineRunner(), listeners=[broken, healthy])
     assert result.status is RunStatus.SUCCEEDED
     assert published(tmp_path, JOB, "a") == list(range(5))
     assert {"task_done", "step_done", "finished"} <= healthy.events

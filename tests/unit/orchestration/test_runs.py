@@ -11,7 +11,7 @@ import pytest
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.partitions import to_urn
-from gobblin_dagster.state.sql_store import SqlStateStore
+from gobblin_dagster.state.sql.store import SqlStateStore
 from tests.unit.engine.jobs import project, published, run
 from tests.unit.orchestration.world import BAD_BRANCH, World
 

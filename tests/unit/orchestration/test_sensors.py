@@ -19,8 +19,8 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.startpoint import Startpoint, Upcoming
-from gobblin_dagster.engine import lookout
-from gobblin_dagster.engine.lookout import Sighting, look
+from gobblin_dagster.engine import new_data as lookout
+from gobblin_dagster.engine.new_data import PollResult, look
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
 from gobblin_dagster.orchestration.ops import run_config
@@ -178,17 +178,17 @@ def leave_prepared(world: World) -> str:
     """Stop the publication of dataset `a` after its write-ahead, as a crash would; return the sequence's id."""
     from gobblin_dagster.core.selection import Selection
     from gobblin_dagster.engine.commit.listener import SilentListener
-    from gobblin_dagster.engine.job import JobRun
-    from gobblin_dagster.engine.open_job import OpenJob
-    from gobblin_dagster.testing.lane import InlineLane
+    from gobblin_dagster.engine.job_context import JobContext
+    from gobblin_dagster.engine.run.job_run import JobRun
+    from gobblin_dagster.testing.inline_runner import InlineRunner
 
     class Crash(SilentListener):
         def prepared(self, sequence: Any) -> None:
             raise KeyboardInterrupt
 
     store = world.binding.project.open_store()
-    opened = OpenJob.of(world.binding.project, world.job, store, Selection(urns=frozenset({"a"})))
-    run = JobRun(opened, InlineLane(), commit_listener=Crash())
+    opened = JobContext.of(world.binding.project, world.job, store, Selection(urns=frozenset({"a"})))
+    run = JobRun(opened, InlineRunner(), commit_listener=Crash())
     with run, pytest.raises(KeyboardInterrupt):
         run.publish(run.extract(run.plan()))
     (stored,) = store.load_sequences("numbers", {SequenceState.PREPARED})
@@ -239,7 +239,7 @@ def test_new_data_never_waits_long_and_takes_a_late_answer_if_nobody_was_faster(
 ) -> None:
     go = threading.Event()
 
-    def slow(*args: Any) -> Sighting:
+    def slow(*args: Any) -> PollResult:
         seen = look(*args)
         assert go.wait(120)
         return seen

@@ -17,7 +17,7 @@ from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.partitions import PARTITION_TAG, RANGE_TAGS, to_key
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.testing.lane import InlineLane
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import job_spec, project, run
 
 BAD_BRANCH = {
@@ -57,7 +57,7 @@ class World:
     @property
     def definitions(self) -> dg.Definitions:
         bound = project(self.root, self.job)
-        assets = gobblin_assets(bound, self.job, lane=InlineLane(), translator=self.translator, checks=self.checks)
+        assets = gobblin_assets(bound, self.job, runner=InlineRunner(), translator=self.translator, checks=self.checks)
         job = gobblin_job(bound, self.job, translator=self.translator)
         return dg.Definitions([assets, *self.downstream], jobs=[job], executor=dg.in_process_executor)
 

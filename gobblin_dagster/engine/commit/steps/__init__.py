@@ -2,7 +2,7 @@
 
 `rename.py` moves staged files, `permissions.py` sets mode and group, `delete.py` lets snapshots expire, `own.py` brings
 steps of a user's package; `core/step_registry.py` reads stored steps, those of our publishers by name. What the commit
-transaction itself does is in `engine/commit/progress.py`. `core.traits.StepTraits` lists what steps say of themselves.
+transaction itself does is in `engine/commit/steps/transaction.py`. `core.traits.StepTraits` lists what steps say of themselves.
 """
 
 from importlib import import_module
@@ -16,8 +16,8 @@ from gobblin_dagster.core.step_registry import (
     step_from_json,
     step_to_json,
 )
+from gobblin_dagster.engine.commit.steps.custom import CustomStep, check_own_step, load_own_steps, plan_own_steps
 from gobblin_dagster.engine.commit.steps.delete import DeleteFilesStep, MarkExpiredStep
-from gobblin_dagster.engine.commit.steps.own import OwnStep, check_own_step, load_own_steps, plan_own_steps
 from gobblin_dagster.engine.commit.steps.permissions import (
     Permissions,
     SetPermissionsStep,
@@ -32,9 +32,9 @@ from gobblin_dagster.engine.commit.steps.rename import (
 )
 
 __all__ = [
+    "CustomStep",
     "DeleteFilesStep",
     "MarkExpiredStep",
-    "OwnStep",
     "Permissions",
     "RenameFileStep",
     "RenameFilesStep",

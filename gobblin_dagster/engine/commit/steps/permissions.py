@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from gobblin_dagster.core.errors import StepRefusedError, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.spec.job import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +145,11 @@ class SetPermissionsStep:
 def _parents(path: str) -> Iterator[str]:
     while path := posixpath.dirname(path):
         yield path
+
+
+def permissions_of(job: JobSpec) -> Permissions:
+    """Return what published files and folders of a job shall have."""
+    file_mode, dir_mode = (
+        None if mode is None else int(mode, 8) for mode in (job.output.file_mode, job.output.dir_mode)
+    )
+    return Permissions(file_mode, dir_mode, job.output.group)

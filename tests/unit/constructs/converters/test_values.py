@@ -13,8 +13,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from gobblin_dagster.constructs.converters.shapes import arrow_shape
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.shapes import arrow_shape
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter
 from gobblin_dagster.core.errors import ConvertError, EnvironmentFaultError, InvalidSpecError, UsageError
 from gobblin_dagster.spec.job import ConverterSpec

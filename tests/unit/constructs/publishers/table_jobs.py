@@ -15,9 +15,9 @@ from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.job import plan_job
+from gobblin_dagster.engine.run.job_run import plan_job
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.state.sql_store import SqlStateStore
+from gobblin_dagster.state.sql.store import SqlStateStore
 from tests.unit.engine.jobs import job_spec, project, run
 
 ROWS = {"a/b": {"rows": 10}, "c": {"rows": 5}}

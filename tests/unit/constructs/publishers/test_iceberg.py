@@ -49,7 +49,7 @@ def test_commit_is_found_again_by_its_files_where_the_history_was_expired(
 ) -> None:
     job = table_job(publisher(tmp_path), {"c": {"rows": 5}})
     with monkeypatch.context() as patched:
-        patched.setattr("gobblin_dagster.state.sql_store.SqlStateStore.commit", _store_away)
+        patched.setattr("gobblin_dagster.state.sql.store.SqlStateStore.commit", _store_away)
         run(tmp_path, job)
     run(tmp_path, table_job(publisher(tmp_path), {"d": {"rows": 3}}, job="other"))
     lake = table(tmp_path)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.constructs.kafka_client import KafkaConnection
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection
 from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile
 from gobblin_dagster.core.errors import StepRefusedError

@@ -19,9 +19,9 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.engine.publishers import check_publishers
-from gobblin_dagster.engine.replay import replay_quarantine
-from gobblin_dagster.engine.snapshots import rollback
+from gobblin_dagster.engine.maintenance.replay import replay_quarantine
+from gobblin_dagster.engine.maintenance.rollback import rollback
+from gobblin_dagster.engine.validation import check_publishers
 from tests.unit.constructs.publishers.table_jobs import ROWS, check_exactly_once, ids, table_job
 from tests.unit.engine.jobs import project, run
 

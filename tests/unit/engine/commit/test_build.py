@@ -7,9 +7,9 @@ import pytest
 
 from gobblin_dagster.core.dataset_state import DatasetState, Pace, Rollback, Totals
 from gobblin_dagster.core.errors import RangeOverlapError, StepRefusedError, UsageError
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.task_state import WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.policy import choose_publishable
 from gobblin_dagster.engine.commit.steps import RenameFileStep

@@ -15,10 +15,10 @@ from gobblin_dagster.core.commit import (
     canonical_json,
 )
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
-from gobblin_dagster.core.ranges import CommittedRanges
 from gobblin_dagster.core.startpoint import Startpoint, Upcoming
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, QueueStats, TaskFailure
 from gobblin_dagster.core.watermark import LongWatermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from tests.unit.engine.commit.test_steps import MarkStep
 from tests.unit.engine.commit.world import NOW, World

@@ -24,7 +24,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.commit.manifest import manifest_path
-from gobblin_dagster.engine.commit.roll import STEPS_PER_CHUNK
+from gobblin_dagster.engine.commit.step_runner import STEPS_PER_CHUNK
 from gobblin_dagster.engine.commit.steps import RenameFileStep
 from gobblin_dagster.testing.faults import Action, FaultPoints, counted_storage, counted_store
 from tests.unit.engine.commit.test_steps import MarkStep
@@ -102,7 +102,7 @@ def test_thousands_of_files_are_published_in_chunks() -> None:
 
 
 def test_slow_steps_are_spread_over_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gobblin_dagster.engine.commit.roll.SLOW_STEP_S", 0.0)
+    monkeypatch.setattr("gobblin_dagster.engine.commit.step_runner.SLOW_STEP_S", 0.0)
     test_thousands_of_files_are_published_in_chunks()
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from gobblin_dagster.core.commit import CommitEffect, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CommitStateUnknownError, StagedFileLostError
-from gobblin_dagster.state.file_store import FileStateStore
-from gobblin_dagster.state.sql_store import SqlStateStore
+from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.state.sql.store import SqlStateStore
 from gobblin_dagster.storage import MemoryStorage
 from tests.unit.engine.commit.world import World, staging
 from tests.unit.engine.jobs import job_spec, published, run

@@ -9,7 +9,7 @@ import pytest
 from gobblin_dagster.core.errors import DatasetBusyError, TransientError, UsageError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
-from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import MemoryStorage
 from tests.unit.engine.commit.world import JOB, Clock, World
 

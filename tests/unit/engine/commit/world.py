@@ -17,7 +17,7 @@ from gobblin_dagster.core.watermark import LongWatermark, Watermark
 from gobblin_dagster.engine.commit.build import build_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.policy import choose_publishable
-from gobblin_dagster.state.file_store import FileStateStore
+from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import MemoryStorage
 

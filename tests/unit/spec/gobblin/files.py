@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import InvalidSpecError
-from gobblin_dagster.engine.project import check_construct
+from gobblin_dagster.engine.validation import check_construct
 from gobblin_dagster.spec.job import ConstructSpec
 from gobblin_dagster.spec.load import GobblinFiles, LoadedJob, load_job
 

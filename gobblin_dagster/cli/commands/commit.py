@@ -1,0 +1,221 @@
+"""`gobblin commit`: the commit sequences in the state store, finishing those that a run left behind, giving one up."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.confirm import confirm, readable, who
+from gobblin_dagster.cli.context import (
+    JobsArgument,
+    Output,
+    OutputOption,
+    examples,
+    jobs_of,
+    open_here,
+    open_store_here,
+)
+from gobblin_dagster.cli.each_job import for_each_job
+from gobblin_dagster.cli.lazy import WholeHelpGroup
+from gobblin_dagster.cli.render.console import (
+    MAX_ROWS,
+    console,
+    count,
+    dataset_name,
+    instant,
+    print_facts,
+    print_json,
+    print_table,
+)
+from gobblin_dagster.cli.render.documents import abandonment_view, recovered_view, sequence_view, status_view
+from gobblin_dagster.cli.render.run import print_recovered, recovery_summary
+from gobblin_dagster.cli.spark import plan_only_spark
+from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.maintenance.abandon import abandon_sequence, preview_abandonment
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.engine.results import RecoveredDataset
+from gobblin_dagster.engine.run.recovery import recover_job
+from gobblin_dagster.engine.task.runner import SessionRunner
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage import open_storage
+
+app = typer.Typer(
+    cls=WholeHelpGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="See commit sequences, and finish unfinished ones.",
+)
+
+_DONE = {True: "done", False: "not done", None: "unknown"}
+
+
+@app.command("list", epilog=examples("gobblin commit list", "gobblin commit list --all --limit 100 --output json"))
+def list_sequences(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Finished ones too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List commit sequences that are unfinished or wait for a person."""
+    with closing(open_store_here(ctx)) as store:
+        stored = store.load_sequences(states=set(SequenceState) if everything else WAITING, limit=limit)
+    if output is Output.JSON:
+        print_json(sequences=[sequence_view(sequence) for sequence in stored])
+        return
+    out = console(sys.stdout)
+    if not stored:
+        out.print(
+            "No commit sequence." if everything else "No unfinished commit sequence; `--all` shows finished ones."
+        )
+        return
+    columns = {"sequence": "left", "job": "left", "dataset": "left", "state": "left", "stored": "left"}
+    rows = ((s.id, s.job, dataset_name(s.dataset_urn), s.state.value, instant(s.created_at)) for s in stored)
+    print_table(out, columns, rows)
+
+
+@app.command(epilog=examples("gobblin commit show 7c0ffee07c0ffee07c0ffee07c0ffee0"))
+def show(
+    ctx: typer.Context,
+    sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show the steps of one commit sequence, and which are done: looked up now, file by file, not as recorded."""
+    project = open_here(ctx)
+    with closing(project.open_store()) as store:
+        stored = store.load_sequence(sequence_id)
+        if stored is None:
+            hint = "`gobblin commit list --all` lists them."
+            raise UsageError(problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint=hint)
+        for job in project.jobs:
+            if job.job == stored.job:
+                load_step_types(job)
+        sequence = decode_sequence(stored)
+        storage = open_storage(sequence.output_root)
+        shown = None if output is Output.JSON else 2 * MAX_ROWS
+        steps = list(islice(inspect_steps(sequence, storage), shown))
+        progress = list(inspect_progress(sequence, store, storage))
+    if output is Output.JSON:
+        print_json(**sequence_view(stored, sequence), status=[status_view(one) for one in (*steps, *progress)])
+        return
+    out = console(sys.stdout)
+    facts = {
+        "sequence": stored.id,
+        "job": stored.job,
+        "dataset": dataset_name(stored.dataset_urn),
+        "state": stored.state.value,
+        "stored": f"{instant(stored.created_at)} by run {stored.run_id}",
+        "failed redos": f"{stored.redo_failures:,}",
+        "reason": stored.reason or "-",
+        "watermark after": str(sequence.after.watermark or "-"),
+        "output": sequence.output_root,
+    }
+    print_facts(out, facts)
+    out.print(f"{count(len(sequence.steps), 'step')}, then one transaction that moves the watermark:", style="bold")
+    for number, status in enumerate(steps, 1):
+        out.print(f"  {number}. {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
+    if len(sequence.steps) > len(steps):
+        out.print(f"  ... {len(sequence.steps) - len(steps):,} more; `--output json` has all")
+    for status in progress:
+        out.print(f"  - {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
+
+
+@app.command(epilog=examples("gobblin commit recover --dry-run", "gobblin commit recover flights"))
+def recover(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which sequences would be worked on.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading anything new."""
+    project = open_here(ctx, jobs)
+    chosen = jobs_of(project, jobs)
+    out = console(sys.stdout)
+    if dry_run:
+        with closing(project.open_store()) as store:
+            waiting = [stored for job in chosen for stored in store.load_sequences(job.job)]
+        if output is Output.JSON:
+            print_json(dry_run=True, sequences=[sequence_view(stored) for stored in waiting])
+            return
+        out.print(f"{count(len(waiting), 'sequence')} to recover.")
+        for stored in waiting:
+            out.print(f"  {stored.id} of {dataset_name(stored.dataset_urn)} ({stored.job}): {stored.state.value}")
+        return
+    with plan_only_spark(project) as spark:
+        outcomes = for_each_job(chosen, lambda job: _recover(project, job, spark))
+    datasets = [dataset for job in outcomes.results for dataset in job]
+    left = [dataset for dataset in datasets if dataset.state not in {SequenceState.COMMITTED, SequenceState.ABORTED}]
+    code: int = outcomes.code
+    if left and not code:
+        code = ExitCode.BUSY if all(dataset.is_busy for dataset in left) else ExitCode.FAILED
+    if output is Output.JSON:
+        views = outcomes.views(lambda _: {})
+        print_json(exit_code=code, recovered=[recovered_view(dataset) for dataset in datasets], jobs=views)
+    else:
+        for dataset in datasets:
+            print_recovered(out, dataset)
+        out.print(recovery_summary(datasets) if datasets else "No unfinished commit sequence.", style="bold")
+    raise typer.Exit(code)
+
+
+@app.command(
+    epilog=examples(
+        "gobblin commit abandon 7c0ffee07c0ffee07c0ffee07c0ffee0 --dry-run",
+        "gobblin commit abandon 7c0ffee07c0ffee07c0ffee07c0ffee0 --reason 'the table is gone' --yes",
+    )
+)
+def abandon(
+    ctx: typer.Context,
+    sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
+    reason: Annotated[str, typer.Option("--reason", "-m", help="Why; kept with the sequence.", callback=readable)] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Give one commit sequence up, so that its dataset is read again from its watermark.
+
+    An unfinished one is undone. A quarantined one is only marked: its files stay, for you to look at and to delete.
+    Exits with 1 where undoing is not safe; the sequence is quarantined then.
+    """
+    project = open_here(ctx)
+    with closing(project.open_store()) as store:
+        found = preview_abandonment(project, store, sequence_id)
+        is_kept = found.state is SequenceState.QUARANTINED
+        if not dry_run:
+            confirm(f"Give up {found.state} sequence {found.sequence_id} of {dataset_name(found.dataset_urn)}?", yes)
+            found = abandon_sequence(project, store, sequence_id, who=who(), why=reason)
+    if output is Output.JSON:
+        print_json(dry_run=dry_run, **abandonment_view(found))
+    else:
+        out = console(sys.stdout)
+        verb = ("would be " if dry_run else "was ") + (
+            "given up, and stays in `commit list --all`" if is_kept else "undone"
+        )
+        if found.state is SequenceState.QUARANTINED and not is_kept:
+            verb = f"cannot be undone safely: {found.reason} Abandon it again to keep its files as they are. It is quarantined"
+        out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")
+        for path in found.orphans:
+            out.print(f"  in no snapshot, delete it yourself: {path}")
+    raise typer.Exit(ExitCode.SUCCEEDED if dry_run or found.state is SequenceState.ABORTED else ExitCode.FAILED)
+
+
+def _shortened(text: str, sequence: CommitSequence) -> str:
+    """Show paths from the staging or output folder on; the whole ones are in `--output json`."""
+    for folder in sequence.staging_dirs:
+        text = text.replace(folder.rstrip("/") + "/", "(staging)/")
+    return text.replace(sequence.output_root + "/", "")
+
+
+def _recover(project: Project, job: JobSpec, spark: SessionRunner) -> tuple[RecoveredDataset, ...]:
+    # Spark starts where a committed dataset of source `spark` is to be counted anew, and nowhere else.
+    with closing(project.open_store()) as store:
+        return recover_job(JobContext.of(project, job, store, runner=spark))

@@ -1,0 +1,171 @@
+"""`gobblin doctor`: what the machine and the project need, each with a remedy."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import typer
+
+from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
+from gobblin_dagster.cli.render.console import print_json, print_status
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.run_record import RunRecord, RunStatus
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.spark.java import find_java
+from gobblin_dagster.storage import open_storage
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+MIN_PYTHON = (3, 11)
+MAX_CLOCK_SKEW_S = 5.0
+"""Difference between the machine's clock and that of the file system; leases on shared folders rely on both."""
+_NO_JOB = ".gobblin-doctor"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    is_good: bool
+    detail: str
+
+
+@app.command(epilog=examples("gobblin doctor", "gobblin -C demo doctor --output json"))
+def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+    """Check Java, Spark, folders, state store and clock.
+
+    Exits with 1 where something is missing.
+    """
+    findings = [_finding(name, check) for name, check in _checks(ctx)]
+    is_good = all(finding.is_good for finding in findings)
+    if output is Output.JSON:
+        print_json(ok=is_good, checks=[{"name": f.name, "ok": f.is_good, "detail": f.detail} for f in findings])
+    else:
+        for finding in findings:
+            print_status(finding.is_good, f"{finding.name:<14} {finding.detail}")
+        typer.echo("All is well." if is_good else "Mend what is marked FAULT, then run `gobblin doctor` again.")
+    if not is_good:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _finding(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except (GobblinDagsterError, OSError) as error:
+        return Finding(name, False, str(error))
+
+
+def _checks(ctx: typer.Context) -> Iterator[tuple[str, Callable[[], str]]]:
+    yield "Python", _python
+    yield "Java", _java
+    yield "PySpark", lambda: _package("pyspark")
+    yield "Dagster", lambda: _package("dagster")
+    try:
+        project_root(ctx)
+    except UsageError as error:
+        if ctx.find_root().params.get("project") is not None:
+            yield "project", _raiser(error)
+        return  # outside of a project only the machine is looked at
+    try:
+        project = open_here(ctx)
+    except GobblinDagsterError as error:
+        yield "project", _raiser(error)
+        return
+    yield "project", lambda: f"{project.root}: {', '.join(job.job for job in project.jobs) or 'no jobs'}"
+    yield "state store", lambda: _store(project)
+    yield "clock", lambda: _clock(project.root)
+    for job in project.jobs:
+        yield f"output {job.job}", _output_check(project.output_root(job))
+
+
+def _raiser(error: GobblinDagsterError) -> Callable[[], str]:
+    def check() -> str:
+        raise error
+
+    return check
+
+
+def _python() -> str:
+    if sys.version_info < MIN_PYTHON:
+        raise UsageError(problem=f"Python is {platform.python_version()}.", hint="Use Python 3.11 or newer.")
+    return f"{platform.python_version()} at {sys.executable}"
+
+
+def _java() -> str:
+    java = find_java()
+    return f"{java.version} at {java.path}"
+
+
+def _package(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        raise UsageError(problem=f"{name} is not installed.", hint="Install gobblin-dagster again.") from None
+
+
+def _store(project: Project) -> str:
+    with closing(project.open_store()) as store:
+        known = store.list_jobs()
+        now = project.clock.now()
+        # A row of a job that nobody can have: a store that is only read looks well until the first run's end.
+        probe = RunRecord(f"doctor-{secrets.token_hex(8)}", _NO_JOB, now, RunStatus.SUCCEEDED, now)
+        try:
+            store.save_run(probe)
+            store.prune_runs(_NO_JOB, keep=0)
+        except StorageError as error:
+            raise UsageError(
+                problem=f"The state store {store.url} can be read, but not written: {error.problem}.",
+                hint="Let this user write it: a file and its folder; in PostgreSQL insert, update and delete on all tables "
+                "`gobblin_*`, and usage of their sequences.",
+            ) from error
+    return f"{store.url}: {len(known)} job(s) known; it is writable"
+
+
+def _clock(folder: Path) -> str:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".gobblin-doctor-") as file:
+        skew = abs(Path(file.name).stat().st_mtime - time.time())
+    if skew > MAX_CLOCK_SKEW_S:
+        raise UsageError(
+            problem=f"This machine's clock and that of {folder} differ by {skew:.0f} s.",
+            hint="Synchronize the clocks (NTP): runs on several machines would misjudge each other's leases.",
+        )
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}; project folder is writable"
+
+
+def _output_check(root: str) -> Callable[[], str]:
+    def check() -> str:
+        if "://" in root:
+            return _probe(root)
+        # The nearest folder that exists stands for the output: nothing is made before the first run.
+        folder = next(path for path in (Path(root), *Path(root).parents) if path.exists())
+        try:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=".gobblin-doctor-"):
+                return f"{root} is writable"
+        except OSError as error:
+            hint = "Give this user write access, or change `output.path`."
+            raise UsageError(problem=f"Cannot write to {folder}: {error.strerror}.", hint=hint) from error
+
+    return check
+
+
+def _probe(root: str) -> str:
+    """Put a file into a far output and delete it again."""
+    storage, path = open_storage(root), f"{root}/.gobblin-doctor-{secrets.token_hex(8)}"
+    try:
+        storage.put_if_absent(path, b"")
+        storage.delete(path)
+    except OSError as error:
+        hint = "Check the address and who you are there (docs/reference/storages.md), or change `output.path`."
+        raise UsageError(problem=f"Cannot write to {root}: {error.strerror}.", hint=hint) from error
+    return f"{root} is writable"

@@ -1,0 +1,74 @@
+"""`gobblin plan`: what a run would do. Reads metadata only, starts Spark for nothing but the source `spark`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gobblin_dagster.cli.context import (
+    ExcludeOption,
+    JobsArgument,
+    Output,
+    OutputOption,
+    SelectOption,
+    examples,
+    jobs_of,
+    open_here,
+)
+from gobblin_dagster.cli.each_job import for_each_job
+from gobblin_dagster.cli.render.console import console, print_json
+from gobblin_dagster.cli.render.documents import NO_PLAN, plan_view
+from gobblin_dagster.cli.render.plan import print_plan
+from gobblin_dagster.cli.spark import plan_only_spark
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.engine.run.job_run import plan_job
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(
+    epilog=examples(
+        "gobblin plan",
+        "gobblin plan flights --select 'AA-*' --exclude AA-LGA",
+        "gobblin plan --detailed-exitcode || echo there is work",
+    )
+)
+def plan(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+    output: OutputOption = Output.TEXT,
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit with 3 where a run would change anything.")
+    ] = False,
+) -> None:
+    """Show what a run would do; changes nothing."""
+    project = open_here(ctx, jobs)
+    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    with plan_only_spark(project) as spark:
+        outcomes = for_each_job(jobs_of(project, jobs), lambda job: plan_job(project, job, selection, spark))
+    plans = outcomes.results
+    has_changes = any(plan.has_changes for plan in plans)
+    code = outcomes.code or (ExitCode.CHANGES if detailed_exitcode and has_changes else ExitCode.SUCCEEDED)
+    if output is Output.JSON:
+        print_json(exit_code=code, has_changes=has_changes, jobs=outcomes.views(plan_view, **NO_PLAN))
+    else:
+        out = console(sys.stdout)
+        for one in plans:
+            print_plan(out, one)
+        if plans:
+            out.print(_next(has_changes, any(dataset.problem for plan in plans for dataset in plan.datasets)))
+    raise typer.Exit(code)
+
+
+def _next(has_changes: bool, has_problems: bool) -> str:
+    """Return the last line: what to do about the plans."""
+    if has_changes:
+        return "Next: `gobblin run`"
+    if has_problems:
+        return "Next: mend what is named above; there is nothing else to do."
+    return "Nothing to do; `gobblin state list` shows the watermarks."

@@ -1,0 +1,147 @@
+"""`gobblin run`: recovery, plan, run, commit. Thin: the engine works, the display prints."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gobblin_dagster.cli.context import (
+    ExcludeOption,
+    JobsArgument,
+    Output,
+    OutputOption,
+    SelectOption,
+    examples,
+    jobs_of,
+    open_here,
+)
+from gobblin_dagster.cli.each_job import for_each_job
+from gobblin_dagster.cli.interrupt import stop_on_interrupt
+from gobblin_dagster.cli.render.console import console, print_json
+from gobblin_dagster.cli.render.documents import NO_PLAN, NO_RUN, plan_view, run_view
+from gobblin_dagster.cli.render.plan import print_plan
+from gobblin_dagster.cli.render.progress import ProgressMode, progress_view
+from gobblin_dagster.cli.render.run import RunDisplay, next_step
+from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.engine.commit.listener import CommitListener, crash_at
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.spec.job import JobSpec
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(
+    epilog=examples(
+        "gobblin run",
+        "gobblin run flights --select 'AA-*'",
+        "gobblin run --output json --progress json 2> progress.jsonl",
+        "gobblin run --crash-at commit:2    kills itself while publishing; run again to see the recovery",
+    )
+)
+def run(
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+    output: OutputOption = Output.TEXT,
+    progress: Annotated[
+        ProgressMode, typer.Option(help="Bars, plain lines, JSON lines or nothing; `auto` looks for a terminal.")
+    ] = ProgressMode.AUTO,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    crash: Annotated[
+        str | None,
+        typer.Option("--crash-at", metavar="commit:N", help="Kill this process after N commit steps, to see recovery."),
+    ] = None,
+) -> None:
+    """Read what is new, check it, and publish it.
+
+    What an earlier run left unfinished is finished first. Ctrl-C lets running work units end and commits what is
+    whole; a second Ctrl-C stops at once.
+    """
+    listener = _crash_listener(crash)
+    project = open_here(ctx, jobs)
+    chosen = jobs_of(project, jobs)
+    selection = Selection(tuple(select or ()), tuple(exclude or ()))
+    out = console(sys.stdout) if output is Output.TEXT else console(sys.stderr, quiet=progress is ProgressMode.JSON)
+    if dry_run:
+        raise typer.Exit(_dry_run(project, chosen, selection, out, output))
+    runner = lazy_spark(project)
+    try:
+        with stop_on_interrupt(out) as stop:
+
+            def run_one(job: JobSpec) -> RunResult:
+                with RunDisplay(out, progress_view(progress, out)) as display:
+                    return run_job(
+                        project,
+                        job,
+                        runner=runner,
+                        selection=selection,
+                        listeners=[display],
+                        commit_listener=listener,
+                        stop=stop,
+                    )
+
+            outcomes = for_each_job((job for job in chosen if not stop.is_set()), run_one)
+    finally:
+        runner.close()
+    results = outcomes.results
+    if results:
+        out.print(f"Next: {next_step(results)}")
+    code = exit_code(results, outcomes.code)
+    if output is Output.JSON:
+        begun = {job for job, _ in outcomes.ended}
+        waiting = [_not_begun(job.job) for job in chosen if job.job not in begun]
+        print_json(exit_code=code, jobs=outcomes.views(run_view, **NO_RUN, exit_code=outcomes.code) + waiting)
+    raise typer.Exit(code)
+
+
+def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out: Console, output: Output) -> int:
+    """Print the plans, and return the exit code."""
+    with plan_only_spark(project) as spark:
+        outcomes = for_each_job(chosen, lambda job: plan_job(project, job, selection, spark))
+    for plan in outcomes.results:
+        print_plan(out, plan)
+    if output is Output.JSON:
+        print_json(dry_run=True, exit_code=outcomes.code, jobs=outcomes.views(plan_view, **NO_PLAN))
+    return outcomes.code
+
+
+def _not_begun(job: str) -> dict[str, Any]:
+    """Return a job that was asked for and not begun, for `--output json`."""
+    error = {"code": "interrupted", "message": "The job was not begun: the command was interrupted before."}
+    return {
+        "job": job,
+        **NO_RUN,
+        "status": RunStatus.INTERRUPTED.value,
+        "exit_code": ExitCode.INTERRUPTED,
+        "error": error,
+    }
+
+
+def exit_code(results: list[RunResult], raised: int) -> int:
+    """Return the exit code of a command over several jobs: partly committed where some jobs ended well."""
+    codes = {int(result.exit_code) for result in results} | ({raised} if raised else set())
+    if ExitCode.INTERRUPTED in codes:
+        return ExitCode.INTERRUPTED
+    if codes <= {ExitCode.SUCCEEDED}:
+        return ExitCode.SUCCEEDED
+    return ExitCode.PARTIAL if codes & {ExitCode.SUCCEEDED, ExitCode.PARTIAL} else min(codes)
+
+
+def _crash_listener(crash: str | None) -> CommitListener | None:
+    if crash is None:
+        return None
+    found = re.fullmatch(r"commit:([1-9][0-9]{0,5})", crash)
+    if found is None:
+        raise UsageError(problem=f"--crash-at takes commit:N with N from 1, got {crash[:40]!r}.")
+    return crash_at(int(found[1]))

@@ -1,0 +1,81 @@
+"""`gobblin state show`: all that is known of one dataset."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+
+from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, find_state
+from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
+from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_facts, print_json
+from gobblin_dagster.cli.render.documents import origin_text, state_view
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.ids import run_began_at
+from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark
+
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999: a file system takes any time of change."""
+
+
+def show(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    job: JobOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot."""
+    with closing(open_store_here(ctx)) as store:
+        state = find_state(store, dataset, job)
+        files = store.load_snapshot(state.job, dataset)
+    if output is Output.JSON:
+        listed = [{"branch": f.branch, "path": f.path, "rows": f.rows, "bytes": f.size_bytes} for f in files]
+        print_json(**state_view(state), snapshot_files=listed, input_files=_input_files(state))
+        return
+    branches = ", ".join(f"{name} {rows:,}" for name, rows in sorted(state.totals.branch_rows.items()))
+    facts = {
+        "dataset": dataset_name(state.dataset_urn),
+        "job": state.job,
+        "watermark": str(state.watermark or "-"),
+        "committed": str(state.committed) or "-",
+        **_remembered(state),
+        "given up": str(state.given_up or "") or "nothing",
+        "failed ranges": ", ".join(state.failed_ranges) or "none",
+        **({"read from": origin_text(state)} if state.origin else {}),
+        "version": f"{state.version}, {instant(state.updated_at)}, by {_by(state.run_id)}",
+        "rows read": f"{state.totals.rows_read:,}",
+        "rows written": branches or "none",
+        "quarantined": f"{state.totals.rows_quarantined:,}",
+        "snapshot": f"{state.snapshot}: {count(len(files), 'file')}, {bytes_of(sum(f.size_bytes for f in files))}",
+    }
+    print_facts(console(sys.stdout), facts)
+
+
+def _by(run_id: str) -> str:
+    return "a person; see `gobblin state history`" if run_began_at(run_id) is None else f"run {run_id}"
+
+
+def _remembered(state: DatasetState) -> dict[str, str]:
+    """Return how many files a set remembers, for people; nothing for other watermarks."""
+    known = _input_files(state)
+    return {} if known is None else {"input files": f"{len(known):,}; `--output json` lists them"}
+
+
+def _input_files(state: DatasetState) -> list[dict[str, Any]] | None:
+    """Return the files of the source that a set remembers, as they were read; None for other watermarks."""
+    if state.committed.watermark_type is not FileSetWatermark:
+        return None
+    versions: dict[str, Any] = {name: parts[-1][1] for name, parts in state.committed.ranges.items() if name != LINE}
+    return [
+        {
+            "file": name,
+            "bytes": version.size_bytes,
+            "modified_at": datetime.fromtimestamp(min(version.modified_us // 1_000_000, _LAST_SECOND), UTC),
+            "checksum": version.checksum or None,
+            "times_read": version.contents,
+        }
+        for name, version in sorted(versions.items())
+    ]

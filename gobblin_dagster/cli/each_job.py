@@ -1,0 +1,54 @@
+"""Doing something for several jobs, where the failure of one must not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from gobblin_dagster.cli.answer import error_view
+from gobblin_dagster.cli.errors import report
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.spec.job import JobSpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcomes(Generic[T]):
+    """What became of each job that was begun, in the order asked for."""
+
+    ended: tuple[tuple[str, T | Exception], ...]
+    """(job, its result or what it raised)."""
+
+    @property
+    def results(self) -> list[T]:
+        """What the jobs that did not raise came to."""
+        return [result for _, result in self.ended if not isinstance(result, Exception)]
+
+    @property
+    def code(self) -> int:
+        """The worst exit code of the jobs that raised, which is the lowest; 0 if none did."""
+        codes = [ExitCode.of_error(error) for _, error in self.ended if isinstance(error, Exception)]
+        return min(codes, default=ExitCode.SUCCEEDED)
+
+    def views(self, view: Callable[[T], dict[str, Any]], **missing: Any) -> list[dict[str, Any]]:
+        """Return each job for `--output json`; one that raised has its error, and `missing` in place of its result."""
+        return [
+            {"job": job, **missing, "error": error_view(one)}
+            if isinstance(one, Exception)
+            else {"job": job, **view(one), "error": None}
+            for job, one in self.ended
+        ]
+
+
+def for_each_job(jobs: Iterable[JobSpec], action: Callable[[JobSpec], T]) -> JobOutcomes[T]:
+    """Call `action` for each job; report what a job raises and go on."""
+    ended: list[tuple[str, T | Exception]] = []
+    for job in jobs:
+        try:
+            ended.append((job.job, action(job)))
+        except Exception as error:  # noqa: BLE001 - a job's failure is its own, also where it is a bug: the others go on
+            report(error)
+            ended.append((job.job, error))
+    return JobOutcomes(tuple(ended))

@@ -1,0 +1,80 @@
+"""Errors at the edge: `error[<code>]: <message>` on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.secrets import hidden
+from gobblin_dagster.core.utils.optional_packages import missing_package
+
+_UsageError = typer.BadParameter.__base__ or typer.BadParameter
+"""Wrong options and arguments; typer does not name this class itself."""
+
+
+def fail(error: BaseException) -> int:
+    """Report an error on stderr and return the exit code of the process."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        _say("interrupted", style="yellow")
+        return ExitCode.INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else ExitCode.FAILED
+    if isinstance(error, BrokenPipeError):
+        # Whoever read our output has left (`| head`); nothing more can be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    report(error)
+    return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.of_error(error)
+
+
+def report(error: BaseException) -> None:
+    """Print an error on stderr, with its stack trace where GOBBLIN_DEBUG=1."""
+    if os.environ.get("GOBBLIN_DEBUG") == "1":
+        _say(hidden("".join(traceback.format_exception(error))), end="")
+    code, text = describe(error)
+    _say(f"error[{code}]: ", style="red", end="")
+    _say(text)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """Return code and message of any error, without values of environment variables."""
+    code, text = _described(error)
+    return code, hidden(text)
+
+
+def _described(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, GobblinDagsterError):
+        return error.code, str(error)
+    if isinstance(error, _UsageError):
+        return "usage", _usage_text(error)
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "interrupted", "The command was interrupted."
+    if (missing := missing_package(error)) is not None:
+        return missing.code, str(missing)
+    name = type(error).__name__
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else ""
+        return "system", f"{error.strerror or error}{where} ({name})."
+    return "internal", f"{name}: {error}. This is a bug; set GOBBLIN_DEBUG=1 to see where it happened."
+
+
+def _usage_text(error: BaseException) -> str:
+    context = getattr(error, "ctx", None)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    hint = f" See `{context.command_path} --help`." if context is not None else ""
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    if getattr(error, "option_name", "")[1:].isdecimal():
+        stop += " Write `--` before a negative number, behind all options."
+    return f"{message}{stop}{hint}"
+
+
+def _say(text: str, *, style: str | None = None, end: str = "\n") -> None:
+    """Print on stderr by the console of all commands, which knows when colours are wanted."""
+    from gobblin_dagster.cli.render.console import console  # noqa: PLC0415 - `--help` needs no rich
+
+    console(sys.stderr).print(text, style=style, end=end, soft_wrap=True)

@@ -1,0 +1,115 @@
+"""A plan as people read it: what is new per dataset, and what will be committed."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, count, dataset_name, print_table, rows_of
+from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+
+UNEVEN = 1.5
+"""Weight of the heaviest pack, as a multiple of the mean, from which on a plan says what makes it so."""
+_SCOPES = {"dataset": "for each dataset on its own", "job": "for all datasets together"}
+_COLUMNS = {
+    "dataset": "left",
+    "low": "left",
+    "expected high": "left",
+    "files": "right",
+    "rows": "right",
+    "bytes": "right",
+}
+
+
+def print_plan(console: Console, plan: JobPlan) -> None:
+    """Print a plan: at most `MAX_ROWS` datasets one by one, then a total."""
+    active = [dataset for dataset in plan.datasets if dataset.has_work]
+    idle = [dataset for dataset in plan.datasets if not dataset.has_work and not dataset.problem]
+    unread = sum(dataset.low is None for dataset in idle)
+    broken = sum(bool(dataset.problem) for dataset in plan.datasets)
+    noted = sum(all(unit.is_noted for unit in dataset.work_units) for dataset in active)
+    touched = f"{noted:,} with touched files, " if noted else ""
+    console.print(
+        Text(f"Plan of job {plan.job}: ", style="bold"),
+        f"{count(len(active) - noted, 'dataset')} with new data, {touched}{len(idle) - unread:,} up to date",
+        f", {unread:,} without anything to read yet" if unread else "",
+        Text(f", {broken:,} that cannot be planned", style="red") if broken else "",
+        sep="",
+    )
+    _print_leftovers(console, plan)
+    if active:
+        rows = [_row(dataset) for dataset in active[:MAX_ROWS]]
+        if len(active) > MAX_ROWS:
+            rows.append((f"... {len(active) - MAX_ROWS:,} more", "", "", "", "", ""))
+        if len(active) > 1:
+            rows.append(_total(active))
+        print_table(console, _COLUMNS, rows)
+        _print_packs(console, plan)
+        console.print(f"Commit, {_SCOPES[plan.scope]}:", style="dim")
+        for number, step in enumerate(plan.commit_steps, 1):
+            console.print(f"  {number}. {step}", style="dim")
+    _print_remarks(console, plan)
+
+
+def _print_packs(console: Console, plan: JobPlan) -> None:
+    """Say how even the packs are; where they are not, what keeps them from it."""
+    skew = plan.skew or 1.0
+    if len(plan.packs) < 2:
+        return
+    text = f"{count(len(plan.packs), 'Spark task')}, the heaviest {skew:.1f} times the mean"
+    if skew >= UNEVEN:
+        units = {unit.id: unit for dataset in plan.datasets for unit in dataset.work_units}
+        heaviest = max((units[unit_id] for unit_id in plan.packs[0]), key=lambda unit: unit.weight)
+        share = heaviest.weight / sum(plan.pack_weights)
+        why = f"one work unit of {dataset_name(heaviest.dataset_urn)} is {share:.0%} of all"
+        if share * len(plan.packs) <= 1:  # it would fit into an even pack
+            why = f"there are only {len(units):,} work units to spread"
+        text += f": {why}; smaller work units help"
+    console.print(f"{text}.", style="yellow" if skew >= UNEVEN else "dim")
+
+
+def _print_leftovers(console: Console, plan: JobPlan) -> None:
+    for leftover in plan.leftovers[:MAX_ROWS]:
+        name = dataset_name(leftover.dataset_urn)
+        if leftover.state == SequenceState.QUARANTINED:
+            text = f"waits for you: commit sequence {leftover.sequence_id} of {name}: {leftover.reason}"
+        else:
+            text = f"first: finish commit sequence {leftover.sequence_id} of {name}; what it holds is not read again"
+        console.print(f"  {text}", style="yellow")
+    if len(plan.leftovers) > MAX_ROWS:
+        console.print(f"  ... {len(plan.leftovers) - MAX_ROWS:,} more; `gobblin commit list` has all", style="yellow")
+
+
+def _print_remarks(console: Console, plan: JobPlan) -> None:
+    remarks = [(d, note, "yellow") for d in plan.datasets for note in d.notes]
+    remarks += [(d, d.problem, "red") for d in plan.datasets if d.problem]
+    for dataset, text, style in remarks[:MAX_ROWS]:
+        console.print(f"  {dataset_name(dataset.dataset_urn)}: {text}", style=style)
+    if len(remarks) > MAX_ROWS:
+        console.print(f"  ... {len(remarks) - MAX_ROWS:,} more remarks; `gobblin plan --output json` has all")
+
+
+def _row(dataset: DatasetPlan) -> tuple[str | Text, ...]:
+    return (
+        dataset_name(dataset.dataset_urn),
+        str(dataset.low),
+        f"-> {dataset.expected_high}",
+        rows_of(dataset.files),
+        rows_of(dataset.rows),
+        bytes_of(dataset.size_bytes),
+    )
+
+
+def _total(datasets: list[DatasetPlan]) -> tuple[str | Text, ...]:
+    cells = (
+        rows_of(_sum([dataset.files for dataset in datasets])),
+        rows_of(_sum([dataset.rows for dataset in datasets])),
+        bytes_of(_sum([dataset.size_bytes for dataset in datasets])),
+    )
+    return (Text("total", style="bold"), "", "", *cells)
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

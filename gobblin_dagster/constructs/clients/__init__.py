@@ -1,0 +1,1 @@
+"""Connections to servers that several constructs use."""

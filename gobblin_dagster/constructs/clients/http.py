@@ -1,0 +1,225 @@
+"""HttpClient: JSON over HTTP with a rate limit, retries and secrets that come from the environment and go nowhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gobblin_dagster.constructs.clients.environment import from_environment
+from gobblin_dagster.core.errors import ExtractError, TransientError
+
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+_FIRST_PAUSE_S = 0.5
+_NO_CONTENT = 204
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+
+
+class HttpOptions(BaseModel):
+    """How to ask; part of the options of the source `rest`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    url: str = Field(min_length=1)
+    """Base URL, e.g. `https://api.example.org/v2`. Requests never go to another host, redirects are not followed."""
+    params: dict[str, str] = Field(default_factory=dict)
+    """Query parameters of every request."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers of every request; secrets belong into `headers_env`."""
+    headers_env: dict[str, str] = Field(default_factory=dict)
+    """Headers taken from environment variables by name, e.g. `Authorization: API_TOKEN`: read where they are used, never
+    written to plans, logs or state."""
+    timeout_s: float = Field(default=30.0, gt=0)
+    """Seconds for a connection, and between two pieces of an answer."""
+    requests_per_s: float | None = Field(default=None, gt=0)
+    """Most requests per second of one work unit; default: no limit."""
+    retries: int = Field(default=5, ge=0, le=20)
+    """Times that a request is tried again after 429, 500, 502, 503, 504 or a lost connection."""
+    retry_after_cap_s: float = Field(default=300.0, ge=0)
+    """Longest pause that a server may ask for by `Retry-After`; for longer ones the work unit fails as transient."""
+
+    @field_validator("headers")
+    @classmethod
+    def _no_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
+        secret = sorted(name for name in headers if name.lower() in _SECRET)
+        if secret:
+            raise ValueError(f"{', '.join(secret)} must not stand in a job file; name its variable in `headers_env`")
+        return headers
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"expected http://host/... or https://host/..., got {url!r}")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("give user and password by `headers_env`, and query parameters by `params`")
+        return url.rstrip("/")
+
+
+class WrittenFloat(float):
+    """A number with a fraction that keeps how the server wrote it, which decimals need."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        """Read the text, and keep it."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said."""
+
+    body: Any
+    size_bytes: int
+    next_link: str | None
+    """Absolute URL of the header `Link` with `rel="next"`."""
+
+
+class HttpClient:
+    """Asks one server for one dataset; used in one thread.
+
+    Raises:
+        TransientError: the server is away or busy beyond the retries.
+        ExtractError: the server refuses, redirects, or answers no JSON.
+        EnvironmentFaultError: a variable that `headers_env` names is missing.
+
+    Source: gobblin-core `RestApiConnector`, with the retries and throttling of gobblin-http. Differs: `Retry-After` counts.
+    """
+
+    def __init__(self, options: HttpOptions, dataset_urn: str, sleep: Callable[[float], None] = time.sleep) -> None:
+        import requests  # noqa: PLC0415  # slow to import, and needed by this source only
+
+        self._options = options
+        self._urn = dataset_urn
+        self._sleep = sleep
+        self._requests = requests
+        self._session = requests.Session()
+        secret = from_environment(options.headers_env, "header")
+        self._session.headers.update({"Accept": "application/json", **options.headers, **secret})
+        self._session.auth = _as_it_is
+        self._next_at = 0.0
+
+    def get(self, target: str, params: Mapping[str, str]) -> Answer:
+        """Ask for a path below the base URL, or for an absolute URL of the same host."""
+        options = self._options
+        is_path = "://" not in target
+        url = options.url + "/" + target.lstrip("/") if is_path else target
+        if _origin(url) != _origin(options.url):
+            scheme, host, port = _origin(url)
+            raise self._refused(target, f"leads to another host, {scheme}://{host}:{port}; it is not asked.")
+        asked = {**options.params, **params} if is_path else None  # the parameters of a link are its own
+        for attempt in range(options.retries + 1):
+            self._wait_for_turn()
+            problem, pause = "", _FIRST_PAUSE_S * 2**attempt
+            try:
+                response = self._session.get(url, params=asked, timeout=options.timeout_s, allow_redirects=False)
+                if response.status_code not in _RETRIED:
+                    return self._answer(target, response)
+                problem = f"it answers {response.status_code}"
+                pause = self._asked_pause(response) or pause
+            except ValueError as error:  # of the request itself: nothing was sent
+                raise self._refused(target, _unsendable(error)) from None
+            except self._requests.RequestException as error:
+                problem = f"no answer from {urlsplit(url).netloc} ({_reason(error)})"
+            if attempt < options.retries:
+                if pause > options.retry_after_cap_s:
+                    problem += f" and wants to be asked again in {pause:.0f} s, more than `retry_after_cap_s`"
+                    break
+                self._sleep(pause)
+        raise TransientError(problem=f"Dataset {self._urn!r}, {_shown(target)}: {problem}.")
+
+    def close(self) -> None:
+        """Release connections."""
+        self._session.close()
+
+    def _answer(self, target: str, response: Any) -> Answer:
+        status = response.status_code
+        if status in (401, 403):
+            raise self._refused(target, f"answers {status}; look at the credentials that `headers_env` names.")
+        if 300 <= status < 400:
+            raise self._refused(target, f"answers {status}, a redirect; put the new address into `url`.")
+        if not response.ok:
+            raise self._refused(target, f"answers {status}.")
+        try:
+            body = None if status == _NO_CONTENT else response.json(parse_float=WrittenFloat)
+        except ValueError:
+            raise self._refused(target, "answers no JSON.") from None
+        except RecursionError:
+            raise self._refused(target, "answers JSON with lists and objects nested too deep to be read.") from None
+        link = self._next_link(response)
+        return Answer(body, len(response.content), self._absolute(response.url, link) if link else None)
+
+    def _next_link(self, response: Any) -> str | None:
+        """Return the link that is the next one, whatever else it is: `rel="next last"` leads to the page before the end."""
+        links = self._requests.utils.parse_header_links(response.headers.get("Link", ""))
+        return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)
+
+    def _absolute(self, url: str, link: str) -> str:
+        return str(self._requests.compat.urljoin(url, link))
+
+    def _asked_pause(self, response: Any) -> float:
+        """Return the seconds that a server asks for, as number or as date; 0 where it asks for none."""
+        text = response.headers.get("Retry-After", "")
+        try:
+            return max(0.0, float(text))
+        except ValueError:
+            pass
+        try:
+            return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+        except (ValueError, TypeError):
+            return 0.0
+
+    def _wait_for_turn(self) -> None:
+        if self._options.requests_per_s is None:
+            return
+        now = time.monotonic()
+        if now < self._next_at:
+            self._sleep(self._next_at - now)
+        self._next_at = max(now, self._next_at) + 1 / self._options.requests_per_s
+
+    def _refused(self, target: str, problem: str) -> ExtractError:
+        return ExtractError(dataset_urn=self._urn, file=_shown(target), problem=problem)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _as_it_is(request: Any) -> Any:
+    """Leave a request as it is: without a way to log in, requests would take user and password from ~/.netrc."""
+    return request
+
+
+def _unsendable(error: ValueError) -> str:
+    """Say what is wrong with a request that cannot be sent, without the text of the error, which holds the value."""
+    if type(error).__name__ in ("InvalidHeader", "UnicodeEncodeError"):
+        what = "a header has a line break, a blank before it, or letters beyond Latin-1"
+        return f"cannot be asked: {what}; look at `headers_env`."
+    return f"cannot be asked: {type(error).__name__}; look at `url`."
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, without the text of the error, which holds the URL with all parameters."""
+    root = error
+    while (below := root.__cause__ or root.__context__) is not None:
+        root = below
+    said = root.strerror if isinstance(root, OSError) else None
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _shown(target: str) -> str:
+    """Return the path alone: parameters may hold tokens."""
+    return urlsplit(target).path or "/"

@@ -1,0 +1,1 @@
+"""Decoders: how the bytes of a message become columns. Read first: `base`."""

@@ -1,0 +1,194 @@
+"""AvroDecoder: Avro messages of one schema, or of schemas that a registry knows by the id in front of each message."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.decoders.base import AvroDecoding, DecodeError
+from gobblin_dagster.constructs.types.avro import arrow_type_of_avro, uuids_as_texts
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError, TransientError, UsageError
+from gobblin_dagster.core.utils.optional_packages import optional_package
+
+_REGISTRY_S = 30
+_HEADER_BYTES = 5
+_NO_SUCH_SCHEMA = 40403
+"""The code by which registries say that they know no schema of an id; a 404 without it is of somebody else."""
+
+
+class AvroDecoder:
+    """Decodes Avro data into the columns of one reader schema; each message is resolved from the schema it was written with.
+
+    Source: gobblin-kafka-common `KafkaAvroExtractor` and `KafkaSchemaRegistry`. Differs: one reader schema for a work unit.
+    """
+
+    def __init__(self, reader: Any, writer_of: Callable[[int], Any] | None) -> None:
+        with optional_package("fastavro", "Avro messages", extra="kafka"):
+            from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415  # optional package
+            from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
+
+        named: dict[str, Any] = {}
+        self._parse, self._read = parse_schema, schemaless_reader
+        self._writer_of = writer_of
+        self._writers: dict[int, Any] = {}
+        try:
+            self._reader = parse_schema(uuids_as_texts(reader), named)
+            self.type = arrow_type_of_avro(self._reader, named)
+        except (SchemaParseException, ValueError) as error:
+            raise UsageError(
+                problem=f"The Avro schema cannot become columns: {error}.", hint="Mend it, or read bytes."
+            ) from error
+
+    @classmethod
+    def open(cls, decoding: AvroDecoding, default_subject: str, context: ConstructContext) -> AvroDecoder:
+        """Make the decoder that a job declares.
+
+        Raises:
+            UsageError: a schema is not where it should be, or is none.
+            EnvironmentFaultError: the package fastavro, or the variable of the registry's password, is missing.
+            TransientError: the registry does not answer.
+        """
+        with optional_package("fastavro", "Avro messages", extra="kafka"):
+            import fastavro  # noqa: F401, PLC0415  # asked for where a job uses it
+        registry = _registry(decoding, context)
+        if decoding.schema_file is not None:
+            reader = _read_json(Path(context.base_dir, decoding.schema_file))
+        else:
+            assert registry is not None  # noqa: S101  # the options hold one of both
+            reader = registry.newest(decoding.subject or default_subject)
+        return cls(reader, registry.by_id if registry is not None else None)
+
+    def decode(self, values: Sequence[bytes | None]) -> pa.Array:
+        try:
+            return pa.array([None if value is None else self._datum(value) for value in values], self.type)
+        except GobblinDagsterError:
+            raise  # the registry's
+        except Exception as error:
+            # Damaged bytes and schemas that do not resolve make the library raise whatever its parts do.
+            raise DecodeError(f"is no Avro datum of its schema: {str(error)[:200] or type(error).__name__}") from error
+
+    def _datum(self, value: bytes) -> Any:
+        writer, data = self._reader, BytesIO(value)
+        if self._writer_of is not None:
+            if len(value) < _HEADER_BYTES or value[0] != 0:
+                raise ValueError("it does not begin with a zero byte and a schema id")
+            number = int.from_bytes(value[1:_HEADER_BYTES], "big")
+            writer = self._writer(number)
+            if writer is None:
+                raise ValueError(f"the registry has no schema {number}, which it names")
+            data.seek(_HEADER_BYTES)
+        datum = self._read(data, writer, self._reader)
+        if data.read(1):
+            raise ValueError("bytes are left over behind it")
+        return datum
+
+    def _writer(self, number: int) -> Any:
+        """Return the schema of an id; None where there is none: some program wrote what is no such message."""
+        if number not in self._writers:
+            assert self._writer_of is not None  # noqa: S101  # asked only where ids stand before the data
+            schema = self._writer_of(number)
+            self._writers[number] = None if schema is None else self._parsed(schema, number)
+        return self._writers[number]
+
+    def _parsed(self, schema: Any, number: int) -> Any:
+        with optional_package("fastavro", "Avro messages", extra="kafka"):
+            from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
+
+        try:
+            return self._parse(uuids_as_texts(schema))
+        except (SchemaParseException, ValueError) as error:
+            # No message is to blame: all that were written with it would pass as empty rows.
+            raise UsageError(
+                problem=f"Schema {number} of the registry cannot be used: {error}.",
+                hint="Schemas that name types of other subjects are not put together; read bytes.",
+            ) from error
+
+
+class _FolderRegistry:
+    """Schemas in files: `<id>.avsc`, `<subject>.avsc`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def by_id(self, number: int) -> Any:
+        file = self._folder / f"{number}.avsc"
+        return _read_json(file) if file.exists() or not self._folder.is_dir() else None
+
+    def newest(self, subject: str) -> Any:
+        return _read_json(self._folder / f"{quote(subject, safe='')}.avsc")
+
+
+class _HttpRegistry:
+    """A schema registry over HTTP."""
+
+    def __init__(self, url: str, auth: tuple[str, str] | None) -> None:
+        import requests  # noqa: PLC0415  # needed for registries only
+
+        self._url = url.rstrip("/")
+        self._requests = requests
+        self._auth = auth
+
+    def by_id(self, number: int) -> Any:
+        return self._schema(f"/schemas/ids/{number}", absent=_NO_SUCH_SCHEMA)
+
+    def newest(self, subject: str) -> Any:
+        return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest")
+
+    def _schema(self, path: str, absent: int | None = None) -> Any:
+        """Return the schema at a path; None where the registry says by a code of its own that there is none."""
+        try:
+            answer = self._requests.get(self._url + path, auth=self._auth, timeout=_REGISTRY_S)
+        except self._requests.RequestException as error:
+            raise TransientError(
+                problem=f"The schema registry {self._url} does not answer: {type(error).__name__}."
+            ) from error
+        if answer.status_code >= 500 or answer.status_code == 429:
+            raise TransientError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}.")
+        if answer.status_code == 404 and absent is not None and _error_code(answer) == absent:
+            return None
+        if answer.status_code != 200:
+            raise UsageError(problem=f"The schema registry {self._url}{path} answers {answer.status_code}.")
+        body = answer.json()
+        if body.get("schemaType", "AVRO") != "AVRO":
+            raise UsageError(problem=f"{self._url}{path} is a schema of {body['schemaType']}, not of Avro.")
+        return json.loads(body["schema"])
+
+
+def _error_code(answer: Any) -> Any:
+    """Return the registry's code of a fault; None where it is not the registry that answers."""
+    try:
+        body = answer.json()
+    except ValueError:
+        return None
+    return body.get("error_code") if isinstance(body, dict) else None
+
+
+def _registry(decoding: AvroDecoding, context: ConstructContext) -> _HttpRegistry | _FolderRegistry | None:
+    if decoding.registry is None:
+        return None
+    if "://" not in decoding.registry:
+        return _FolderRegistry(Path(context.base_dir, decoding.registry))
+    if decoding.registry_auth_env is None:
+        return _HttpRegistry(decoding.registry, None)
+    user, separator, password = os.environ.get(decoding.registry_auth_env, "").partition(":")
+    if not separator:
+        raise EnvironmentFaultError(
+            problem=f"The schema registry's `user:password` is not in {decoding.registry_auth_env}.",
+            hint="Set it where the work runs: here, and on every Spark worker.",
+        )
+    return _HttpRegistry(decoding.registry, (user, password))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(problem=f"The Avro schema {path} cannot be read: {error}.") from error

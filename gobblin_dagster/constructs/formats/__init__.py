@@ -1,0 +1,1 @@
+"""File formats: how a file becomes batches. Read first: `base`."""

@@ -1,0 +1,194 @@
+"""FileFormat: how one file of the `files` source becomes record batches; the extractor puts files one behind the other.
+
+A format knows nothing of work units, watermarks or datasets: it opens a file, says its schema and yields batches. Text
+files that end in `.gz`, `.bz2`, `.zst` or `.xz` are unpacked on the way.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.formats.compression import PackedStreams
+from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.storage.remote import FileFacts, look_at, remote_files
+
+_ARROW_CODECS = {"gz": "gzip", "zst": "zstd"}
+_UNPACKERS = {"bz2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}
+_KINDS = {
+    b"PAR1": "Parquet (`format: parquet`)",
+    b"ORC": "ORC (`format: orc`)",
+    b"Obj\x01": "Avro (`format: avro`)",
+    b"\x1f\x8b": "gzip; let its name end in `.gz`",
+    b"BZh": "bzip2; let its name end in `.bz2`",
+    b"\xfd7zXZ": "xz; let its name end in `.xz`",
+    b"\x28\xb5\x2f\xfd": "zstd; let its name end in `.zst`",
+    b"PK\x03\x04": "a zip archive, as those of Excel are",
+    b"\xd0\xcf\x11\xe0": "an old file of Excel or Word",
+    b"\xff\xfe": "a text in UTF-16 (`encoding: utf-16`)",
+    b"\xfe\xff": "a text in UTF-16 (`encoding: utf-16`)",
+    b"%PDF": "PDF",
+    b"SQLite format 3": "a database of SQLite",
+}
+REQUEST_BYTES = 8 << 20
+"""Bytes that one request to a far file system fetches."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file to read."""
+
+    path: str
+    """Absolute, or a URL."""
+
+    def look(self) -> FileFacts:
+        """Return its size and time of change; raises OSError."""
+        return look_at(self.path)
+
+    def open_raw(self) -> pa.NativeFile:
+        """Open the bytes as they lie there, to be read here and there; raises OSError."""
+        return remote_files(self.path).open(self.path) if "://" in self.path else pa.OSFile(self.path)
+
+    def open_text(self) -> OpenStream:
+        """Open the text in the file, unpacked by the file's ending; raises OSError."""
+        return OpenStream(self.open_raw(), self.path.rpartition(".")[2].lower(), is_far="://" in self.path)
+
+
+class OpenStream:
+    """A file that is read from its beginning to its end."""
+
+    def __init__(self, raw: pa.NativeFile, ending: str, *, is_far: bool) -> None:
+        if ending in (*_ARROW_CODECS, *_UNPACKERS) and not raw.size():
+            raw.close()
+            raise FormatError("is empty; a packed file has at least a few bytes. Was its upload interrupted?")
+        self._raw = raw
+        # Held together: a dropped stream would close the file beneath it.
+        self._buffered = pa.BufferedInputStream(raw, REQUEST_BYTES) if is_far else raw
+        self.stream = _unpacked(self._buffered, ending)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes fetched of the file, packed where it is packed."""
+        return int(self._raw.tell())
+
+    def close(self) -> None:
+        """Release the file."""
+        self.stream.close()
+        self._buffered.close()
+        self._raw.close()
+
+
+def _unpacked(raw: pa.NativeFile, ending: str) -> pa.NativeFile:
+    if unpacker := _UNPACKERS.get(ending):
+        return pa.PythonFile(PackedStreams(raw, unpacker), mode="r")
+    return pa.CompressedInputStream(raw, _ARROW_CODECS[ending]) if ending in _ARROW_CODECS else raw
+
+
+class FormatError(Exception):
+    """A file does not hold what its format promises; the extractor adds dataset and file and raises ExtractError."""
+
+    def __init__(self, problem: str, row: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.row = row
+        """Number of the faulty row in the file, from 1, header not counted; None where it is no single row."""
+
+
+class NoColumnsError(FormatError):
+    """A file holds nothing to take columns from; another file of its work unit may."""
+
+    def __init__(self, problem: str, declared: pa.Schema | None = None) -> None:
+        super().__init__(problem)
+        self.declared = declared
+        """The columns of a work unit whose files are all so; None if that is an error."""
+
+
+class FileReader(Protocol):
+    """Reads one file from its beginning to its end."""
+
+    schema: pa.Schema
+    """Schema of every batch."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the file taken so far, packed where it is packed."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in order of the file; raises FormatError, OSError or ArrowInvalid."""
+
+    def close(self) -> None:
+        """Release the file."""
+
+
+class FileFormat(Protocol):
+    """Makes readers of one format; made with `cls(options, context)`, used in one thread.
+
+    May say more of itself: `core.traits.FormatTraits`.
+    """
+
+    def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
+        """Open a file; `schema` is that of the work unit's first file, which later ones must deliver, or None.
+
+        Raises FormatError where the file lacks a column or is none of this format.
+        """
+
+    def count_rows(self, file: InputFile) -> int:
+        """Count the file's rows without keeping them; raises as `open`."""
+
+
+def kind_of(beginning: bytes) -> str:
+    """Say what a file is by its first bytes, for messages; empty if that is not known."""
+    return next((what for first, what in _KINDS.items() if beginning.startswith(first)), "")
+
+
+def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> None:
+    """Raise FormatError naming the columns that a file lacks."""
+    names = list(found)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise FormatError(f"expected the column(s) {', '.join(missing)} ({why}), the file has {', '.join(names)}.")
+
+
+def refuse_new_columns(known: Iterable[str], found: Iterable[str]) -> None:
+    """Raise FormatError where a later file of a work unit brings columns that its first file does not have."""
+    names = set(known)
+    new = [name for name in found if name not in names]
+    if new:
+        raise FormatError(
+            f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to read "
+            "in `include`, or set `files_per_work_unit: 1` so that every date has its own columns."
+        )
+
+
+def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema | None) -> pa.Schema:
+    """Return the columns to read of a file that knows its types.
+
+    Args:
+        found: the file's own columns.
+        include: those to read, in this order; empty for all.
+        first: those of the work unit's first file, which later ones must deliver; None for the first.
+
+    Raises:
+        FormatError: the file lacks a column, has one twice, one more than the first, or one of another type.
+    """
+    if twice := repeated(found.names):
+        raise FormatError(f"has the column(s) {', '.join(twice)} more than once.")
+    require_columns(include, found.names, "named in `include`")
+    if first is None:
+        return pa.schema([found.field(name) for name in include]) if include else found
+    require_columns(first.names, found.names, "as in the first file of its work unit")
+    if not include:
+        refuse_new_columns(first.names, found.names)
+    for field in first:
+        kind = found.field(field.name).type
+        if kind != field.type:
+            raise FormatError(
+                f"column {field.name!r} is of type {kind}, in the first file of its work unit it is {field.type}; "
+                "set `files_per_work_unit: 1` so that every date has its own schema."
+            )
+    return first

@@ -1,0 +1,286 @@
+"""CsvFormat: delimited text, streamed block by block by pyarrow.
+
+Every column is text unless its type is declared, so that a schema never depends on what the data of a block looks like.
+Quoted values may hold line ends: measured, that costs nothing. Reading is single-threaded, as pyarrow's streaming reader
+always is, which keeps row numbers exact; a task has one core.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Annotated, Any, Literal, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from gobblin_dagster.constructs.formats.base import (
+    FileReader,
+    FormatError,
+    InputFile,
+    kind_of,
+    refuse_new_columns,
+    require_columns,
+)
+from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of_quotes
+from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
+from gobblin_dagster.constructs.formats.peek import Again, LookedAt
+from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.core.utils.text import first_line
+
+_FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
+_INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
+
+
+def _in_ascii(char: str) -> str:
+    if not char.isascii():
+        raise ValueError(f"expected a character of ASCII, got {char!r}")
+    return char
+
+
+Char = Annotated[str, StringConstraints(min_length=1, max_length=1), AfterValidator(_in_ascii)]
+
+
+class CsvOptions(BaseModel):
+    """Options of the format `csv`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    delimiter: Char = ","
+    """Between two values."""
+    quote: Char | None = '"'
+    """Around values that hold delimiters or line ends; doubled inside of them. null: quotes mean nothing."""
+    escape: Char | None = None
+    """Before a character that is to be taken as it is; default: none."""
+    header: bool = True
+    """Whether the first row names the columns."""
+    column_names: tuple[str, ...] = ()
+    """Names of the columns, in order, where there is no header."""
+    encoding: EncodingName = "utf-8"
+    """Encoding of the text, by its Python name."""
+    null_values: tuple[str, ...] = ("",)
+    """Texts that stand for no value; quoted ones are texts all the same, unless `quoted_nulls` says otherwise."""
+    quoted_nulls: bool = False
+    """Whether quoted `null_values` stand for no value, too: for programs that quote everything, as R does."""
+    columns: Mapping[str, TypeName] = Field(default_factory=dict)
+    """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; columns not named here are read too, as text."""
+    include: tuple[str, ...] = ()
+    """Columns to read, in this order; default: all. Fewer are faster."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.header == bool(self.column_names):
+            raise ValueError("expected either a header or `column_names` (with `header: false`)")
+        if self.include and (unread := [name for name in self.columns if name not in self.include]):
+            raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
+        return self
+
+
+class CsvFormat:
+    """Reads delimited text.
+
+    Source: gobblin-core `CsvToJsonConverter` on `TextFileBasedSource`. Differs: a row with too few or too many values is
+    an error with its number, never filled up or cut.
+    """
+
+    Options = CsvOptions
+
+    def __init__(self, options: CsvOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._block_bytes = context.block_bytes
+
+    def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
+        return CsvReader(file, self._options, self._block_bytes, self._wanted(schema))
+
+    def count_rows(self, file: InputFile) -> int:
+        first_column = CsvReader(
+            file, self._options, self._block_bytes, lambda header: pa.schema([(header[0], pa.binary())])
+        )
+        with closing(first_column) as reader:
+            return sum(batch.num_rows for batch in reader.batches())
+
+    def _wanted(self, schema: pa.Schema | None) -> Callable[[list[str]], pa.Schema]:
+        """Return a function from a file's header to the schema to read from it."""
+        options = self._options
+
+        def wanted(header: list[str]) -> pa.Schema:
+            require_columns(options.columns, header, "declared in `columns`")
+            require_columns(options.include, header, "named in `include`")
+            if schema is not None:
+                require_columns(schema.names, header, "as in the first file of its work unit")
+                if not options.include:
+                    refuse_new_columns(schema.names, header)
+                return schema
+            types = {name: arrow_type(kind) for name, kind in options.columns.items()}
+            return pa.schema([(name, types.get(name, pa.string())) for name in options.include or header])
+
+        return wanted
+
+
+class CsvReader:
+    """Reads one CSV file."""
+
+    def __init__(
+        self, file: InputFile, options: CsvOptions, block_bytes: int, wanted: Callable[[list[str]], pa.Schema]
+    ) -> None:
+        self._file, self._options, self._block_bytes = file, options, block_bytes
+        self._bad_row: Any = None
+        self._quotes: QuoteCounter | None = None
+        self._text = file.open_text()
+        try:
+            looked_at = LookedAt(self._text.stream)
+            self._header, self._has_rows = self._read_header(looked_at)
+            self._again = looked_at.again()
+            self.schema = wanted(self._header)
+        except BaseException:
+            self._text.close()
+            raise
+
+    @property
+    def bytes_read(self) -> int:
+        return self._text.bytes_read
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if not self._has_rows:
+            return
+        floats = {field.name for field in self.schema if pa.types.is_floating(field.type)}
+        with self._explained():
+            for batch in self._arrow_reader(self._again, self.schema):
+                for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
+                    self._refuse_overflow(column)
+                    floats.remove(column)
+                yield batch
+        if self._quotes is not None and self._quotes.is_suspicious:
+            self._require_sound_quotes()
+
+    def close(self) -> None:
+        self._text.close()
+
+    def _read_header(self, stream: LookedAt) -> tuple[list[str], bool]:
+        """Return the column names and whether any row follows."""
+        options = self._options
+        encoding = without_signature(options.encoding)
+        text = io.TextIOWrapper(io.BufferedReader(stream), encoding=encoding, errors="surrogateescape", newline="")
+        names = list(options.column_names)
+        try:
+            if not names:
+                names = next((row for row in self._rows(text) if row), [])
+                "".join(names).encode()
+            has_rows = any(line.strip("\r\n") for line in iter(lambda: text.readline(4096), ""))
+        except UnicodeError as error:
+            what = kind_of(stream.beginning)
+            hint = f"it looks like {what}" if what else "set `encoding`, if it is a text"
+            raise FormatError(f"its first line is no text in {options.encoding}; {hint}.") from error
+        except csv.Error as error:
+            raise FormatError(f"its header is no CSV in {options.encoding}: {first_line(error)}.") from error
+        if not names or (not options.header and not has_rows):
+            raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
+        if twice := repeated(names):
+            raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
+        return names, has_rows
+
+    def _rows(self, text: io.TextIOWrapper) -> Iterator[list[str]]:
+        options = self._options
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE
+        return csv.reader(
+            text, delimiter=options.delimiter, quotechar=options.quote, escapechar=options.escape, quoting=quoting
+        )
+
+    def _arrow_reader(self, text: pa.NativeFile | Again, schema: pa.Schema) -> Any:
+        options, encoding = self._options, self._options.encoding
+        if options.quote and encoding != "utf-8":
+            text, encoding = pa.transcoding_input_stream(_native(text), encoding, "utf8"), "utf-8"
+        if options.quote:
+            self._quotes = QuoteCounter(text, options.delimiter, options.quote, options.escape)
+        return arrow_csv.open_csv(
+            _native(self._quotes if options.quote else text),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False,
+                block_size=self._block_bytes,
+                column_names=list(options.column_names) or None,
+                encoding="utf8" if encoding == "utf-8" else encoding,
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=options.delimiter,
+                quote_char=options.quote or False,
+                escape_char=options.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=self._note_bad_row,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=schema,
+                include_columns=schema.names,
+                null_values=list(options.null_values),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=options.quoted_nulls,
+            ),
+        )
+
+    def _require_sound_quotes(self) -> None:
+        options = self._options
+        assert options.quote is not None  # noqa: S101  # without quotes none are counted
+        with closing(self._file.open_text()) as text:
+            lines = io.TextIOWrapper(text.stream, without_signature(options.encoding), "replace", newline="")
+            fault = fault_of_quotes(lines, options.delimiter, options.quote, options.escape)
+        if fault is not None:
+            row = fault[0] - int(options.header)
+            raise FormatError(fault[1], row) if row else FormatError(f"its header: {fault[1]}")
+
+    def _note_bad_row(self, row: Any) -> str:
+        self._bad_row = row
+        return "error"
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what pyarrow says into an error with the row's number."""
+        try:
+            yield
+        except (pa.ArrowInvalid, UnicodeError) as error:
+            if (bad := self._bad_row) is not None:
+                problem = f"expected {bad.expected_columns} values, got {bad.actual_columns}: {bad.text[:80]!r}"
+                raise FormatError(problem, row=bad.number - int(self._options.header)) from error
+            message = first_line(error)
+            if "straddling" in message or "out of sync" in message:
+                message = (
+                    f"a row is longer than a block of {self._block_bytes} bytes; mend an unbalanced quote, or raise "
+                    "`execution.block_bytes`."
+                )
+            if match := _FAULTY_COLUMN.match(message):
+                column, row = self._header[int(match[1])], int(match[2]) - int(self._options.header)
+                hint = (
+                    f", expected {self._options.encoding}; set `encoding`."
+                    if "UTF8" in message
+                    else self._null_hint(match[3])
+                )
+                raise FormatError(f"column {column!r}: {match[3]}{hint}", row) from error
+            raise FormatError(message) from error
+
+    def _null_hint(self, message: str) -> str:
+        """Return what to do about a value that stands for none, but is quoted."""
+        options = self._options
+        if options.quoted_nulls or not any(message.endswith(f"invalid value '{null}'") for null in options.null_values):
+            return ""
+        return "; to read quoted `null_values` as no value, set `quoted_nulls: true`."
+
+    def _refuse_overflow(self, column: str) -> None:
+        """Read one column again as text; raises FormatError where a number is so large that Arrow made it infinite."""
+        kind, rows = self.schema.field(column).type, 0
+        with closing(self._file.open_text()) as text:
+            for batch in self._arrow_reader(text.stream, pa.schema([(column, pa.string())])):
+                texts = batch.column(0)
+                is_large = pc.is_inf(pc.utf8_trim_whitespace(texts).cast(kind))
+                at = pc.index(pc.and_not(is_large, pc.match_substring_regex(texts, _INFINITE)), value=True).as_py()
+                if at >= 0:
+                    raise FormatError(f"column {column!r}: {texts[at]} is too large for {kind}.", rows + at + 1)
+                rows += batch.num_rows
+
+
+def _native(stream: Any) -> pa.NativeFile:
+    return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")

@@ -1,0 +1,109 @@
+"""What the formats share whose files say themselves which columns they have, and of which types: Avro, ORC and Parquet."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, chosen_columns
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.utils.text import first_line
+
+
+class TypedFileOptions(BaseModel):
+    """Options of the formats `avro`, `orc` and `parquet`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    include: tuple[str, ...] = ()
+    """Columns to read, in this order; default: all. Of ORC and Parquet the others are not even read from disk."""
+
+
+class TypedFileReader(ABC):
+    """Reads one file from its beginning to its end; the file stays open until `close`."""
+
+    schema: pa.Schema
+
+    def __init__(self, file: InputFile, include: tuple[str, ...], block_bytes: int, first: pa.Schema | None) -> None:
+        self._raw = file.open_raw()
+        self._block_bytes = block_bytes
+        self._rows_read = 0
+        try:
+            self._size = int(self._raw.size())
+            self.schema = chosen_columns(self._open().remove_metadata(), include, first)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    @property
+    def bytes_read(self) -> int:
+        # By the share of rows: what was fetched lies here and there in the file.
+        return self._size * self._rows_read // max(self.count_rows(), 1)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names
+        for batch in self._batches(names):
+            yield self._as_in_first(batch.select(names))
+            self._rows_read += batch.num_rows
+
+    def _as_in_first(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the schema of the work unit's first file; raises FormatError where that lets no null be."""
+        for values, field in zip(batch.columns, self.schema, strict=True):
+            if not field.nullable and values.null_count:
+                raise FormatError(
+                    f"column {field.name!r} has no value here, and in the first file of its work unit it always has one; "
+                    "set `files_per_work_unit: 1` so that every date has its own schema.",
+                    self._rows_read + pc.index(values.is_null(), pa.scalar(value=True)).as_py() + 1,
+                )
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    @abstractmethod
+    def count_rows(self) -> int:
+        """Return how many rows the file says that it has; raises FormatError."""
+
+    @abstractmethod
+    def _open(self) -> pa.Schema:
+        """Begin to read `_raw` and return the file's columns; raises FormatError where it is none of this format."""
+
+    @abstractmethod
+    def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield all rows with these columns, in whatever order; no batch larger than memory bears."""
+
+    def _rows_a_block(self, rows: int, unpacked_bytes: int) -> int:
+        """Return how many rows make about one block, of so many rows with so many bytes."""
+        return max(1, min(1 << 15, self._block_bytes * rows // max(unpacked_bytes, 1)))
+
+
+class TypedFileFormat:
+    """Makes readers of one format."""
+
+    Options = TypedFileOptions
+    has_schema: ClassVar[bool] = True
+    reader: ClassVar[type[TypedFileReader]]
+
+    def __init__(self, options: TypedFileOptions, context: ConstructContext) -> None:
+        self._include = options.include
+        self._block_bytes = context.block_bytes
+
+    def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
+        return self.reader(file, self._include, self._block_bytes, schema)
+
+    def count_rows(self, file: InputFile) -> int:
+        with closing(self.reader(file, (), self._block_bytes, None)) as reader:
+            return reader.count_rows()
+
+
+def incomplete(kind: str, error: Exception, row: int | None = None) -> FormatError:
+    """Return the error for a file that its library cannot read, with what that said."""
+    return FormatError(
+        f"is no complete {kind} file ({first_line(error).rstrip('.')}). Was its upload interrupted?", row
+    )

@@ -1,0 +1,1 @@
+"""Types of option fields that several constructs use."""

@@ -1,0 +1,153 @@
+"""FilesExtractor: reads a work unit's files one after the other through a file format, in bounded memory."""
+
+from __future__ import annotations
+
+import lzma
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gobblin_dagster.constructs.formats.base import FileFormat, FileReader, FormatError, InputFile, NoColumnsError
+from gobblin_dagster.constructs.sources.files.positions import position_behind
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.storage.checksums import has_content
+from gobblin_dagster.storage.remote import as_os_error, is_passing
+
+_FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError)
+
+
+class FilesExtractor:
+    """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...], "root"}`.
+
+    A file may have a `checksum` too; then it is compared once the file was read.
+
+    All chunks have the schema of the first file that has columns; another file that lacks one of them, or has one more, fails
+    the work unit rather than lose values.
+
+    Source: gobblin-core `FileBasedExtractor`. Differs: a file that changed since the plan, or while it is read, is refused.
+    """
+
+    def __init__(self, unit: WorkUnit, file_format: FileFormat, context: ConstructContext) -> None:
+        self._urn = unit.dataset_urn
+        self._files: list[Any] = unit.read["files"]  # type: ignore[assignment]  # this source's own shape of `read`
+        self._format = file_format
+        self._base_dir = context.base_dir
+        self._unit = unit
+        self._tells_ends = context.in_order
+        self._files_read = 0
+        self._is_inside = False
+        """Whether rows of a file were handed out that was not read to its end."""
+        self.bytes_read = 0
+        self._reader = self._open_first()
+        self.schema: pa.Schema = self._reader.schema
+
+    def chunks(self) -> Iterator[Chunk]:
+        for number, file in enumerate(self._files):
+            if number:
+                self._reader = self._open(file, self.schema)
+            label, rows, bytes_before = file["path"], 0, self.bytes_read
+            batches = self._reader.batches()
+            while True:
+                with translated_errors(self._urn, label, rows):
+                    batch = next(batches, None)
+                    self.bytes_read = bytes_before + self._reader.bytes_read
+                    if batch is None:
+                        self._require_content(self._require_planned(file), file)
+                        break
+                self._is_inside = True
+                yield Chunk(batch, label, pa.array(np.arange(rows + 1, rows + 1 + batch.num_rows, dtype=np.int64)))
+                rows += batch.num_rows
+            self._reader.close()
+            self._files_read, self._is_inside = number + 1, False
+            if self._tells_ends:
+                yield Chunk(pa.RecordBatch.from_pylist([], self.schema), label, pa.array([], pa.int64()))
+
+    def position(self) -> Watermark | None:
+        """Return the end of the files that were read whole, unless rows of another were handed out."""
+        return None if self._is_inside else position_behind(self._unit, self._files, self._files_read)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _open_first(self) -> FileReader:
+        """Open the first file, with the columns of the first one that has any."""
+        for number, planned in enumerate(self._files, start=1):
+            try:
+                reader = self._open(planned, None)
+            except ExtractError as error:
+                if not isinstance(cause := error.__cause__, NoColumnsError):
+                    raise
+                if number < len(self._files):
+                    continue
+                if cause.declared is None:
+                    raise
+                return self._open(self._files[0], cause.declared)
+            if number == 1:
+                return reader
+            reader.close()
+            break
+        return self._open(self._files[0], reader.schema)
+
+    def _open(self, planned: Any, schema: pa.Schema | None) -> FileReader:
+        with translated_errors(self._urn, planned["path"]):
+            return self._format.open(self._require_planned(planned), schema)
+
+    def _require_planned(self, planned: Any) -> InputFile:
+        """Return a file; raises FormatError where it is not the one that was planned: what is committed is its version."""
+        label, size = planned["path"], planned["size"]
+        path = label if "://" in label else os.path.join(self._base_dir, label)  # noqa: PTH118  # keeps the path as text
+        file = InputFile(path)
+        found = file.look()
+        if found.size_bytes != size or found.modified_us != planned.get("modified", found.modified_us):
+            how = (
+                f"planned {size} bytes, found {found.size_bytes}" if found.size_bytes != size else "it was written anew"
+            )
+            raise FormatError(f"changed since it was planned: {how}. Run again once nobody writes to it any more.")
+        return file
+
+    def _require_content(self, file: InputFile, planned: Any) -> None:
+        """Raise FormatError where a file has another checksum than the one it was planned with."""
+        if (checksum := planned.get("checksum")) and not has_content(file.path, checksum):
+            raise FormatError(
+                "changed since it was planned: it has another checksum. Run again to read what it holds now."
+            )
+
+
+@contextmanager
+def translated_errors(dataset_urn: str, label: str, rows: int = 0) -> Iterator[None]:
+    """Raise what goes wrong with one file as ExtractError with dataset and file, or as TransientError.
+
+    Args:
+        dataset_urn: whose file it is.
+        label: the path that people know it by.
+        rows: rows that were read of it before.
+
+    Raises:
+        ExtractError: the file is gone, unreadable or not of its format.
+        TransientError: its file system cannot be reached now.
+    """
+    try:
+        yield
+    except FormatError as error:
+        raise ExtractError(dataset_urn=dataset_urn, file=label, problem=error.problem, row=error.row) from error
+    except FileNotFoundError as error:
+        problem = "is gone since it was planned. Run again to plan without it."
+        raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error
+    except Exception as error:
+        # Clients of far file systems have errors of their own; what is neither theirs nor a format's is a bug, and passes.
+        fault = as_os_error(error)
+        if fault is None and not isinstance(error, _FORMAT_ERRORS):
+            raise
+        if fault is not None and is_passing(fault):
+            raise TransientError(problem=f"Dataset {dataset_urn!r}, file {label}: {first_line(error)}.") from error
+        behind = f" behind row {rows}" if rows else ""
+        problem = f"cannot be read{behind}: {first_line(error)}"
+        raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error

@@ -1,0 +1,285 @@
+"""Listing: which files match a path pattern, found by walking only the folders that can match.
+
+Listing is the whole cost of an idle run over thousands of datasets, so every folder is scanned once and only files that
+match are looked at closer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from gobblin_dagster.constructs.sources.files.pattern import PathPattern
+from gobblin_dagster.storage.checksums import scan_with_checksums
+from gobblin_dagster.storage.remote import RemoteEntry, local_facts, remote_files
+
+MAX_EXAMPLES = 5
+_MARKS = ("_SUCCESS", "_temporary")
+_STAGING = (".spark-staging", ".hive-staging")
+
+
+def _is_of_writers(name: str) -> bool:
+    """Tell whether Hadoop, Spark or Hive make such a name for what is no data yet, or never will be."""
+    return name in _MARKS or name.startswith(_STAGING) or name.endswith("._COPYING_")
+
+
+class FoundFile(NamedTuple):
+    """A file that matches, with the date in its path."""
+
+    start: datetime
+    """The instant at which its date begins; NO_DATE where the pattern has none."""
+    path: str
+    """Absolute, or a URL."""
+    size_bytes: int
+    changed_at: float
+    """Seconds since the epoch of its last change or of its coming here, whichever is later, as the file system tells it."""
+    modified_us: int = 0
+    """Microseconds since the epoch of its last change, wherever that was."""
+    checksum: str = ""
+    """As `storage.checksums` has them; empty where none was taken."""
+
+
+def printable(text: str) -> str:
+    """Return a name in a form that terminals and stores can hold."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+@dataclass(slots=True)
+class Examples:
+    """A count, and the first few of what was counted."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.first) < MAX_EXAMPLES:
+            self.first.append(printable(name))
+
+    def __str__(self) -> str:
+        left = self.count - len(self.first)
+        return ", ".join(self.first) + (f" and {left:,} more" if left else "")
+
+
+@dataclass(slots=True)
+class Listing:
+    """What a walk found. Datasets are keyed by urn; the key None stands for what belongs to no dataset in particular."""
+
+    files: dict[str, list[FoundFile]] = field(default_factory=lambda: defaultdict(list))
+    """In order of their dates."""
+    undated: dict[str | None, Examples] = field(default_factory=lambda: defaultdict(Examples))
+    """Paths that match but for their date."""
+    skipped: dict[str | None, Examples] = field(default_factory=lambda: defaultdict(Examples))
+    """Links that lead nowhere or are not followed, and what is no regular file."""
+    problems: dict[str | None, str] = field(default_factory=dict)
+    """Why a dataset's folders could not be listed."""
+    others: Examples = field(default_factory=Examples)
+    """Files met on the way that do not match."""
+    has_unselected: bool = False
+    """Whether datasets were met that nobody asked for."""
+
+
+class Entry(Protocol):
+    """One name in a folder; `os.DirEntry` is one."""
+
+    @property
+    def name(self) -> str:
+        """Its last name."""
+
+    @property
+    def path(self) -> str:
+        """Its path, beginning with that of the scanned folder."""
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder, or a link to one."""
+
+    def is_symlink(self) -> bool:
+        """Whether it is a link."""
+
+
+Facts: TypeAlias = tuple[int, float, int, str]
+"""Size, time of coming, time of change and checksum, as `FoundFile` has them."""
+
+
+class Folders(Protocol):
+    """A file system, as far as listing needs it."""
+
+    def scan(self, path: str) -> Iterable[Entry]:
+        """Return the names in a folder; raises OSError."""
+
+    def facts(self, entry: Any) -> Facts | None:
+        """Return what tells versions of a file apart; None for what is no regular file; raises OSError."""
+
+
+class LocalFolders:
+    """Folders of this machine."""
+
+    def scan(self, path: str) -> Iterable[Entry]:
+        with os.scandir(path) as entries:
+            return list(entries)
+
+    def facts(self, entry: Any) -> Facts | None:
+        found = entry.stat()
+        facts = local_facts(found)
+        # A file moved or copied here keeps its mtime, old or ahead of our clock; its ctime tells when it came or changed.
+        return (facts.size_bytes, found.st_ctime, facts.modified_us, "") if facts else None
+
+
+class RemoteFolders:
+    """Folders of a far file system, by URL; with the checksums that its lists hold, where they are asked for."""
+
+    def __init__(self, url: str, *, checksums: bool = False) -> None:
+        self._scan = scan_with_checksums if checksums else remote_files(url).scan
+
+    def scan(self, path: str) -> Iterable[Entry]:
+        return self._scan(path)
+
+    def facts(self, entry: RemoteEntry) -> Facts | None:
+        if entry.facts is None:
+            return None
+        size_bytes, modified_us, checksum = entry.facts
+        return size_bytes, modified_us / 1_000_000, modified_us, checksum
+
+
+class _State(NamedTuple):
+    """How far a path has matched."""
+
+    level: int
+    dataset: str | None
+    """None until the level that names it; from the start the only one where the pattern names none."""
+    dates: tuple[str, ...]
+    is_dated: bool
+    """Whether all levels so far that hold a part of the date hold digits there."""
+
+
+class Walk:
+    """One walk over the folders of a pattern."""
+
+    def __init__(
+        self, pattern: PathPattern, root: str, folders: Folders, is_selected: Callable[[str], bool], default_urn: str
+    ) -> None:
+        self._pattern, self._root, self._folders, self._is_selected = pattern, root, folders, is_selected
+        self._levels = pattern.below_root()
+        self._selected: dict[str, bool] = {}
+        self._last = len(self._levels) - 1
+        self._default_urn = None if pattern.has_dataset else default_urn
+        self._dates: dict[str, datetime | None] = {}
+        self._found = Listing()
+
+    def run(self) -> Listing:
+        """List all matching files; raises OSError where the root itself cannot be listed."""
+        if self._default_urn is not None and not self._is_selected(self._default_urn):
+            self._found.has_unselected = True
+            return self._found
+        self._visit(self._folders.scan(self._root), [_State(0, self._default_urn, (), True)])
+        for files in self._found.files.values():
+            files.sort()
+        return self._found
+
+    def _visit(self, entries: Iterable[Entry], states: list[_State]) -> None:
+        for entry in entries:
+            if _is_of_writers(entry.name):
+                continue
+            try:
+                is_dir = entry.is_dir()
+            except OSError:
+                # A link to itself: no folder. Where a file is expected there, `_take` names it.
+                is_dir = False
+            inner: list[_State] = []
+            for state in states:
+                # A folder where a file is expected may still be part of a deeper urn: then another state takes it.
+                if (state.level == self._last) is is_dir:
+                    continue
+                following = self._step(state, entry)
+                if is_dir:
+                    inner += following
+                elif following:
+                    self._take(following[0], entry)
+                else:
+                    self._found.others.add(entry.path)
+            if inner:
+                self._enter(entry, inner)
+
+    def _step(self, state: _State, entry: Entry) -> list[_State]:
+        """Return how far the path has matched with one more name; nothing where it does not match."""
+        level = self._levels[state.level]
+        match = level.strict.fullmatch(entry.name)
+        is_dated = state.is_dated and match is not None
+        if match is None and level.loose is not None:
+            match = level.loose.fullmatch(entry.name)
+        if match is None:
+            return []
+        captured = match.groupdict()
+        dates = (*state.dates, captured["date"]) if "date" in captured else state.dates
+        if level.is_tree:
+            dataset = entry.name if state.dataset is None else f"{state.dataset}/{entry.name}"
+            # The urn may end here or go on in the next folder: both are followed in one walk.
+            return [_State(state.level, dataset, dates, is_dated), _State(state.level + 1, dataset, dates, is_dated)]
+        if "dataset" not in captured:
+            return [_State(state.level + 1, state.dataset, dates, is_dated)]
+        if not self._wants(captured["dataset"]):
+            self._found.has_unselected = True
+            return []
+        return [_State(state.level + 1, captured["dataset"], dates, is_dated)]
+
+    def _enter(self, entry: Entry, states: list[_State]) -> None:
+        owner = states[-1].dataset
+        if entry.is_symlink() and any(self._levels[state.level].is_tree for state in states):
+            # A link inside a tree of any depth may lead back into it, for ever.
+            self._found.skipped[None].add(f"{entry.path} (a link to a folder, not followed below {{dataset:**}})")
+            return
+        dated = [state for state in states if state.is_dated]
+        if not dated:
+            self._found.undated[owner].add(entry.path)
+            return
+        try:
+            self._visit(self._folders.scan(entry.path), dated)
+        except FileNotFoundError:
+            self._found.skipped[owner].add(f"{entry.path} (gone meanwhile)")
+        except OSError as error:
+            self._found.problems[owner] = f"cannot list {entry.path}: {error.strerror or error}"
+
+    def _take(self, state: _State, entry: Entry) -> None:
+        """Note a file whose whole path matches."""
+        dataset = state.dataset
+        if dataset is None or not self._wants(dataset):
+            self._found.has_unselected = True
+            return
+        start = self._date("/".join(state.dates)) if state.is_dated else None
+        if start is None:
+            self._found.undated[dataset].add(entry.path)
+            return
+        try:
+            entry.path.encode()
+            facts = self._folders.facts(entry)
+        except UnicodeEncodeError:
+            self._found.problems[dataset] = f"the file name {entry.path!a} is no valid UTF-8; rename the file"
+        except FileNotFoundError:
+            self._found.skipped[dataset].add(f"{entry.path} (a link that leads nowhere, or gone meanwhile)")
+        except OSError as error:
+            self._found.problems[dataset] = f"cannot look at {entry.path}: {error.strerror or error}"
+        else:
+            if facts is None:
+                self._found.skipped[dataset].add(f"{entry.path} (no regular file)")
+            else:
+                self._found.files[dataset].append(FoundFile(start, entry.path, *facts))
+
+    def _wants(self, dataset: str) -> bool:
+        """Tell whether a dataset is selected; remembered, because it is asked for with each of its files."""
+        if dataset not in self._selected:
+            self._selected[dataset] = self._is_selected(dataset)
+        return self._selected[dataset]
+
+    def _date(self, text: str) -> datetime | None:
+        """Return where a date begins; remembered, because datasets share their dates."""
+        if text not in self._dates:
+            try:
+                self._dates[text] = self._pattern.start_of(text)
+            except ValueError:
+                self._dates[text] = None
+        return self._dates[text]

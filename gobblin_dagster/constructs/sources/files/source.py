@@ -1,0 +1,330 @@
+"""FilesSource: files of a path pattern, a dataset per folder or name; what is new of them is told by date, time or name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
+from difflib import SequenceMatcher
+from itertools import takewhile
+from pathlib import Path
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.formats.base import FileFormat, InputFile
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.files.by_date import DatedArrivals
+from gobblin_dagster.constructs.sources.files.by_date_window import WindowedArrivals
+from gobblin_dagster.constructs.sources.files.by_modified_time import Memory, RememberedArrivals
+from gobblin_dagster.constructs.sources.files.by_name import NamedArrivals
+from gobblin_dagster.constructs.sources.files.checksums import Checksums, Compare
+from gobblin_dagster.constructs.sources.files.discovery import Arrivals, FilesPlan, Gate, Limits
+from gobblin_dagster.constructs.sources.files.extractor import FilesExtractor, translated_errors
+from gobblin_dagster.constructs.sources.files.listing import (
+    Examples,
+    FoundFile,
+    Listing,
+    LocalFolders,
+    RemoteFolders,
+    Walk,
+    printable,
+)
+from gobblin_dagster.constructs.sources.files.options import FilesOptions, NewFiles
+from gobblin_dagster.constructs.sources.files.pattern import PathPattern
+from gobblin_dagster.constructs.sources.work_units import state_problem
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
+from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
+from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.traits import FormatTraits, traits_of
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.storage.remote import is_passing
+
+__all__ = ["FilesOptions", "FilesSource"]
+
+_AHEAD = timedelta(days=1)
+"""How far ahead of now dates may lie: further than any time zone, and not so far as a year that was mistyped."""
+
+
+class FilesSource:
+    """Finds files and plans those that were not read.
+
+    By date, the watermark is a timestamp: files of a date that was committed are never read again. By time of change, it is
+    the set of files that were read. By name, it is the last name. Each file is to be whole when it first appears (write it
+    under another name, then rename it), or old enough (`lead_time`). Files that come late, change or vanish are named in
+    the plan's notes.
+
+    Source: gobblin-core `FileBasedSource`, `PartitionedFileSourceBase`. Differs: the dataset is part of the path; what
+    failed is read again alone.
+    """
+
+    Options = FilesOptions
+
+    def __init__(self, options: FilesOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._base = self._root(options.pattern)
+        self._below = f"{self._base.rstrip('/')}/"
+        """What stands before the names of files. Kept: it is asked for with each of 100,000 files."""
+        self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
+        self._arrivals = self._made_arrivals(self._limits())
+
+    @property
+    def full_extract(self) -> str:
+        """How jobs that read everything are planned, see `Source`; not with a limit, which would read only the first files."""
+        return "" if self._options.max_files_per_run else "start_over"
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        listing = self._listing(context)
+        known = {urn for urn in context.states if context.is_selected(urn)}
+        urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
+        shared = _skip_notes(listing, None, self._options.pattern.date_format, self._label)
+        gate = self._gate(context.clock.now())
+        for urn in sorted(str(urn) for urn in urns):
+            yield self._offer(urn, listing, context, gate, shared)
+            shared = []
+
+    def extractor(self, unit: WorkUnit) -> Extractor:
+        return FilesExtractor(unit, self._format, self._context)
+
+    def tells_positions(self) -> bool:
+        """A work unit may end behind any of its files, but for some of one date."""
+        return True
+
+    def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
+        if unit.is_noted or not traits_of(self._format, FormatTraits).has_schema:
+            return None
+        with closing(self.extractor(unit)) as extractor:
+            return extractor.schema
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
+        bound = self._options.pattern.bind(dataset_urn)
+        try:
+            files = self._walk(bound, lambda _: True, dataset_urn).files.get(dataset_urn, [])
+        except FileNotFoundError:
+            return 0
+        was_read, rows = self._arrivals.was_read(ranges), 0
+        wanted = Gate(self._start()).is_wanted
+        for file in filter(wanted, files):
+            verdict = was_read(file)
+            if verdict is None:
+                return None
+            if verdict:
+                with translated_errors(dataset_urn, self._label(file.path)):
+                    rows += self._format.count_rows(InputFile(file.path))
+        return rows
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | CommittedRanges | None:
+        if isinstance(position, Watermark):
+            return position
+        if isinstance(position, Oldest):
+            return None
+        files = self._listing(replace(context, is_selected=lambda urn: urn == dataset_urn)).files.get(dataset_urn, [])
+        if isinstance(position, Timestamp):
+            if self._options.order is NewFiles.NAME:
+                raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="names tell no time")
+            files = [file for file in files if self._is_over(file, position.instant)]
+        elif not files:
+            problem = "it has no files yet behind which it could begin; `oldest` reads all that come"
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
+        arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
+        gate = Gate(self._start()) if self._options.lead_time is not None else self._gate(context.clock.now())
+        units = arrivals.plan(dataset_urn, files, None, gate).work_units
+        return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
+
+    def _is_over(self, file: FoundFile, instant: datetime) -> bool:
+        """Tell whether a file's date has ended, or its last change was, before an instant."""
+        if self._options.order is NewFiles.DATE:
+            return self._options.pattern.end_of(file.start) <= instant
+        return datetime.fromtimestamp(file.modified_us / 1e6, UTC) < instant
+
+    def _limits(self) -> Limits:
+        options = self._options
+        return Limits(options.files_per_work_unit, options.bytes_per_work_unit, options.max_files_per_run)
+
+    def _made_arrivals(self, limits: Limits) -> Arrivals:
+        """Return the way to know what is new that the options ask for."""
+        options = self._options
+        checksums = None
+        if options.compare is not Compare.MODIFIED:
+            checksums = Checksums(always=options.compare is Compare.CHECKSUM_ALWAYS)
+        memory = Memory(self._name, self._label, options.read_changed, checksums)
+        match options.order:
+            case NewFiles.MODIFIED:
+                return RememberedArrivals(memory, limits)
+            case NewFiles.NAME:
+                return NamedArrivals(limits, self._label, self._name)
+            case NewFiles.DATE if options.lookback:
+                return WindowedArrivals(options.pattern, options.lookback, memory, limits)
+            case NewFiles.DATE:
+                return DatedArrivals(options.pattern, limits, self._label)
+
+    def _gate(self, now: datetime) -> Gate:
+        by_date, lead_time = self._options.order is NewFiles.DATE, self._options.lead_time
+        if lead_time is None and by_date:
+            lead_time = -_AHEAD
+        return Gate(self._start(), _before(now, lead_time) if lead_time is not None else None, by_date)
+
+    def _listing(self, context: SourceContext) -> Listing:
+        extract = context.extract
+        try:
+            listing = self._walk(self._options.pattern, context.is_selected, f"{extract.namespace}.{extract.table}")
+        except FileNotFoundError:
+            if context.states and "://" in self._base:
+                return Listing()  # an object store has no folder once its last object is taken away
+            raise self._no_match(Examples()) from None
+        except OSError as error:
+            problem = f"cannot list {self._base}: {error.strerror or error}."
+            if is_passing(error):
+                raise TransientError(problem=f"Source of job {self._context.job!r}: {problem}") from error
+            raise self._error(problem) from error
+        if None in listing.problems:
+            raise self._error(listing.problems[None] + ".")
+        is_known = listing.problems or listing.has_unselected or context.states
+        if not (listing.files or is_known):
+            raise self._no_match(listing.others, listing.undated.values())
+        return listing
+
+    def _walk(self, pattern: PathPattern, is_selected: Callable[[str], bool], default_urn: str) -> Listing:
+        root = self._root(pattern)
+        checksums = self._options.compare is not Compare.MODIFIED
+        folders = RemoteFolders(root, checksums=checksums) if "://" in root else LocalFolders()
+        return Walk(pattern, root, folders, is_selected, default_urn).run()
+
+    def _offer(self, urn: str, listing: Listing, context: SourceContext, gate: Gate, shared: list[str]) -> DatasetOffer:
+        state = context.states.get(urn)
+        problem = listing.problems.get(urn, "") or _urn_problem(urn)
+        problem = problem or state_problem(state, self._arrivals.watermark_type, "files")
+        if problem:
+            return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
+        files = listing.files.get(urn, [])
+        plan = self._planned(urn, files, context, gate)
+        notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
+        if plan.waiting and self._options.lead_time is None:
+            notes.append(
+                f"{plan.waiting} file(s) are dated more than a day ahead and wait: what is read moves the watermark, and what is "
+                "dated before it would be late. Where files come before their dates, set `lead_time`, e.g. `-30d`."
+            )
+        elif plan.waiting:
+            notes.append(f"{plan.waiting} file(s) are younger than `lead_time` and wait for a later run.")
+        if plan.left:
+            notes.append(f"{plan.left} file(s) are left for a later run (`max_files_per_run`).")
+        if not files and state is not None:
+            notes.append(f"none of its files is there any more; it is committed up to {state.watermark}.")
+        mark = state.watermark if state is not None else None
+        if plan.problem or not plan.work_units:
+            return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
+        units = [replace(unit, read={**unit.read, "root": self._label(self._below)}) for unit in plan.work_units]
+        return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
+
+    def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext, gate: Gate) -> FilesPlan:
+        """Plan what is new; where that failed before, in ever smaller work units, so that a bad file holds up no other."""
+        state = context.states.get(urn)
+        plan = self._arrivals.plan(urn, files, state, gate)
+        if not context.publishes_parts or not any((unit.files or 0) > 1 for unit in plan.work_units):
+            return plan
+        failed = _failures(urn, context.previous_runs())
+        if not failed:
+            return plan
+        limits = self._limits().after(failed)
+        plan = self._made_arrivals(limits).plan(urn, files, state, gate)
+        most = f"at most {limits.tried_files} in a work unit"
+        plan.notes.append(
+            f"{len(failed)} run(s) of it failed; files that they tried are read {most}, to part bad from good."
+        )
+        return plan
+
+    def _start(self) -> datetime | None:
+        """Return the instant before which files are left alone."""
+        if self._options.start is None:
+            return None
+        zone = self._options.pattern.timezone
+        return datetime.combine(self._options.start, time_of_day(), zone).astimezone(UTC)
+
+    def _root(self, pattern: PathPattern) -> str:
+        root = pattern.root()
+        return root if "://" in root else os.path.normpath(Path(self._context.base_dir, root))
+
+    def _name(self, path: str) -> str:
+        """Return the name of a file below the root of the pattern: it stays where the root is moved or renamed."""
+        return path.removeprefix(self._below)
+
+    def _label(self, path: str) -> str:
+        """Return the path that people know a file by: relative to the project where it lies inside."""
+        return path.removeprefix(self._context.base_dir.rstrip("/") + "/")
+
+    def _error(self, problem: str, hint: str = "") -> SourceError:
+        return SourceError(job=self._context.job, problem=problem, hint=hint)
+
+    def _no_match(self, others: Examples, undated: Iterable[Examples] = ()) -> SourceError:
+        """Say what was looked for, and what is there instead."""
+        path = self._options.path
+        shown = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
+        problem = f"no file matches {shown}"
+        root = self._base
+        if "://" not in root and not Path(root).is_dir():
+            parent = next(folder for folder in Path(root).parents if folder.is_dir())
+            return self._error(f"{problem}; there is no folder {root}, the nearest, {parent},{_contents(parent)}.")
+        if names := [name for examples in undated for name in examples.first]:
+            found = _nearest(names, shown)
+            return self._error(f"{problem}: no date reads as {self._options.pattern.date_format} in {found}.")
+        if others.count:
+            found = _nearest(others.first, shown)
+            return self._error(f"{problem}; {others.count} file(s) there do not, e.g. {found}.")
+        return self._error(f"{problem}." if "://" in root else f"{problem}; {root}{_contents(Path(root))}.")
+
+
+def _before(now: datetime, span: timedelta) -> datetime:
+    try:
+        return now - span
+    except OverflowError:
+        return (datetime.min if span > timedelta() else datetime.max).replace(tzinfo=UTC)
+
+
+def _nearest(names: Sequence[str], path: str) -> str:
+    """Return the three names that are most like a path."""
+    likest = sorted(names, key=lambda name: (-SequenceMatcher(None, path, name, autojunk=False).ratio(), name))
+    return ", ".join(likest[:3])
+
+
+def _contents(folder: Path) -> str:
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        return f" cannot be listed: {error.strerror}"
+    return f" holds {len(names)} name(s), e.g. {names[0]}" if names else " is empty"
+
+
+def _failures(urn: str, runs: Sequence[RunRecord]) -> list[datetime]:
+    """Return when the last runs began in which work units of a dataset failed, newest first."""
+    found = [(run.started_at, run.datasets[urn]) for run in runs if urn in run.datasets]
+    # Runs that could not even list it, or were cancelled, tell nothing of its files.
+    telling = [(began, one) for began, one in found if one.failed_ranges or one.outcome.is_good]
+    return [began for began, _ in takewhile(lambda pair: pair[1].failed_ranges, telling)]
+
+
+def _skip_notes(listing: Listing, urn: str | None, date_format: str, label: Callable[[str], str]) -> list[str]:
+    """Return notes on files that match in part."""
+    notes = []
+    if undated := listing.undated.get(urn):
+        names = ", ".join(label(name) for name in undated.first)
+        notes.append(f"{undated.count} path(s) left out: their date does not read as {date_format}: {names}.")
+    if skipped := listing.skipped.get(urn):
+        notes.append(f"{skipped.count} path(s) left out: {', '.join(label(name) for name in skipped.first)}.")
+    return notes
+
+
+def _urn_problem(urn: str) -> str:
+    try:
+        DatasetUrn(urn)
+    except InvalidUrnError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,1 @@
+"""What sources with a cursor column share: reading from the last position on."""

@@ -1,0 +1,165 @@
+"""The cursor of the `query` source: its column's values as whole numbers, so that planning is arithmetic on integers.
+
+One step is the smallest distance between two positions: 1, a microsecond, an hour or a day. Instants are counted from
+1970-01-01 UTC. A column without a time zone is taken as it stands, as if it were UTC: its own order decides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gobblin_dagster.constructs.options.durations import parse_duration
+from gobblin_dagster.core.watermark import DateWatermark, HourWatermark, LongWatermark, TimestampWatermark, Watermark
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LIMIT = re.compile(r"CURRENT(DATE|HOUR|MINUTE|SECOND)(?:\s*-\s*(\d+))?")
+_LIMIT_UNITS = {"HOUR": timedelta(hours=1), "MINUTE": timedelta(minutes=1), "SECOND": timedelta(seconds=1)}
+
+
+class CursorType(StrEnum):
+    """What the watermark column holds.
+
+    Source: `source.querybased.watermark.type` (`simple`, `timestamp`, `date`, `hour`).
+    """
+
+    LONG = "long"
+    """Whole numbers that grow: an id, a version."""
+    TIMESTAMP = "timestamp"
+    """Instants, to the microsecond."""
+    DATE = "date"
+    """Days; a day is read once it is over."""
+    HOUR = "hour"
+    """Instants, counted in hours; an hour is read once it is over."""
+
+
+_MARKS: dict[CursorType, type[Watermark]] = {
+    CursorType.LONG: LongWatermark,
+    CursorType.TIMESTAMP: TimestampWatermark,
+    CursorType.DATE: DateWatermark,
+    CursorType.HOUR: HourWatermark,
+}
+_STEPS = {
+    CursorType.TIMESTAMP: timedelta(microseconds=1),
+    CursorType.HOUR: timedelta(hours=1),
+    CursorType.DATE: timedelta(days=1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Turns values of the watermark column into steps, and steps into watermarks."""
+
+    kind: CursorType
+
+    @property
+    def watermark_type(self) -> type[Watermark]:
+        """The class of the dataset's watermarks."""
+        return _MARKS[self.kind]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the column tells time."""
+        return self.kind is not CursorType.LONG
+
+    def step(self, value: Any) -> int:
+        """Return the step of a value of the column or of a position; raises ValueError where it is none."""
+        if self.kind is CursorType.LONG:
+            if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value != int(value):
+                raise ValueError(f"expected whole numbers, got {value!r}")
+            return int(value)
+        if isinstance(value, str):  # what SQLite has where a query's columns have no types
+            value = datetime.fromisoformat(value)
+        if self.kind is CursorType.DATE:
+            if not isinstance(value, date):
+                raise ValueError(f"expected dates, got {value!r}")
+            return value.toordinal()
+        if not isinstance(value, datetime):
+            raise ValueError(f"expected timestamps, got {value!r}")
+        since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+        return since // _STEPS[self.kind]
+
+    def position(self, step: int) -> int | date | datetime:
+        """Return the position of a step: a number, a date, or an aware instant in UTC."""
+        match self.kind:
+            case CursorType.LONG:
+                return step
+            case CursorType.DATE:
+                return date.fromordinal(step)
+            case _:
+                return _EPOCH + step * _STEPS[self.kind]
+
+    def mark(self, step: int) -> Watermark:
+        """Return the watermark at a step."""
+        return self.watermark_type.from_components({"": self.position(step)})
+
+    def parse(self, value: Any) -> int:
+        """Return the step of a value in a job file: a number, a date or an ISO 8601 instant; raises ValueError."""
+        if self.kind is CursorType.LONG:
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"expected a whole number, got {value!r}")
+            return value
+        try:
+            parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError(f"expected a date or an instant like 2013-01-31T05:00:00Z, got {value!r}") from None
+        if isinstance(parsed, date) and not isinstance(parsed, datetime):
+            parsed = datetime(parsed.year, parsed.month, parsed.day)
+        if not isinstance(parsed, datetime):
+            raise ValueError(f"expected a date or an instant, got {value!r}")
+        step = self.step(parsed)
+        position = self.position(step)
+        whole = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        if isinstance(position, datetime) and position != whole:
+            raise ValueError(f"expected a whole hour, got {value!r}")
+        if self.kind is CursorType.DATE and (parsed.hour, parsed.minute, parsed.second, parsed.microsecond) != (0,) * 4:
+            raise ValueError(f"expected a date without a time of day, got {value!r}")
+        return step
+
+    def span(self, value: int | str) -> int:
+        """Return a distance in steps: `6h`, `30m`, `2d`, `90s` for times, a number for longs; raises ValueError."""
+        if self.kind is CursorType.LONG:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"expected a number of positions, e.g. 100000, got {value!r}")
+            return value
+        steps, rest = divmod(parse_duration(value), _STEPS[self.kind])
+        if rest:
+            raise ValueError(f"expected whole {self.kind}s, got {value!r}")
+        return steps
+
+    def floor(self, instant: datetime, zone: ZoneInfo, has_zone: bool) -> int:
+        """Return the step that holds an instant, in a column with a time zone or of that zone's wall clock."""
+        if has_zone:
+            return self.step(instant)
+        return self.step(instant.astimezone(zone).replace(tzinfo=None))
+
+    def limit(self, text: str, now: datetime, zone: ZoneInfo, has_zone: bool) -> int:
+        """Return the exclusive bound of `CURRENTDATE-1` and the like: the end of that day, hour, minute or second.
+
+        Raises:
+            ValueError: it is written in another way.
+
+        Source: `source.querybased.append.max.watermark.limit`.
+        """
+        match = _LIMIT.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(
+                f"expected CURRENTDATE, CURRENTHOUR, CURRENTMINUTE or CURRENTSECOND, with -n for earlier, got {text!r}"
+            )
+        unit, back = match[1], int(match[2] or 0)
+        local = now.astimezone(zone)
+        if unit == "DATE":
+            # Days are counted on the calendar: one of them may have 23 or 25 hours.
+            day = local.date() + timedelta(days=1 - back)
+            end = datetime(day.year, day.month, day.day, tzinfo=zone)
+        else:
+            width = _LIMIT_UNITS[unit]
+            # By the zone's clock: in Kolkata an hour begins when it is half past in UTC.
+            since_hour = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+            end = now - since_hour % width + width * (1 - back)
+        return self.floor(end, zone, has_zone)

@@ -1,0 +1,78 @@
+"""What the options of sources with a watermark column have in common: values and distances that must fit it, and NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_SPANS = ("lag", "overlap", "partition_interval")
+_VALUES = ("start", "end")
+
+
+def null_problem(nulls: int, column: str) -> str:
+    """Say that rows have no position, under `nulls: fail`."""
+    return f"{nulls} row(s) have NULL in the watermark column {column}; set `nulls: exclude` or `nulls: include`"
+
+
+def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> list[str]:
+    """Say what becomes of rows without a position; `how` is the option `nulls`, `units` are those that are planned."""
+    if not nulls:
+        return []
+    what = f"{nulls} row(s) have NULL in {column}"
+    if how == "exclude":
+        return [f"{what} and are not read (`nulls: exclude`)."]
+    if any("nulls" in unit.read for unit in units):
+        return [f"{what} and are read now, once (`nulls: include`)."]
+    return [f"{what} and are not read: `nulls: include` reads those that are there at the first read."]
+
+
+def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]) -> None:
+    """Refuse what does not fit the watermark column.
+
+    Args:
+        cursor: of the column.
+        zone: of `max_watermark`.
+        options: the source's, by name; those that it does not have are not there.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    for name, parse, value in _declared(cursor, zone, options):
+        try:
+            parse(value)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    start, end = options.get("start"), options.get("end")
+    if start is not None and end is not None and cursor.parse(end) <= cursor.parse(start):
+        raise ValueError(f"end: expected a position after `start`, {start}, got {end}")
+    interval = options.get("partition_interval")
+    if interval is not None and not cursor.span(interval):
+        raise ValueError("partition_interval: expected more than nothing")
+    if options.get("max_watermark") is not None and not cursor.is_time:
+        raise ValueError("max_watermark: is for times; give a `long` watermark an `end` or a `lag`")
+
+
+def _declared(
+    cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]
+) -> Iterator[tuple[str, Callable[[Any], int], Any]]:
+    """Yield the name of each option that is set, what reads it, and its value."""
+    for name in _SPANS:
+        if options.get(name) not in (0, None):
+            yield name, cursor.span, options[name]
+    for name in _VALUES:
+        if options.get(name) is not None:
+            yield name, cursor.parse, options[name]
+    for point in options.get("split_points", ()):
+        yield "split_points", cursor.parse, point
+    if options.get("max_watermark") is not None and cursor.is_time:
+        now = datetime.now(UTC)  # its form is looked at only
+        yield "max_watermark", lambda text: cursor.limit(text, now, zone, True), options["max_watermark"]
+
+
+Value = int | datetime | date | str
+"""A value of the watermark column in a job file."""

@@ -1,0 +1,1 @@
+"""Source `kafka`: topics. Read first: `source`."""

@@ -1,0 +1,336 @@
+"""KafkaSource: topics of a Kafka cluster, read in batches of offsets; a dataset per topic, or one of a group of topics."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from gobblin_dagster.constructs.clients.kafka import (
+    KafkaConnection,
+    client_settings,
+    is_passing,
+    is_refusal,
+    telling,
+    topic_ids,
+)
+from gobblin_dagster.constructs.options.regexes import Regex
+from gobblin_dagster.constructs.sources.kafka.extractor import KafkaExtractor, KafkaReading
+from gobblin_dagster.constructs.sources.kafka.offsets import (
+    Bootstrap,
+    OffsetRules,
+    OutOfRange,
+    PartitionOffsets,
+    component,
+    plan_offsets,
+    vanished,
+)
+from gobblin_dagster.constructs.sources.work_units import state_problem
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import SourceError, StartpointError
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.core.watermark import CompositeWatermark, Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_LEADER_WAIT_S = 5.0
+"""Seconds for which partitions without a leader are asked again: after a broker's restart it takes moments to settle."""
+_ASK_AGAIN_S = 0.2
+_LOGIN_WAIT_S = 2.0
+"""Seconds after which we look whether a login failed: the library itself goes on trying until the time is over."""
+
+
+class KafkaOptions(KafkaConnection, KafkaReading):
+    """Options of the source `kafka`."""
+
+    topics: tuple[Regex, ...] = Field(default=(".*",), min_length=1)
+    """Regular expressions; a topic is read where one matches its whole name. Kafka's own topics (`__...`) never are.
+    Source: `topic.whitelist`."""
+    exclude: tuple[Regex, ...] = ()
+    """Regular expressions of topics that are not read, whatever `topics` says. Source: `topic.blacklist`."""
+    group: str | None = Field(default=None, min_length=1)
+    """Makes one dataset of that urn of all topics; default: a dataset per topic, named as the topic.
+    Source: `gobblin.kafka.shouldEnableDatasetStateStore`, which chooses between these two."""
+    bootstrap: Bootstrap = "latest"
+    """Where a topic without a watermark begins: `latest`, `earliest`, `lookback` or `skip` (it is left alone). A new
+    partition of a known topic is read from its beginning. Source: `bootstrap.with.offset`."""
+    lookback: int | None = Field(default=None, ge=1)
+    """Offsets before the end at which `bootstrap: lookback` begins. Source: `kafka.offset.lookback`."""
+    on_out_of_range: OutOfRange = "nearest"
+    """Where to go on when the broker no longer has the next offset: `nearest`, `earliest`, `latest` or `skip` (stay).
+    Source: `reset.on.offset.out.of.range`."""
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """Whether rows of aborted transactions are left out, and reading stops before open ones."""
+    offsets_per_work_unit: int = Field(default=5_000_000, ge=1)
+    """Most offsets that one work unit covers."""
+
+    @model_validator(mode="after")
+    def _lookback_where_needed(self) -> Self:
+        if (self.bootstrap == "lookback") != (self.lookback is not None):
+            raise ValueError("`bootstrap: lookback` and `lookback: <offsets>` belong together")
+        return self
+
+    def takes(self, topic: str) -> bool:
+        """Tell whether a topic is read."""
+        if topic.startswith("__") or any(re.fullmatch(pattern, topic) for pattern in self.exclude):
+            return False
+        return any(re.fullmatch(pattern, topic) for pattern in self.topics)
+
+
+class KafkaSource:
+    """Finds topics and plans the offsets of their partitions that were not committed.
+
+    The watermark is composite: one offset per partition. The end of each partition is taken once, at plan time, and
+    bounds the reading. Kafka's log is the only truth: rows are not counted anew for the audit, because retention and
+    compaction change what is there.
+
+    Source: gobblin-kafka-common `KafkaSource`. Differs: gaps of failed work units are read again alone; what retention or
+    a policy takes away is stated in the plan.
+    """
+
+    Options = KafkaOptions
+
+    def __init__(self, options: KafkaOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._told: list[Any] = []
+        self._rules = OffsetRules(
+            options.bootstrap, options.lookback or 0, options.on_out_of_range, options.offsets_per_work_unit
+        )
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        try:
+            admin = self._admin()
+            datasets, problems = self._topics(admin, context)
+            offsets = self._bounds(admin, [one for partitions in datasets.values() for one in partitions])
+        except KafkaException as error:
+            raise self._unreachable(error) from error
+        known = {urn for urn in context.states if context.is_selected(urn)}
+        for urn in sorted({*datasets, *problems, *known}):
+            faults = problems.get(urn, []) + [str(o) for p in datasets.get(urn, ()) if isinstance(o := offsets[p], str)]
+            state = context.states.get(urn)
+            problem = " ".join(dict.fromkeys(faults)) or state_problem(state, CompositeWatermark, "kafka")
+            if problem:
+                yield DatasetOffer(urn, None, None, problem=problem)
+            else:
+                yield self._offer(
+                    urn, [o for p in datasets.get(urn, ()) if not isinstance(o := offsets[p], str)], state
+                )
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark:
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        alone = replace(context, is_selected=lambda urn: urn == dataset_urn)
+        try:
+            admin = self._admin()
+            datasets, problems = self._topics(admin, alone)
+            wanted = datasets.get(dataset_urn, [])
+            bounds = self._bounds(admin, wanted)
+            times = self._offsets_at(admin, wanted, position.instant) if isinstance(position, Timestamp) else {}
+        except KafkaException as error:
+            raise self._unreachable(error) from error
+        faults = [*problems.get(dataset_urn, ()), *(one for one in bounds.values() if isinstance(one, str))]
+        state = context.states.get(dataset_urn)
+        found = [one for one in bounds.values() if not isinstance(one, str)]
+        there = {component(one, state): one for one in found}
+        try:
+            if faults or not there:
+                raise ValueError(" ".join(dict.fromkeys(faults)).rstrip(".") or "the cluster has no such topic")
+            return CompositeWatermark(vanished(found, state) | _offsets_of(position, there, times))
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+
+    def _offsets_at(
+        self, admin: Any, partitions: Sequence[tuple[str, int]], instant: datetime
+    ) -> dict[tuple[str, int], int]:
+        """Return the first offsets at or after an instant; -1 where a partition has none."""
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
+            from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
+
+        asked = {one: TopicPartition(*one) for one in partitions}
+        spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
+        at = spec.for_timestamp(int(instant.timestamp() * 1000))
+        answer = admin.list_offsets(dict.fromkeys(asked.values(), at), request_timeout=self._options.timeout_s)
+        return {one: answer[key].result().offset for one, key in asked.items()}
+
+    def extractor(self, unit: WorkUnit) -> Extractor:
+        return KafkaExtractor(unit, self._options, self._options, self._options.isolation, self._context)
+
+    def tells_positions(self) -> bool:
+        """Messages of a partition come in order of their offsets."""
+        return True
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
+        """Return None: retention and compaction change what is there."""
+
+    def _offer(self, urn: str, partitions: Sequence[PartitionOffsets], state: DatasetState | None) -> DatasetOffer:
+        plan = plan_offsets(urn, partitions, state, self._rules)
+        low = CompositeWatermark(plan.low) if plan.low else state.watermark if state is not None else None
+        notes = plan.notes
+        if not partitions and state is not None:
+            notes.append(
+                f"none of its topics is there any more, or the job leaves them out; it is committed up to {state.watermark}."
+            )
+        if not plan.work_units:
+            return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin)
+        return DatasetOffer(urn, low, CompositeWatermark(plan.high), plan.work_units, notes=notes, origin=plan.origin)
+
+    def _admin(self) -> Any:
+        own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
+        settings = client_settings(self._options, own)
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
+
+        return AdminClient(settings)
+
+    def _topics(
+        self, admin: Any, context: SourceContext
+    ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]]]:
+        """Return the partitions of selected datasets, and faults of topics, both by urn."""
+        listed = self._listed(admin)
+        datasets: dict[str, list[tuple[str, int]]] = {}
+        problems: dict[str, list[str]] = {}
+        found = sorted(name for name in listed if self._options.takes(name))
+        for name in found:
+            urn = self._options.group if self._options.group is not None else name
+            if not context.is_selected(urn):
+                continue
+            if listed[name].error is not None:
+                problems.setdefault(urn, []).append(f"topic {name}: {listed[name].error.str()}.")
+            else:
+                datasets.setdefault(urn, []).extend((name, number) for number in sorted(listed[name].partitions))
+        if not found and not context.states:
+            names = sorted(name for name in listed if not name.startswith("__"))
+            there = f"{len(names)} other topic(s), e.g. {', '.join(names[:5])}" if names else "no topic"
+            raise self._error(
+                f"no topic matches {', '.join(self._options.topics)}; {self._options.brokers} has {there}."
+            )
+        return datasets, problems
+
+    def _listed(self, admin: Any) -> Any:
+        """Return all topics by name; raises KafkaException, at once where the brokers refuse our login."""
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
+
+        first = min(_LOGIN_WAIT_S, self._options.timeout_s)
+        try:
+            return admin.list_topics(timeout=first).topics
+        except KafkaException:
+            admin.poll(0)
+            if first == self._options.timeout_s or any(map(is_refusal, self._told)):
+                raise
+        try:
+            return admin.list_topics(timeout=self._options.timeout_s - first).topics
+        finally:
+            admin.poll(0)
+
+    def _bounds(
+        self, admin: Any, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionOffsets | str]:
+        """Return what the brokers say of partitions, with the ids of their topics; its fault where there is nothing."""
+        if not partitions:
+            return {}
+        # Ids first: of a topic that is made anew meanwhile the next plan must not think that it was read.
+        ids, faults = topic_ids(self._options, [topic for topic, _ in partitions], admin)
+        known = [one for one in partitions if one[0] in ids]
+        found = self._offsets(admin, known) if known else {}
+        return {one: f"topic {one[0]}: {faults[one[0]].str()}." for one in partitions if one[0] in faults} | {
+            one: offsets if isinstance(offsets, str) else replace(offsets, topic_id=ids[one[0]])
+            for one, offsets in found.items()
+        }
+
+    def _offsets(
+        self, admin: Any, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionOffsets | str]:
+        """Return the offsets of all partitions; one that has no leader, even after a while, gets its fault instead."""
+        deadline = time.monotonic() + min(self._options.timeout_s, _LEADER_WAIT_S)
+        found = self._asked(admin, partitions)
+        while waiting := [
+            one for one, fault in found.items() if not isinstance(fault, PartitionOffsets) and is_passing(fault)
+        ]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_ASK_AGAIN_S)
+            found |= self._asked(admin, waiting)
+        return {
+            one: offsets if isinstance(offsets, PartitionOffsets) else f"partition {one[0]}-{one[1]}: {offsets.str()}."
+            for one, offsets in found.items()
+        }
+
+    def _asked(
+        self, admin: Any, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionOffsets | Any]:
+        """Ask for the offsets of partitions at once; the library's error where there are none."""
+        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+            from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional package
+            from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
+
+        asked = {one: TopicPartition(*one) for one in partitions}
+
+        def ask(spec: Any, isolation: str) -> Any:
+            level = IsolationLevel[isolation.upper()]
+            request = dict.fromkeys(asked.values(), spec)
+            return admin.list_offsets(request, isolation_level=level, request_timeout=self._options.timeout_s)
+
+        spec: Any = library.OffsetSpec  # type: ignore[attr-defined]  # public, though not in its `__all__`
+        earliest = ask(spec.earliest(), "read_uncommitted")
+        ends = ask(spec.latest(), self._options.isolation)
+        log_ends = ask(spec.latest(), "read_uncommitted")
+        found: dict[tuple[str, int], PartitionOffsets | Any] = {}
+        for one, key in asked.items():
+            try:
+                first, end, log_end = (answer[key].result().offset for answer in (earliest, ends, log_ends))
+                found[one] = PartitionOffsets(*one, first, end, max(end, log_end))
+            except KafkaException as error:
+                found[one] = error.args[0]
+        return found
+
+    def _unreachable(self, error: Any) -> SourceError:
+        said = [one.rstrip(".") for one in (error.args[0].str(), telling(self._told)) if one]
+        problem = f"the brokers {self._options.brokers} cannot be asked: {'; '.join(said)}."
+        asks = "is a login or encryption asked for: `security.protocol`?"
+        return self._error(problem, f"Look at `brokers`, `config` ({asks}) and whether the cluster runs.")
+
+    def _error(self, problem: str, hint: str = "") -> SourceError:
+        return SourceError(job=self._context.job, problem=problem, hint=hint)
+
+
+def _offsets_of(
+    position: Watermark | Timestamp | Oldest | Upcoming,
+    there: Mapping[str, PartitionOffsets],
+    times: Mapping[tuple[str, int], int],
+) -> dict[str, int]:
+    """Return offsets by component; raises ValueError where a partition has no such offset."""
+    match position:
+        case Oldest():
+            return {name: one.earliest for name, one in there.items()}
+        case Upcoming():
+            return {name: one.end for name, one in there.items()}
+        case Timestamp():
+            found = {name: times[one.topic, one.partition] for name, one in there.items()}
+            return {name: offset if offset >= 0 else there[name].end for name, offset in found.items()}
+        case _:
+            return {name: _checked(name, int(str(value)), there) for name, value in position.components().items()}
+
+
+def _checked(name: str, offset: int, there: Mapping[str, PartitionOffsets]) -> int:
+    if name not in there:
+        raise ValueError(f"there is no partition {name!r}, only {', '.join(sorted(there))}")
+    one = there[name]
+    if not one.earliest <= offset <= one.log_end:
+        raise ValueError(f"{name} has the offsets {one.earliest} to {one.log_end}, and {offset} is not among them")
+    return offset

@@ -1,0 +1,1 @@
+"""Source `query`: tables and queries of databases. Read first: `source`."""

@@ -1,0 +1,137 @@
+"""The horizon: up to where nothing can come any more, although writers commit in another order than they count.
+
+A transaction that took id 5, or looked at the clock, may commit after one that took id 6. Whoever reads up to 6 in
+between loses 5 for ever. PostgreSQL tells which transactions are open:
+
+    long    the highest id is noted, then those that hold a write lock on the table are waited for. Whoever
+            comes later takes higher ids (sequences with the default CACHE 1, ids taken by the INSERT itself).
+    times   nothing is read after the oldest open transaction began: `now()` is never earlier than that. Where
+            transactions are not seen, nothing of the last second is: its other rows may have the same time.
+
+Times that writers bring from a clock of their own, and prepared transactions, need `lag` beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from gobblin_dagster.constructs.sources.query.database import APPLICATION, Database
+from gobblin_dagster.core.errors import SourceError
+
+MARGIN_S = 1
+"""Seconds kept before the oldest transaction: one that begins just now is seen a moment later, and times may be cut
+to seconds."""
+_POLL_S = 0.05
+
+_OLDEST = sa.text("""
+    SELECT clock_timestamp(), min(xact_start), count(*) FILTER (WHERE backend_type IS NULL)
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name <> :application
+      AND (backend_type IS NULL OR (backend_type NOT LIKE 'autovacuum%' AND backend_type <> 'walsender'))
+""")
+"""Where a session is another user's and may not be looked at, all but its name is NULL."""
+_WRITERS = sa.text("""
+    SELECT relation::bigint, virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND relation = ANY(:tables) AND granted AND database =
+          (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+      AND pid IS DISTINCT FROM pg_backend_pid()
+""")
+_RELATIONS = sa.text("""
+    WITH RECURSIVE relations(oid) AS (
+      SELECT CAST(to_regclass(format('%I.%I', CAST(:schema AS text), CAST(:table AS text))) AS oid)
+      UNION
+      SELECT below.oid FROM relations CROSS JOIN LATERAL (
+        SELECT inhrelid AS oid FROM pg_inherits WHERE inhparent = relations.oid
+        UNION ALL
+        SELECT refobjid FROM pg_rewrite JOIN pg_depend ON objid = pg_rewrite.oid
+        WHERE ev_class = relations.oid AND classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
+      ) AS below
+    )
+    SELECT CAST(oid AS bigint) FROM relations WHERE oid IS NOT NULL
+""")
+
+
+def oldest_transaction(database: Database) -> datetime:
+    """Return the instant before which no open transaction began, by the server's clock.
+
+    Raises:
+        SourceError: transactions of other users are hidden from ours.
+    """
+    with database.session() as session:
+        now, oldest, hidden = session.execute(_OLDEST, {"application": APPLICATION}).one()
+    if hidden:
+        raise SourceError(
+            job=database.job,
+            problem=f"{hidden} session(s) of database {database.shown} are hidden from us, so that open transactions "
+            "cannot be waited for.",
+            hint="GRANT pg_read_all_stats to our user; or set `horizon: none` and a `lag`.",
+        )
+    instant: datetime = min(now, oldest) if oldest is not None else now
+    return instant.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How far a table with a `long` cursor is settled."""
+
+    highest: int | None
+    """The highest value when we looked; None where there was no row."""
+    open_writers: int
+    """Transactions that were still open when we stopped waiting; with any, nothing new may be read."""
+
+
+def settle(
+    database: Database,
+    tables: Mapping[str, tuple[str, str]],
+    bounds: Mapping[str, sa.Select[Any]],
+    wait_s: float,
+) -> dict[str, Settled]:
+    """Note the highest value of each table, then wait for all that were writing to it then.
+
+    Args:
+        database: PostgreSQL.
+        tables: (schema, name) by urn.
+        bounds: selects the highest value, by urn.
+        wait_s: seconds to wait at most, for all tables together.
+    """
+    deadline = time.monotonic() + wait_s
+    with database.session() as session:
+        highest = {urn: _highest(session, query) for urn, query in bounds.items()}
+        of_table = {urn: _relations(session, *tables[urn]) for urn in tables}
+        relations = [oid for oids in of_table.values() for oid in oids]
+        waiting = _writers(session, relations)
+        while waiting and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            waiting &= _writers(session, relations)
+    return {
+        urn: Settled(highest[urn], len({writer for oid, writer in waiting if oid in oids}))
+        for urn, oids in of_table.items()
+    }
+
+
+def _highest(session: sa.Connection, query: sa.Select[Any]) -> int | None:
+    try:
+        found: int | None = session.execute(query).scalar()
+    except DBAPIError:
+        return None  # planning the dataset will meet the same error, and tell it
+    return found
+
+
+def _relations(session: sa.Connection, schema: str, table: str) -> list[int]:
+    """Return the table, its partitions, which writers may name instead, and the tables behind a view."""
+    return [int(oid) for oid in session.execute(_RELATIONS, {"schema": schema, "table": table}).scalars()]
+
+
+def _writers(session: sa.Connection, relations: Sequence[int]) -> set[tuple[int, str]]:
+    if not relations:
+        return set()
+    rows = session.execute(_WRITERS, {"tables": list(relations)})
+    return {(int(relation), str(writer)) for relation, writer in rows}

@@ -1,0 +1,344 @@
+"""The database of the `query` source: connections, tables with their columns, and its errors as ours.
+
+Nothing here writes: sessions are read-only, and planning looks at one snapshot. The URL is never part of a message.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    NoSuchTableError,
+    OperationalError,
+    SAWarning,
+    UnreflectableTableError,
+)
+
+from gobblin_dagster.constructs.clients.sql import MYSQL, make_engine, parse_url
+from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
+from gobblin_dagster.core.errors import SourceError, TransientError
+
+APPLICATION = "gobblin_dagster"
+"""Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
+SESSION = (
+    "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false), "
+    "set_config('extra_float_digits', '3', false)"
+)
+"""On which day an instant lies, and how times and floats are written where PostgreSQL is asked for text, is not for the
+server's settings, or PGTZ of whoever runs, to say."""
+ENCODING = "UTF8"
+"""That of Arrow, whatever the database keeps."""
+CONNECT_WAIT_S = 10
+_SAMPLE_ROWS = 100
+_LOST_STATES = ("08", "57P", "40", "53")
+"""SQLSTATE classes that a retry may mend: connection, shutdown, serialization, resources."""
+_REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")
+"""What tells a refusal of PostgreSQL from a connection that is gone, where drivers give no SQLSTATE: logins, and results
+on their way."""
+_PASSING = (
+    "starting up",
+    "shutting down",
+    "recovery",
+    "not yet accepting",
+    "too many",
+    "remaining connection slots",
+    "authentication due to timeout",
+    "terminating connection",
+    "deadlock detected",
+    "out of memory",
+    "No space left",
+)
+"""What such a refusal says that lasts for now only."""
+
+_PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
+"""What MySQL and MariaDB say for now: too many connections, shutdown, cut off, deadlock, not reached. All else lasts."""
+
+_PARTITIONS = sa.text("""
+    SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
+""")
+
+_MYSQL_TELLS = sa.text(
+    "SELECT UTC_TIMESTAMP(6), TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', "
+    "@@global.time_zone)), FALSE"
+)
+_TELLS = {
+    # Our session is in UTC; the zone that it began with is that of others.
+    "postgresql": sa.text("""
+        SELECT clock_timestamp() AT TIME ZONE 'UTC',
+            EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC')),
+            pg_is_in_recovery()
+        FROM pg_settings WHERE name = 'TimeZone'
+    """),
+    **dict.fromkeys(MYSQL, _MYSQL_TELLS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a database server says of itself."""
+
+    now: datetime
+    offset: timedelta | None
+    """Of its own zone from UTC; None where nobody knows."""
+    is_standby: bool
+    """Whether it is a standby of PostgreSQL, which knows no transactions of its primary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or view; `problem` where it cannot be read."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...] = ()
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+    """What the plan says of it."""
+
+    @property
+    def urn(self) -> str:
+        """The dataset.urn: `schema.table`."""
+        return f"{self.schema}.{self.name}"
+
+    def column(self, name: str) -> Column | None:
+        """Return a column by name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+class Database:
+    """A database to read from; opens connections when asked, keeps none.
+
+    Args:
+        url: SQLAlchemy's; PostgreSQL without a driver means psycopg2.
+        base_dir: Folder that a relative SQLite file starts from.
+        job: For messages.
+
+    Raises:
+        SourceError: the URL cannot be read, or its SQLite file is not there.
+        EnvironmentFaultError: the database's driver is not installed.
+    """
+
+    def __init__(self, url: str, base_dir: str, job: str) -> None:
+        self.job = job
+        try:
+            self.url = parse_url(url, base_dir)
+        except ValueError as error:
+            raise SourceError(job=job, problem=f"{error}.") from None
+        self.backend = self.url.get_backend_name()
+        self.shown = _shown(self.url)
+        if self.backend == "sqlite" and not Path(str(self.url.database)).is_file():
+            raise SourceError(job=job, problem=f"there is no file {self.url.database}.")
+        self._engine = self._make_engine()
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether transactions and locks can be looked at."""
+        return self.backend == "postgresql"
+
+    def _make_engine(self) -> sa.Engine:
+        connect_args: dict[str, Any] = {}
+        if self.is_postgresql:
+            connect_args = {
+                "connect_timeout": CONNECT_WAIT_S,
+                "application_name": APPLICATION,
+                "client_encoding": ENCODING,
+            }
+        if self.backend in MYSQL:
+            connect_args = {"charset": "utf8mb4"}  # by any other the server would make `?` of what it does not hold
+        engine = make_engine(self.url, self.shown, connect_args)
+        if self.is_postgresql:
+            sa.event.listen(engine, "connect", _at_first(SESSION))
+        if self.backend in MYSQL:
+            sa.event.listen(
+                engine, "connect", _at_first("SET time_zone = '+00:00'", "SET SESSION TRANSACTION READ ONLY")
+            )
+        if self.backend == "sqlite":
+            sa.event.listen(engine, "connect", _use_explicit_transactions)
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+
+    def _connect(self) -> sa.Connection:
+        try:
+            return self._engine.connect()
+        except TypeError as error:  # what stands in the URL after `?` is given to the driver's function
+            raise SourceError(job=self.job, problem=f"the URL of {self.shown} has a wrong option: {error}.") from None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """Yield a connection in one read-only transaction that sees one state of the database."""
+        options: dict[str, Any] = {}
+        if self.is_postgresql:
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        elif self.backend in (*MYSQL, "mssql", "oracle"):
+            options = {"isolation_level": "SERIALIZABLE" if self.backend == "oracle" else "REPEATABLE READ"}
+        with self.errors(), self._connect().execution_options(**options) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def session(self) -> Iterator[sa.Connection]:
+        """Yield a connection on which each statement sees the newest state; PostgreSQL only."""
+        with self.errors(), self._connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+
+    def server(self) -> Server | None:
+        """Return what the server says of itself; None where there is none, or nobody asked one of its kind."""
+        statement = _TELLS.get(self.backend)
+        if statement is None:
+            return None
+        with self.errors(), self._connect() as connection:
+            now, seconds, is_standby = connection.execute(statement).one()
+        offset = None if seconds is None else timedelta(seconds=int(seconds))
+        return Server(now.replace(tzinfo=UTC), offset, bool(is_standby))
+
+    def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
+        """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names.
+
+        Where no name was given, partitions of a table are left out: their rows are the table's.
+        """
+        with self.errors(), self._connect() as connection, warnings.catch_warnings():
+            # Types of which SQLAlchemy knows nothing (xml, point) are read as text.
+            warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
+            inspector = sa.inspect(connection)
+            found: dict[str, Table] = {}
+            for schema in schemas if schemas is not None else _user_schemas(inspector):
+                # Where SQLAlchemy asks for one table after the other anyway, a fault is that table's.
+                by_one = self.backend in (*MYSQL, "sqlite")
+                reflect = self._tables_one_by_one if by_one else self._tables_at_once
+                found |= {table.urn: table for table in reflect(inspector, schema, names)}
+            if self.is_postgresql and names is None:
+                for schema, name in connection.execute(_PARTITIONS):
+                    found.pop(Table(schema, name).urn, None)
+            return found
+
+    @staticmethod
+    def _tables_at_once(inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
+        try:
+            columns = inspector.get_multi_columns(
+                schema=schema, filter_names=names, kind=sa.engine.reflection.ObjectKind.ANY
+            )
+        except NoSuchTableError:
+            return
+        for (_, name), parts in columns.items():
+            yield Table(schema, name, tuple(reflected_column(part) for part in parts))
+
+    def _tables_one_by_one(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
+        """Yield tables; one that we may not look at (MySQL: views without SHOW VIEW) is its problem alone."""
+        there = schema in inspector.get_schema_names()
+        for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)) if there else ():
+            if names is not None and name not in names:
+                continue
+            try:
+                with self.errors(f"{schema}.{name}: "):
+                    parts = inspector.get_columns(name, schema)
+            except (SourceError, UnreflectableTableError) as error:
+                problem = error.problem if isinstance(error, SourceError) else f"{schema}.{name}: {error}"
+                yield Table(schema, name, problem=problem)
+            else:
+                yield Table(schema, name, tuple(reflected_column(part) for part in parts))
+
+    def query_columns(self, query: str) -> tuple[Column, ...]:
+        """Return the columns that a query delivers; raises as `errors`.
+
+        Their types are PostgreSQL's own, elsewhere those of the first values that are not null.
+        """
+        with self.snapshot() as connection:
+            # Every colon is escaped: SQLAlchemy would take `:name` for a parameter.
+            source = sa.text(f"({query}) q".replace(":", r"\:"))
+            sample = sa.select(sa.text("*")).select_from(source).limit(0 if self.is_postgresql else _SAMPLE_ROWS)
+            result: Any = connection.execute(sample)
+            description = list(result.cursor.description)
+            rows = result.fetchall()
+        return described_columns(description, None if self.is_postgresql else rows)
+
+    def default_schema(self) -> str:
+        """Return the schema of names without one."""
+        with self.errors(), self._connect() as connection:
+            return str(sa.inspect(connection).default_schema_name or "main")
+
+    @contextmanager
+    def errors(self, where: str = "") -> Iterator[None]:
+        """Turn what the database raises into our errors.
+
+        Raises:
+            TransientError: it cannot be reached, turns us away for now, or ended the connection.
+            SourceError: it refuses what was asked.
+        """
+        try:
+            yield
+        except DBAPIError as error:
+            problem = without_credentials(str(error.orig or error), self.url)
+            if _is_transient(error, self.backend):
+                raise TransientError(problem=f"Database {self.shown} cannot be used now: {problem}.") from None
+            raise SourceError(job=self.job, problem=f"{where}database {self.shown} says: {problem}.") from None
+
+
+def without_credentials(text: str, url: sa.URL) -> str:
+    """Return the first sentence of a driver's message, without our user and password should they be in there."""
+    line = " ".join(text.split("\n", maxsplit=1)[0].split()).rstrip(".")
+    for secret in (url.password, url.username and f'"{url.username}"', url.username and f"'{url.username}'"):
+        line = line.replace(str(secret), "***") if secret else line
+    return line
+
+
+def _shown(url: sa.URL) -> str:
+    """Return the database as people may see it: no user, no password, no options."""
+    port = f":{url.port}" if url.port else ""
+    return f"{url.get_backend_name()}://{url.host or ''}{port}/{str(url.database or '').lstrip('/')}"
+
+
+def _is_transient(error: DBAPIError, backend: str) -> bool:
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    if error.connection_invalidated:
+        return True
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    if backend in MYSQL:
+        return next(iter(getattr(error.orig, "args", ())), None) in _PASSING_CODES
+    return postgresql_may_recover(getattr(error.orig, "pgcode", None), str(error.orig))
+
+
+def postgresql_may_recover(state: str | None, text: str) -> bool:
+    """Tell whether what PostgreSQL or its driver says may be over when it is tried again.
+
+    Args:
+        state: the SQLSTATE, where the driver gives one.
+        text: the message.
+    """
+    if state:
+        return state.startswith(_LOST_STATES)
+    is_refused = any(words in text for words in _REFUSED)
+    return not is_refused or any(words in text for words in _PASSING)
+
+
+def _at_first(*statements: str) -> Callable[[Any, Any], None]:
+    """Return what sets up a new connection."""
+
+    def execute(connection: Any, _record: Any) -> None:
+        with closing(connection.cursor()) as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        connection.commit()  # else a rollback would take it back
+
+    return execute
+
+
+def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> None:
+    # Python's driver would begin no transaction before a SELECT, and two of them could see two states.
+    connection.isolation_level = None
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _user_schemas(inspector: sa.Inspector) -> list[str]:
+    system = {"information_schema", "pg_catalog", "sys", "mysql", "performance_schema"}
+    return [name for name in inspector.get_schema_names() if name.lower() not in system]

@@ -1,0 +1,283 @@
+"""QueryExtractor: reads one range of a table or query, as Arrow straight from PostgreSQL's wire where ADBC is installed.
+
+ADBC sends `COPY (query) TO STDOUT (FORMAT binary)` and decodes it in C++, in bounded memory. Everywhere else rows are
+fetched through SQLAlchemy and made into Arrow in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import psycopg2
+
+from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
+from gobblin_dagster.constructs.sources.query.database import (
+    APPLICATION,
+    CONNECT_WAIT_S,
+    ENCODING,
+    SESSION,
+    Database,
+    postgresql_may_recover,
+    without_credentials,
+)
+from gobblin_dagster.constructs.sources.query.options import QueryOptions
+from gobblin_dagster.constructs.sources.query.relation import Relation
+from gobblin_dagster.constructs.sources.query.types import Column
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_FIRST_DAY = -2_440_588
+"""4713 BC, where PostgreSQL's calendar begins, from 1970: what lies before it has overflown in the driver."""
+
+
+class RowReader(Protocol):
+    """Runs one statement and yields what it selects."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in whatever types the driver has; raises ExtractError or TransientError."""
+
+    def close(self) -> None:
+        """Release the connection."""
+
+
+class QueryExtractor:
+    """Reads the rows of a work unit, `low <= watermark column < high`, in one statement.
+
+    `WorkUnit.read` holds the columns (`columns`), whether rows without a position belong to it (`nulls`), and where
+    the overlap begins (`from`, in steps).
+
+    Source: gobblin-sql `JdbcExtractor` (`PostgresqlExtractor`). Differs: Arrow, not a JSON object per row.
+    """
+
+    def __init__(self, unit: WorkUnit, database: Database, options: QueryOptions, context: ConstructContext) -> None:
+        schema, _, table = unit.dataset_urn.partition(".")
+        relation = Relation(
+            schema=schema,
+            table="" if options.query else table,
+            query=options.query,
+            columns=columns_of(unit),
+            cursor_column=options.watermark.column,
+            cursor=options.cursor,
+            backend=database.backend,
+        )
+        low, high = (options.cursor.step(next(iter(m.components().values()))) for m in (unit.low, unit.expected_high))
+        first: Any = unit.read.get("from", low)
+        with_nulls = bool(unit.read.get("nulls", False))
+        is_ordered = context.in_order and not with_nulls  # rows without a position have no place in an order
+        statement = relation.rows(first, high, with_nulls=with_nulls, is_ordered=is_ordered)
+        self._low, self._cursor = low, options.cursor
+        self._in_order = InOrder(options.watermark.column, options.cursor.step, self._fail) if is_ordered else None
+        self.schema: pa.Schema = relation.arrow_schema
+        self.bytes_read = 0
+        self._label = f"{unit.dataset_urn} {unit.interval}"
+        self._urn = unit.dataset_urn
+        self._reader = _open(database, statement, options, context, self._fail)
+
+    def chunks(self) -> Iterator[Chunk]:
+        return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
+
+    def position(self) -> Watermark | None:
+        """Return the first value of the watermark column of which nothing was handed out, where rows are ordered by it."""
+        reached = self._in_order.reached if self._in_order is not None else None
+        return None if reached is None else self._cursor.mark(max(reached, self._low))
+
+    def _read(self) -> Iterator[Chunk]:
+        rows = 0
+        for batch in self._reader.batches():
+            numbers = np.arange(rows + 1, rows + 1 + batch.num_rows, dtype=np.int64)
+            self.bytes_read += batch.nbytes
+            rows += batch.num_rows
+            yield Chunk(self._typed(batch), self._label, pa.array(numbers))
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Cast to the types that the plan found, so that all work units of a dataset have one schema."""
+        arrays = []
+        for field, array in zip(self.schema, batch.columns, strict=True):
+            try:
+                arrays.append(_cast(array, field.type))
+            except (pa.ArrowException, NotImplementedError) as error:
+                problem = (
+                    f"column {field.name}: {str(error)[:200]}, expected {field.type}. Read it by a `query` with a CAST "
+                    "or NULLIF, or leave it out by `exclude_columns`."
+                )
+                raise self._fail(problem) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _fail(self, problem: str) -> ExtractError:
+        return ExtractError(dataset_urn=self._urn, file=self._label, problem=problem)
+
+
+def columns_of(unit: WorkUnit) -> tuple[Column, ...]:
+    """Return the columns that a work unit's statement selects, with their types in the database."""
+    raw: Any = unit.read["columns"]
+    return tuple(Column(**column) for column in raw)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if array.type == kind:
+        return array
+    return pc.cast(array, kind)
+
+
+def _open(
+    database: Database,
+    statement: sa.Select[Any],
+    options: QueryOptions,
+    context: ConstructContext,
+    fail: Callable[[str], ExtractError],
+) -> RowReader:
+    if database.is_postgresql:
+        try:
+            import adbc_driver_manager as adbc  # noqa: PLC0415 - an optional driver, needed here only
+            import adbc_driver_postgresql as driver  # noqa: PLC0415 - its other part
+        except ModuleNotFoundError:
+            return _FetchingReader(database, statement, options.fetch_rows, fail)
+        return _AdbcReader(database, statement, context.block_bytes, fail, adbc, driver.connect)
+    return _FetchingReader(database, statement, options.fetch_rows, fail)
+
+
+@cache
+def _adbc_database(connect: Callable[[str], Any], url: str) -> Any:
+    """Return what connections are opened from; it keeps none itself.
+
+    It asks the server for all of its types, which takes six times as long as a connection, so it is made once in a process.
+    Types that are made later do not matter: what is not built in is read as text (`Column.as_text`).
+    """
+    return connect(url)
+
+
+class _AdbcReader:
+    """Reads from PostgreSQL by ADBC; nothing of it is a Python object per row."""
+
+    def __init__(
+        self,
+        database: Database,
+        statement: sa.Select[Any],
+        block_bytes: int,
+        fail: Callable[[str], ExtractError],
+        adbc: Any,
+        connect: Callable[[str], Any],
+    ) -> None:
+        self._database = database
+        self._fail = fail
+        self._block_bytes = block_bytes
+        self._adbc = adbc
+        # Bounds stand in the text: with parameters the driver could not use COPY.
+        dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy gives it no types
+        self._sql = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+        with self._errors():
+            self._connection = adbc.AdbcConnection(_adbc_database(connect, _libpq_url(database.url)))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with self._errors(), self._adbc.AdbcStatement(self._connection) as statement:
+            statement.set_sql_query(SESSION)
+            statement.execute_update()
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(self._block_bytes)})
+            statement.set_sql_query(self._sql)
+            stream, _ = statement.execute_query()
+            with pa.RecordBatchReader.from_stream(stream) as reader:
+                for batch in reader:
+                    if batch.num_rows:
+                        self._refuse_infinite(batch)
+                        yield batch
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _refuse_infinite(self, batch: pa.RecordBatch) -> None:
+        """Raise ExtractError where the driver made some time of 'infinity', or of a year that Arrow cannot count to."""
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            if pa.types.is_timestamp(array.type):
+                least, first = pc.min(array.view(pa.int64())).as_py(), _FIRST_DAY * 86_400_000_000
+            elif pa.types.is_date32(array.type):
+                least, first = pc.min(array.view(pa.int32())).as_py(), _FIRST_DAY
+            else:
+                continue
+            if least is not None and least < first:
+                raise self._fail(
+                    f"column {name}: holds 'infinity', or a year after 294246, for which there is no value. Read it by a "
+                    f"`query` with NULLIF({name}, 'infinity'), or leave it out by `exclude_columns`."
+                )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._adbc.Error, OSError, pa.ArrowException) as error:
+            problem = without_credentials(str(error), self._database.url)
+            state = getattr(error, "sqlstate", None)
+            is_told = state is not None or isinstance(error, self._adbc.OperationalError | OSError)
+            if is_told and postgresql_may_recover(state, str(error)):
+                raise TransientError(
+                    problem=f"Database {self._database.shown} cannot be read now: {problem}."
+                ) from None
+            raise self._fail(f"database {self._database.shown} says: {problem}.") from None
+
+
+class _FetchingReader:
+    """Reads through SQLAlchemy, some thousand rows at a time."""
+
+    def __init__(
+        self, database: Database, statement: sa.Select[Any], fetch_rows: int, fail: Callable[[str], ExtractError]
+    ) -> None:
+        self._database = database
+        self._statement = statement
+        self._fetch_rows = fetch_rows
+        self._fail = fail
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            with self._database.snapshot() as connection:
+                options = {"stream_results": True, "max_row_buffer": self._fetch_rows}
+                result = connection.execution_options(**options).execute(self._statement)
+                names = list(result.keys())
+                while rows := result.fetchmany(self._fetch_rows):
+                    yield _to_batch(names, rows)
+        except SourceError as error:
+            raise self._fail(error.problem) from None
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise self._fail(f"a value does not fit its column: {str(error)[:200]}") from error
+
+    def close(self) -> None:
+        """Nothing to release: the connection ends with the generator."""
+
+
+def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
+    arrays = []
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        try:
+            arrays.append(pa.array(list(values)))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise ValueError(f"column {name}: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _libpq_url(url: sa.URL) -> str:
+    """Return the URL as libpq reads it, read-only and under our name."""
+    _, given = psycopg2.dialect().create_connect_args(url)  # type: ignore[no-untyped-call]  # as `dialect` above
+    options = {
+        **given,
+        "application_name": APPLICATION,
+        "connect_timeout": str(CONNECT_WAIT_S),
+        "client_encoding": ENCODING,
+        # What the URL sets (a search_path) counts for the plan, and so for the reading.
+        "options": f"{given.get('options', '')} -c default_transaction_read_only=on".lstrip(),
+    }
+    # Encoded by hand: libpq knows %20, neither `+` nor a space, which SQLAlchemy leaves in names and passwords.
+    return "postgresql:///?" + "&".join(f"{quote(key)}={quote(str(value), safe='')}" for key, value in options.items())

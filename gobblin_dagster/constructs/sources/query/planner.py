@@ -1,0 +1,206 @@
+"""What is to be read of each dataset of the `query` source, as one snapshot of the database shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import sqlalchemy as sa
+
+from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
+from gobblin_dagster.constructs.sources.incremental.options import null_notes, null_problem
+from gobblin_dagster.constructs.sources.incremental.ranges import Range, committed_steps, open_ranges
+from gobblin_dagster.constructs.sources.query.database import Table
+from gobblin_dagster.constructs.sources.query.options import QueryOptions
+from gobblin_dagster.constructs.sources.query.relation import Relation
+from gobblin_dagster.constructs.sources.query.row_counts import MOST_COUNTED, RowCounts
+from gobblin_dagster.constructs.sources.query.tables import Tables
+from gobblin_dagster.constructs.sources.query.upper_bound import Horizon, caps, zone_notes
+from gobblin_dagster.core.constructs import DatasetOffer
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import SourceError
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_GONE = "were rows deleted, or the table made anew?"
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Looks at one dataset after the other, over one connection in one transaction."""
+
+    tables: Tables
+    connection: sa.Connection
+    horizon: Horizon
+
+    @property
+    def _options(self) -> QueryOptions:
+        return self.tables.options
+
+    @property
+    def _cursor(self) -> Cursor:
+        return self.tables.options.cursor
+
+    def of(self, table: Table, state: DatasetState | None) -> DatasetOffer:
+        """Offer one dataset; what the database refuses of it (no permission) is its problem alone."""
+        problem = table.problem or self._state_problem(state)
+        if problem:
+            return DatasetOffer(table.urn, None, None, problem=str(self._error(problem)))
+        try:
+            with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
+                return self._offer(table, self.tables.relation(table), state)
+        except SourceError as error:
+            return DatasetOffer(table.urn, None, None, problem=str(error))
+
+    def _offer(self, table: Table, relation: Relation, state: DatasetState | None) -> DatasetOffer:
+        urn = table.urn
+        committed = committed_steps(state.committed, self._cursor) if state is not None else []
+        mark = state.watermark if state is not None else None
+        try:
+            self._require_order(relation, committed)
+            lowest, highest = self._bounds(urn, relation)
+        except (ValueError, TypeError, OverflowError) as error:  # drivers make times of Python's
+            return self._no_position(urn, mark, relation, error)
+        nulls = self._count_nulls(relation, table)
+        if nulls and self._options.nulls == "fail":
+            problem = f"{urn}: {null_problem(nulls, relation.cursor_column)}."
+            return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
+        if highest is None:
+            notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, ()), *table.notes]
+            if committed:
+                notes.append(f"it holds no row with a position, and is committed up to {mark}: {_GONE}")
+            return DatasetOffer(urn, mark, mark, notes=notes)
+        try:
+            first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
+            self._require_beginning(relation, first)
+            high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
+            self._cursor.mark(high)  # there is nothing after 'infinity'
+        except (ValueError, TypeError, OverflowError) as error:
+            return self._no_position(urn, mark, relation, error)
+        notes = [*table.notes]
+        if why and high < after and not any(low < after <= end for low, end in committed):
+            shown = self._cursor.mark(max(high, committed[-1][1] if committed else first))
+            notes.append(f"from {shown} on, rows are left for a later run: {why}.")
+        if committed and after < committed[-1][1]:
+            notes.append(
+                f"its last row is at {self._cursor.mark(after - 1)}, before its watermark {self._cursor.mark(committed[-1][1])}: "
+                f"{_GONE} What it holds is not read again."
+            )
+        start = self._cursor.parse(self._options.start) if self._options.start is not None else None
+        units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
+        notes = [*null_notes(self._options.nulls, nulls, relation.cursor_column, units), *notes]
+        if not units:
+            return DatasetOffer(urn, mark, mark, notes=notes)
+        notes += [*zone_notes(self._options, relation, self.horizon), *self._reading_notes(committed, units)]
+        return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
+
+    def _bounds(self, urn: str, relation: Relation) -> tuple[Any, Any]:
+        """Return the lowest and the highest value, None without rows; raises ValueError where they are no positions."""
+        with self.tables.database.errors(f"{urn}, watermark column {relation.cursor_column}: "):
+            lowest, highest = self.connection.execute(relation.bounds()).one()
+        if isinstance(lowest, str) and self._cursor.is_time and not relation.is_sqlite:
+            # Texts are compared as texts, whatever times they tell.
+            raise ValueError(f"expected times, got texts, e.g. {lowest!r}; a `query` with CAST makes times of them")
+        return lowest, highest
+
+    def _require_order(self, relation: Relation, committed: Sequence[Range]) -> None:
+        """Raise ValueError where SQLite, which compares texts, would pass over rows."""
+        if not relation.is_sqlite or not self._cursor.is_time:
+            return
+        count, example = self.connection.execute(relation.unordered(committed[-1][1] if committed else None)).one()
+        if count:
+            raise ValueError(
+                f"{count} value(s) do not sort as the times that they tell, e.g. {example!r}; expected texts like "
+                "2013-01-31 06:00:00, in one zone; a `query` with datetime(...) writes them so"
+            )
+
+    def _require_beginning(self, relation: Relation, first: int) -> None:
+        """Raise ValueError where rows lie before all positions: drivers take '-infinity' for the first day of year 1."""
+        position = self._cursor.position(first)
+        if not isinstance(position, date) or position.year > 1 or relation.is_sqlite:
+            return
+        if count := self.connection.execute(relation.count_before(first)).scalar_one():
+            raise ValueError(f"{count} row(s) lie before the year 1 (-infinity), where nothing begins; see `nulls`")
+
+    def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:
+        problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
+        return DatasetOffer(urn, mark, None, problem=str(self._error(problem)))
+
+    def _count_nulls(self, relation: Relation, table: Table) -> int:
+        column = table.column(relation.cursor_column)
+        if column is None or not column.nullable:
+            return 0
+        return int(self.connection.execute(relation.null_count()).scalar_one())
+
+    def _reading_notes(self, committed: Sequence[Range], units: Sequence[WorkUnit]) -> list[str]:
+        notes, database = [], self.tables.database
+        if any(unit.size_bytes is not None for unit in units):
+            notes.append(f"more than {MOST_COUNTED:,} rows, as PostgreSQL estimates; `count_rows: true` counts them.")
+        if self._options.overlap and committed:
+            key = ", ".join(self._options.primary_key)
+            notes.append(
+                f"{self._options.overlap} before the last watermark are read again; the newest row of ({key}) counts."
+            )
+        is_blind = not database.is_postgresql or (bool(self._options.query) and not self._cursor.is_time)
+        is_open = self._options.horizon == "none" or is_blind or self.horizon.is_standby
+        is_covered = self._options.lag or self._options.overlap or database.backend == "sqlite"
+        if is_open and not is_covered:
+            why = " (a standby does not know those of its primary)" if self.horizon.is_standby else ""
+            notes.append(
+                f"open transactions are not waited for{why}: rows that are committed late, below the watermark, are lost; "
+                "set `lag` or `overlap`."
+            )
+        return notes
+
+    def _units(
+        self, urn: str, relation: Relation, ranges: Iterator[Range], committed: Sequence[Range]
+    ) -> list[WorkUnit]:
+        """Cut open ranges into work units and tell what they hold."""
+        counts = RowCounts(self.connection, relation, self._options.count_rows)
+        opened = list(ranges)
+        totals = counts.of(opened)
+        parts = [
+            part
+            for (low, high), total in zip(opened, totals, strict=True)
+            for part in self._options.cut.ranges(low, high, total.rows)
+        ]
+        columns = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
+        units: list[WorkUnit] = []
+        for (low, high), expected in zip(parts, totals if parts == opened else counts.of(parts), strict=True):
+            read: dict[str, Any] = {"columns": columns}
+            if self._options.nulls == "include" and self._is_beginning(low, parts, committed):
+                read["nulls"] = True
+            if self._options.overlap and committed and low == committed[-1][1]:
+                read["from"] = low - self._cursor.span(self._options.overlap)
+            units.append(
+                WorkUnit(
+                    id=str(len(units)),
+                    dataset_urn=urn,
+                    low=self._cursor.mark(low),
+                    expected_high=self._cursor.mark(high),
+                    read=read,
+                    rows=None if read.keys() & {"nulls", "from"} else expected.counted,
+                    size_bytes=expected.size_bytes,
+                )
+            )
+        return units
+
+    @staticmethod
+    def _is_beginning(low: int, parts: Sequence[Range], committed: Sequence[Range]) -> bool:
+        """Tell whether a work unit is the first one of its dataset ever, or that one again."""
+        if not committed:
+            return low == parts[0][0]
+        return committed[0] == (low, low)
+
+    def _state_problem(self, state: DatasetState | None) -> str:
+        if state is None or state.committed.watermark_type is self._cursor.watermark_type:
+            return ""
+        return (
+            f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the job asks for "
+            f"{self._cursor.kind.value!r}; give the job another name, or its former type."
+        )
+
+    def _error(self, problem: str) -> SourceError:
+        return SourceError(job=self.tables.database.job, problem=problem)

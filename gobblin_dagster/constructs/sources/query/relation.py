@@ -1,0 +1,175 @@
+"""SQL statements of the `query` source, as SQLAlchemy expressions: what is counted and what is read of one dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from gobblin_dagster.constructs.clients.sql import MYSQL
+from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
+from gobblin_dagster.constructs.sources.query.types import Column, arrow_type_of, sql_type_of
+
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table or a query to read from, ordered by its watermark column."""
+
+    schema: str
+    table: str
+    """Empty for a query."""
+    query: str
+    columns: tuple[Column, ...]
+    cursor_column: str
+    cursor: Cursor
+    backend: str
+    """Of the database, as SQLAlchemy calls it."""
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether times are texts."""
+        return self.backend == "sqlite"
+
+    def _from(self) -> Any:
+        columns = [sa.column(column.name, sql_type_of(column)) for column in self.columns]
+        if self.query:
+            # Every colon is escaped: SQLAlchemy would take `:name` for a parameter.
+            return sa.text(self.query.replace(":", r"\:")).columns(*columns).subquery("q")
+        return sa.table(self.table, *columns, schema=self.schema)
+
+    def _bound(self, column: Any, step: int) -> Any:
+        """Return a position as a value to compare the watermark column with."""
+        position = self.cursor.position(step)
+        if self.is_sqlite and isinstance(position, int) and position not in _INT64:
+            return sa.literal(float(position), sa.Float())  # beyond what it holds as a whole number, where none lies
+        if not self.cursor.is_time:
+            return sa.literal(position, sa.BigInteger())
+        if not self.is_sqlite:
+            return sa.literal(_fitting(position, column.type), column.type)
+        # SQLite compares text: cut to the shortest form, it sorts right whatever fraction is written.
+        text = str(position) if not isinstance(position, datetime) else _text(position)
+        return sa.literal(text, sa.String())
+
+    def _comparable(self, source: Any) -> Any:
+        column = source.c[self.cursor_column]
+        return sa.type_coerce(column, sa.String()) if self.is_sqlite and self.cursor.is_time else column
+
+    def inside(self, source: Any, low: int, high: int) -> Any:
+        """Return the condition `low <= column < high`."""
+        column, typed = self._comparable(source), source.c[self.cursor_column]
+        return sa.and_(column >= self._bound(typed, low), column < self._bound(typed, high))
+
+    def bounds(self) -> sa.Select[Any]:
+        """Select the lowest and the highest value."""
+        source = self._from()
+        column = source.c[self.cursor_column]
+        return sa.select(sa.func.min(column), sa.func.max(column))
+
+    def highest(self) -> sa.Select[Any]:
+        """Select the highest value."""
+        source = self._from()
+        return sa.select(sa.func.max(source.c[self.cursor_column]))
+
+    def unordered(self, since: int | None) -> sa.Select[Any]:
+        """Count the texts that SQLite would not order by the times that they tell, and select the least of them.
+
+        Args:
+            since: rows of earlier days are left aside; None: none are.
+        """
+        source = self._from()
+        text = sa.type_coerce(source.c[self.cursor_column], sa.String())
+        day = "-".join("[0-9]" * digits for digits in (4, 2, 2))
+        if self.cursor.kind is CursorType.DATE:
+            is_ordered: Any = text.bool_op("GLOB")(f"{day}*")
+        else:
+            second = f"{day} {':'.join(['[0-9][0-9]'] * 3)}"
+            fraction = sa.func.substr(text, len("2013-01-01 06:00:00."))
+            is_ordered = sa.or_(
+                text.bool_op("GLOB")(second),
+                text.bool_op("GLOB")(f"{second}.[0-9]*") & sa.not_(fraction.bool_op("GLOB")("?*[^0-9]*")),
+            )
+        columns: Any = (sa.func.count(), sa.func.min(text))
+        found = sa.select(*columns).select_from(source).where(sa.not_(is_ordered))
+        return found if since is None else found.where(text >= str(self.cursor.position(since))[:10])
+
+    def count_before(self, step: int) -> sa.Select[Any]:
+        """Count the rows before a position."""
+        source = self._from()
+        column = source.c[self.cursor_column]
+        return sa.select(sa.func.count()).select_from(source).where(column < self._bound(column, step))
+
+    def null_count(self) -> sa.Select[Any]:
+        """Count the rows without a position."""
+        source = self._from()
+        return sa.select(sa.func.count()).select_from(source).where(source.c[self.cursor_column].is_(None))
+
+    def counts(self, ranges: Sequence[tuple[int, int]]) -> sa.Select[Any]:
+        """Count the rows of several ranges in one scan."""
+        source = self._from()
+        sums = [
+            sa.func.sum(sa.case((self.inside(source, low, high), 1), else_=0)).label(f"n{number}")
+            for number, (low, high) in enumerate(ranges)
+        ]
+        within = self.inside(source, min(low for low, _ in ranges), max(high for _, high in ranges))
+        return sa.select(*sums).select_from(source).where(within)
+
+    def rows(self, low: int, high: int, with_nulls: bool, is_ordered: bool = False) -> sa.Select[Any]:
+        """Select the rows of a range, all columns in order; `is_ordered`: in order of the watermark column."""
+        source = self._from()
+        condition = self.inside(source, low, high)
+        if with_nulls:
+            condition = sa.or_(condition, source.c[self.cursor_column].is_(None))
+        statement = sa.select(*(self._selected(source.c[column.name], column) for column in self.columns)).where(
+            condition
+        )
+        return statement.order_by(self._comparable(source)) if is_ordered else statement
+
+    def _selected(self, value: Any, column: Column) -> Any:
+        if column.as_text:
+            return sa.cast(value, sa.Text()).label(column.name)
+        if self.backend in MYSQL and column.type == "double":
+            # A FLOAT is sent with six digits, whatever it holds; as part of a sum it is a DOUBLE, with all of them.
+            return (value + sa.literal_column("0e0")).label(column.name)
+        return value
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of what is read."""
+        return schema_of(self.columns)
+
+    @property
+    def has_zone(self) -> bool:
+        """Whether the watermark column knows time zones."""
+        column = next(column for column in self.columns if column.name == self.cursor_column)
+        return column.type.endswith("tz=UTC]")
+
+
+def _fitting(position: Any, kind: Any) -> Any:
+    """Return a position as the column's own kind of value."""
+    if isinstance(kind, sa.DateTime):
+        instant = position if isinstance(position, datetime) else _midnight(position)
+        return instant if kind.timezone else instant.replace(tzinfo=None)
+    if isinstance(kind, sa.Date) and isinstance(position, datetime):
+        return position.date()
+    return position
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _text(instant: datetime) -> str:
+    # Not by strftime, which writes years below 1000 with less than four digits.
+    text = instant.replace(tzinfo=None).isoformat(" ", "seconds")
+    return f"{text}.{instant.microsecond:06d}".rstrip("0") if instant.microsecond else text
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of rows with these columns."""
+    return pa.schema([(column.name, arrow_type_of(column.type)) for column in columns])

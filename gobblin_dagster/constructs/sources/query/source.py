@@ -1,0 +1,133 @@
+"""QuerySource: tables of a SQL database, or one query, read in order of a watermark column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
+from gobblin_dagster.constructs.sources.query.database import Database, Table
+from gobblin_dagster.constructs.sources.query.extractor import QueryExtractor, columns_of
+from gobblin_dagster.constructs.sources.query.options import QueryOptions
+from gobblin_dagster.constructs.sources.query.planner import Offers
+from gobblin_dagster.constructs.sources.query.relation import Relation, schema_of
+from gobblin_dagster.constructs.sources.query.tables import Tables
+from gobblin_dagster.constructs.sources.query.upper_bound import NOTHING, caps, look
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
+from gobblin_dagster.core.errors import StartpointError, UsageError
+from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.core.work_unit import WorkUnit
+
+
+class QuerySource:
+    """Reads tables of a SQL database; each is a dataset, and what lies at or after its last high watermark is new.
+
+    The high watermark is the step after the highest value, found together with the counts in one snapshot of the
+    database, and every read is bounded by it: rows that come later are the next run's.
+
+    Source: gobblin-core `QueryBasedSource`, `QueryBasedExtractor`, `Partitioner`. Differs: ranges are half-open; open
+    transactions are waited for; a failed range is read again alone.
+    """
+
+    full_extract = "start_over"
+
+    Options = QueryOptions
+
+    def __init__(self, options: QueryOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._cursor = options.cursor
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        self.check_extract(context.extract)
+        database = self._database()
+        tables = Tables(self._options, database)
+        datasets = tables.selected(context)
+        horizon = look(tables, datasets, context.clock.now())
+        yield from tables.gone(datasets, context)
+        with database.snapshot() as connection:
+            offers = Offers(tables, connection, horizon)
+            for urn, table in sorted(datasets.items()):
+                yield offers.of(table, context.states.get(urn))
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        if isinstance(position, Watermark):
+            return position
+        if isinstance(position, Oldest):
+            return None
+        database = self._database()
+        tables = Tables(self._options, database)
+        table = tables.one(dataset_urn)
+        try:
+            if table is None or table.problem:
+                raise ValueError(table.problem.rstrip(".") if table is not None else "there is no such table")
+            relation = tables.relation(table)
+            if isinstance(position, Timestamp):
+                return self._mark_at(position.instant, relation)
+            return self._mark_behind(database, tables, table, relation, context.clock.now())
+        except (ValueError, TypeError, OverflowError) as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+
+    def _mark_at(self, instant: datetime, relation: Relation) -> Watermark:
+        if not self._cursor.is_time:
+            raise ValueError(f"the watermark column {relation.cursor_column} tells no time")
+        return self._cursor.mark(self._cursor.floor(instant, self._options.zone, relation.has_zone))
+
+    def _mark_behind(
+        self, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime
+    ) -> Watermark:
+        """Return the end of what is there and settled: rows of transactions that are still open come after it."""
+        horizon = look(tables, {table.urn: table}, now)
+        with database.snapshot() as connection, database.errors(f"{table.urn}: "):
+            highest = connection.execute(relation.highest()).scalar_one()
+        if highest is None:
+            raise ValueError("there are no rows yet whose end it could be; `oldest` reads all that come")
+        after = self._cursor.step(highest) + 1
+        end, why = min([(after, ""), *caps(self._options, relation, table.urn, after, horizon)])
+        if end <= NOTHING:
+            raise ValueError(f"its end is not known now: {why}")
+        return self._cursor.mark(end)
+
+    def extractor(self, unit: WorkUnit) -> Extractor:
+        return QueryExtractor(unit, self._database(), self._options, self._context)
+
+    def foresee_schema(self, unit: WorkUnit) -> pa.Schema:
+        return schema_of(columns_of(unit))
+
+    def tells_positions(self) -> bool:
+        """Rows are read in order of the watermark column where that is asked for."""
+        return True
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
+        if self._options.overlap or self._options.nulls == "include":
+            return None  # rows were read that no committed range holds
+        if ranges.watermark_type is not self._cursor.watermark_type:
+            return None
+        steps = committed_steps(ranges, self._cursor)
+        database = self._database()
+        tables = Tables(self._options, database)
+        table = tables.one(dataset_urn)
+        if table is None or table.problem or not steps:
+            return None if steps else 0
+        relation = tables.relation(table)
+        with database.snapshot() as connection:
+            return sum(int(number or 0) for number in connection.execute(relation.counts(steps)).one())
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+    def _database(self) -> Database:
+        return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job)
+
+    def check_extract(self, extract: Extract) -> None:
+        if self._options.overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
+            raise UsageError(
+                problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` would "
+                "publish them twice.",
+                hint="Use `snapshot_append`, where the newest row of a primary key counts.",
+            )

@@ -1,0 +1,139 @@
+"""Which tables of a database are datasets, and what of each is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gobblin_dagster.constructs.sources.query.database import Database, Table
+from gobblin_dagster.constructs.sources.query.options import QueryOptions
+from gobblin_dagster.constructs.sources.query.relation import Relation
+from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
+from gobblin_dagster.core.errors import SourceError
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Finds the tables that the options ask for; what cannot be read is a table with a `problem`."""
+
+    options: QueryOptions
+    database: Database
+
+    def selected(self, context: SourceContext) -> dict[str, Table]:
+        """Return the selected datasets by urn.
+
+        Raises:
+            SourceError: no table matches, and none ever did.
+        """
+        if self.options.query:
+            urn = f"{context.extract.namespace}.{context.extract.table}"
+            return {urn: self._of_query(urn)} if context.is_selected(urn) else {}
+        found, missing = self._find()
+        if not found and not missing and not context.states:
+            there = _some(sorted(self.database.tables(None)))
+            problem = f"no table of database {self.database.shown} matches; it has {there}."
+            raise SourceError(job=self.database.job, problem=problem)
+        unknown = self._unknown_exclusions(found.values())
+        chosen = {urn: table for urn, table in (found | missing).items() if context.is_selected(urn)}
+        return {urn: replace(self._checked(table), notes=unknown) for urn, table in chosen.items()}
+
+    def one(self, urn: str) -> Table | None:
+        """Return one dataset; None where there is no such table."""
+        if self.options.query:
+            return self._of_query(urn)
+        schema, name = _split(urn)
+        table = self.database.tables([schema], [name]).get(urn)
+        return self._checked(table) if table is not None else None
+
+    def gone(self, tables: Mapping[str, Table], context: SourceContext) -> Iterator[DatasetOffer]:
+        """Offer nothing of tables that were read, would be read again, and are not there any more."""
+        for urn, state in context.states.items():
+            if urn not in tables and self._is_included(urn) and context.is_selected(urn):
+                note = f"the table is not there any more; it is committed up to {state.watermark}."
+                yield DatasetOffer(urn, state.watermark, state.watermark, notes=[note])
+
+    def relation(self, table: Table) -> Relation:
+        """Return what statements are made of."""
+        return Relation(
+            schema=table.schema,
+            table="" if self.options.query else table.name,
+            query=self.options.query,
+            columns=table.columns,
+            cursor_column=self.options.watermark.column,
+            cursor=self.options.cursor,
+            backend=self.database.backend,
+        )
+
+    def _find(self) -> tuple[dict[str, Table], dict[str, Table]]:
+        """Return the tables that are there, and those that are named and are not."""
+        default = self.database.default_schema()
+        names = [name if "." in name else f"{default}.{name}" for name in self.options.tables]
+        names = [name for name in names if not self._is_excluded(name)]
+        if self.options.include:
+            there = self.database.tables(None)
+        else:
+            there = self.database.tables(sorted({_split(urn)[0] for urn in names}), [_split(urn)[1] for urn in names])
+        found = {urn: table for urn, table in there.items() if urn in names or self._is_included(urn)}
+        absent = [urn for urn in names if urn not in found]
+        if not absent:
+            return found, {}
+        others = _some(sorted(self.database.tables(None)))
+        problem = f"there is no such table in database {self.database.shown}; it has {others}."
+        pattern = " Many tables are named by a regular expression in `include`."
+        return found, {
+            urn: Table(*_split(urn), problem=f"table {urn}: {problem}{pattern if '*' in urn else ''}") for urn in absent
+        }
+
+    def _is_included(self, urn: str) -> bool:
+        return any(re.fullmatch(regex, urn) for regex in self.options.include) and not self._is_excluded(urn)
+
+    def _is_excluded(self, urn: str) -> bool:
+        return any(re.fullmatch(regex, urn) for regex in self.options.exclude)
+
+    def _of_query(self, urn: str) -> Table:
+        """Return the query as a table, with the columns that it delivers."""
+        schema, name = _split(urn)
+        try:
+            columns = self.database.query_columns(self.options.query)
+        except SourceError as error:
+            return Table(schema, name, problem=error.problem)
+        table = Table(schema, name, columns)
+        return replace(self._checked(table), notes=self._unknown_exclusions([table]))
+
+    def _unknown_exclusions(self, tables: Iterable[Table]) -> tuple[str, ...]:
+        """Say which of `exclude_columns` no table has: one that is mistyped would be published."""
+        there = {column.name for table in tables for column in table.columns}
+        unknown = ", ".join(name for name in self.options.exclude_columns if name not in there)
+        return (f"`exclude_columns`: {unknown} is a column of no table.",) if unknown else ()
+
+    def _checked(self, table: Table) -> Table:
+        """Return the table with the columns to read; a column that is not there is its problem."""
+        if table.problem:
+            return table
+        if "." in table.schema and not self.options.query:
+            problem = (
+                f"the schema {table.schema} has a dot in its name, by which dataset.urns are cut; give it as a `query`."
+            )
+            return Table(table.schema, table.name, table.columns, problem)
+        wanted = (self.options.watermark.column, *self.options.primary_key)
+        absent = [name for name in wanted if table.column(name) is None]
+        if absent:
+            there = ", ".join(column.name for column in table.columns) or "none"
+            problem = f"{table.urn} has no column {', '.join(absent)}; it has {there}."
+            return Table(table.schema, table.name, table.columns, problem)
+        left_out = set(self.options.exclude_columns) - set(wanted)
+        return Table(table.schema, table.name, tuple(c for c in table.columns if c.name not in left_out))
+
+
+def _split(urn: str) -> tuple[str, str]:
+    schema, _, name = urn.partition(".")
+    return schema, name
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name a few of many."""
+    if not names:
+        return "none"
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + more

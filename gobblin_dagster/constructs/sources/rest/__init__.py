@@ -1,0 +1,1 @@
+"""Source `rest`: pages of an HTTP API. Read first: `source`."""

@@ -1,0 +1,198 @@
+"""RestExtractor: reads the records of one interval of an API's list, page by page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field
+
+from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions, WrittenFloat
+from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder, decode_batch
+from gobblin_dagster.constructs.sources.incremental.in_order import InOrder
+from gobblin_dagster.constructs.sources.rest.paging import NoPaging, Paging, read_pages
+from gobblin_dagster.constructs.types.arrow import TypeName
+from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster.core.errors import ExtractError
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+
+class RestCursor(BaseModel):
+    """The column that orders the records of an API in time or by number: its values are the watermark."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    column: str
+    """One of `columns`, of type `timestamp` or `int64`; no record may lack it."""
+    low_param: str | None = None
+    """Query parameter for the low bound, e.g. `since`; default: the server is asked for everything. What it sends beyond
+    the interval is left out here, so it does not matter whether the server counts the bound in."""
+    high_param: str | None = None
+    """Query parameter for the high bound, e.g. `until`."""
+    param_format: Literal["iso", "unix", "unix_ms"] = "iso"
+    """How instants are written in these parameters."""
+    newest_params: dict[str, str] | None = None
+    """Parameters that make the newest record come first, e.g. `{sort: desc, limit: "1"}`: asked when planning, so that
+    nothing new is no work. Needed where the column is `int64`. Default: every run asks for what is new up to now."""
+    start: int | datetime | None = None
+    """Where the first run begins; default: 0 or 1970."""
+    is_sorted: bool = False
+    """Whether the server hands records out in ascending order of the column: then a part of a work unit can be published
+    (`commit.policy: partial`, `execution.limit`). A record out of order fails the work unit."""
+    lag_s: float = Field(default=60.0, ge=0)
+    """Seconds that an instant must be old before it is read, for records that appear late; counts for `timestamp` only."""
+
+
+class RestReading(BaseModel):
+    """How answers become rows; part of the options of the source `rest`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    records: str = ""
+    """Place of the list in the answer, with dots: `data.items`; default: the answer is the list."""
+    records_may_lack: bool = False
+    """Whether an answer without anything at `records` is one without records. Default: it fails the work unit, as a place
+    that is mistyped would lose everything in silence; a null there is always an empty list."""
+    columns: Mapping[str, TypeName] = Field(min_length=1)
+    """Types by field name; other fields are left out, missing ones become null. Objects and lists in a `string` column
+    become JSON text."""
+    paging: Paging = Field(default_factory=NoPaging)
+    """How the list is handed out: `{type: none}`, `page`, `offset`, `cursor` or `link`."""
+    cursor: RestCursor | None = None
+    """What is new. Default: every run reads everything, and the watermark is the time of its plan."""
+    key: tuple[str, ...] = ()
+    """Columns that identify a record: a record that a work unit sees twice, because pages moved under it, is kept once."""
+
+
+class RestExtractor:
+    """Reads what `WorkUnit.read` names: `{"path"}`; leaves out what lies outside the work unit's interval.
+
+    Shape: `columns`; `Chunk.rows` counts the records of the work unit as they came.
+
+    Source: gobblin-core `RestApiExtractor`. Differs: bounds are applied here too, whatever the server makes of them.
+    """
+
+    def __init__(self, unit: WorkUnit, http: HttpOptions, reading: RestReading, context: ConstructContext) -> None:
+        self.bytes_read = 0
+        self._unit = unit
+        self._path = str(unit.read["path"])
+        self._reading = reading
+        self._decoder = JsonDecoder(reading.columns)
+        self._texts = [name for name, kind in reading.columns.items() if kind == "string"]
+        self._decimals = [name for name, kind in reading.columns.items() if kind.startswith("decimal")]
+        self._seen: set[tuple[Any, ...]] = set()
+        self.schema = pa.schema(list(self._decoder.type))
+        self._in_order: InOrder | None = None
+        if context.in_order and reading.cursor is not None and reading.cursor.is_sorted:
+            self._in_order = InOrder(reading.cursor.column, _itself, lambda problem: self._error(f"{problem}.", None))
+        self._client = HttpClient(http, unit.dataset_urn)
+
+    def chunks(self) -> Iterator[Chunk]:
+        return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
+
+    def position(self) -> Watermark | None:
+        """Return the first value of the cursor column of which nothing was handed out, where records come sorted by it."""
+        reached = self._in_order.reached if self._in_order is not None else None
+        return None if reached is None else type(self._unit.low).from_components({"": reached})
+
+    def _read(self) -> Iterator[Chunk]:
+        reading, unit, count = self._reading, self._unit, 0
+        params = bounds_as_params(reading.cursor, unit.low, unit.expected_high)
+        pages = read_pages(
+            self._client,
+            unit.dataset_urn,
+            self._path,
+            params,
+            reading.paging,
+            reading.records,
+            may_lack=reading.records_may_lack,
+        )
+        for records, size in pages:
+            self.bytes_read += size
+            batch = self._batch(records, count)
+            rows = pa.array(np.arange(count + 1, count + 1 + len(records), dtype=np.int64))
+            count += len(records)
+            keep = self._wanted(batch, rows)
+            if keep.true_count:
+                yield Chunk(batch, self._path, rows).filter(keep)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _batch(self, records: list[Any], before: int) -> pa.RecordBatch:
+        texts = [self._json(record) for record in records]
+        try:
+            rows = decode_batch(self._decoder, texts, null_where_bad=False)
+        except DecodeError as error:
+            row = before + 1 + (error.index or 0)
+            raise self._error(f"the record {error.problem}.", row) from error
+        if rows.null_count:
+            raise self._error("the record is null.", before + 1 + pc.index(rows.is_null(), True).as_py())
+        return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.schema)
+
+    def _json(self, record: Any) -> bytes:
+        if isinstance(record, dict):
+            nested = {
+                name: json.dumps(record[name]) for name in self._texts if isinstance(record.get(name), dict | list)
+            }
+            exact = {name: value.text for name in self._decimals if isinstance(value := record.get(name), WrittenFloat)}
+            record = record | nested | exact if nested or exact else record
+        return json.dumps(record).encode()
+
+    def _wanted(self, batch: pa.RecordBatch, rows: pa.Array) -> pa.BooleanArray:
+        """Return which records lie in the work unit's interval and were not seen before."""
+        keep = pa.array(np.ones(batch.num_rows, dtype=bool))
+        cursor = self._reading.cursor
+        if cursor is not None:
+            column = batch.column(cursor.column)
+            if column.null_count:
+                row = rows[pc.index(column.is_null(), True).as_py()].as_py()
+                raise self._error(f"the record has no {cursor.column!r}, which orders the records.", row)
+            low, high = (
+                pa.scalar(mark.components()[""], column.type) for mark in (self._unit.low, self._unit.expected_high)
+            )
+            keep = pc.and_(pc.greater_equal(column, low), pc.less(column, high))
+        if self._reading.key:
+            new = []
+            for key in zip(*(batch.column(name).to_pylist() for name in self._reading.key), strict=True):
+                new.append(key not in self._seen)
+                self._seen.add(key)
+            keep = pc.and_(keep, pa.array(new, pa.bool_()))
+        return keep
+
+    def _error(self, problem: str, row: int | None) -> ExtractError:
+        return ExtractError(dataset_urn=self._unit.dataset_urn, file=self._path, row=row, problem=problem)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def bounds_as_params(cursor: RestCursor | None, low: Watermark, high: Watermark) -> dict[str, str]:
+    """Return the query parameters that tell a server the bounds."""
+    if cursor is None:
+        return {}
+    bounds: dict[str | None, Any] = {
+        cursor.low_param: low.components()[""],
+        cursor.high_param: high.components()[""],
+    }
+    return {name: _written(value, cursor.param_format) for name, value in bounds.items() if name is not None}
+
+
+def _written(position: int | datetime, param_format: str) -> str:
+    """Write a bound; instants never later than they are, so that the server sends too much rather than too little."""
+    if isinstance(position, int):
+        return str(position)
+    if param_format == "iso":
+        return position.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    micros = (position - datetime(1970, 1, 1, tzinfo=UTC)) // _MICROSECOND
+    return str(micros // (1_000_000 if param_format == "unix" else 1_000))
+
+
+_MICROSECOND = datetime.resolution

@@ -1,0 +1,1 @@
+"""Source `spark`: whatever Spark can read. Read first: `source`."""

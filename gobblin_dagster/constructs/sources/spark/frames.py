@@ -1,0 +1,93 @@
+"""DataFrames of the source `spark`: made of its options, not read before Spark is asked for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from gobblin_dagster.constructs.records import load_object
+from gobblin_dagster.constructs.sources.spark.options import DATASET, ReadOptions, SparkOptions
+from gobblin_dagster.core.errors import UsageError
+
+_STRICT = {
+    "csv": {"mode": "FAILFAST", "enforceSchema": "false"},
+    "json": {"mode": "FAILFAST"},
+    "xml": {"mode": "FAILFAST"},
+}
+"""Options that formats have unless the job says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Makes the DataFrames of datasets, on a session that may be local or of Spark Connect."""
+
+    options: SparkOptions
+    base_dir: str
+
+    def names(self, session: Any) -> list[str]:
+        """Return the names of `datasets`, globs matched against the tables of the namespace."""
+        if not self.options.has_globs:
+            return list(self.options.datasets)
+        namespace = self.options.table.removesuffix(f".{DATASET}")
+        there = [str(row["tableName"]) for row in session.sql(f"show tables in {namespace}").collect()]
+        matched = [name for name in there if any(fnmatchcase(name, glob) for glob in self.options.datasets)]
+        listed = [name for name in self.options.datasets if not set("*?[") & set(name)]
+        return sorted({*matched, *listed})
+
+    def whole(self, session: Any, dataset: str, more: Mapping[str, Any] | None = None) -> Any:
+        """Return all rows of a dataset; `more` are further options of its format."""
+        if not self.options.query:
+            return self._read(session, self.options, dataset, more or {})
+        views = {name: self._read(session, view, dataset, {}) for name, view in self.options.views.items()}
+        # With views, Spark takes the text for a format string and names each view after its DataFrame.
+        return session.sql(self.options.query.replace(DATASET, quoted(dataset)), **views)
+
+    def metadata(self, session: Any, dataset: str, table: str) -> Any:
+        """Return a metadata table (`snapshots`, `refs`) of an Iceberg table."""
+        if self.options.table:
+            return session.table(f"{self._table(self.options, dataset)}.{table}")
+        return session.read.format("iceberg").load(f"{self._path(self.options, dataset)}#{table}")
+
+    def sql_name(self, dataset: str) -> str:
+        """Return the table as Spark SQL names it, also one that has a path only."""
+        if self.options.table:
+            return self._table(self.options, dataset)
+        return f"{self.options.format}.{quoted(self._path(self.options, dataset))}"
+
+    def converted(self, session: Any, frame: Any) -> Any:
+        """Apply `sql`, `function` and `spark_partitions`; raises UsageError where the function gives no DataFrame."""
+        if self.options.sql:
+            frame = session.sql(self.options.sql, rows=frame)
+        if self.options.function is not None:
+            frame = load_object(self.options.function, "source 'spark'")(frame)
+            if not hasattr(frame, "mapInArrow"):
+                raise UsageError(
+                    problem=f"source 'spark': {self.options.function} returned {type(frame).__name__}, expected a DataFrame."
+                )
+        return frame if self.options.spark_partitions is None else frame.coalesce(self.options.spark_partitions)
+
+    def _read(self, session: Any, read: ReadOptions, dataset: str, more: Mapping[str, Any]) -> Any:
+        texts = {k: v.replace(DATASET, dataset) if isinstance(v, str) else v for k, v in read.options.items()}
+        # Unless told so, what does not fit its columns is an error: Spark makes null of it, and goes by place, not by header.
+        reader = session.read.options(**_STRICT.get(read.format.lower(), {})).options(**texts, **more)
+        if read.table:
+            return reader.table(self._table(read, dataset))
+        reader = reader.format(read.format)
+        if read.columns:
+            reader = reader.schema(read.columns)
+        return reader.load(self._path(read, dataset)) if read.path else reader.load()
+
+    @staticmethod
+    def _table(read: ReadOptions, dataset: str) -> str:
+        return read.table.replace(DATASET, quoted(dataset))
+
+    def _path(self, read: ReadOptions, dataset: str) -> str:
+        path = read.path.replace(DATASET, dataset)
+        return path if path.startswith("/") or "://" in path else f"{self.base_dir}/{path}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark SQL reads it whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"

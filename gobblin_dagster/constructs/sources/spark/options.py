@@ -1,0 +1,188 @@
+"""Options of the source `spark`, checked when the job file is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from gobblin_dagster.constructs.options.zones import ZoneName
+from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
+from gobblin_dagster.constructs.sources.incremental.options import Value, check_cursor_options
+from gobblin_dagster.constructs.sources.python.source import Target
+from gobblin_dagster.core.utils.duplicates import repeated
+
+DATASET = "{dataset}"
+"""Stands for the dataset's name in `path`, `table`, `query` and options."""
+_GLOBS = frozenset("*?[")
+ViewName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
+_BEFORE_QUERY = re.compile(r"\A(\s|\(|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+"""What may stand before the first word of a query."""
+_QUERIES = ("select", "with", "from", "values", "table")
+_WITH_COLUMN = ("start", "end", "max_watermark", "lag", "partition_interval", "partitions", "nulls")
+
+
+class ReadOptions(BaseModel):
+    """What Spark reads: files or whatever a format of `spark.read` reaches, or a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    format: str = ""
+    """Name of a data source as `spark.read.format` takes it: `parquet`, `csv`, `json`, `orc`, `avro`, `jdbc`, `delta`,
+    `iceberg`, `org.example.MyFormat`."""
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Options of the format, as its own documentation names them. Take secrets from the environment: `${SHOP_PASSWORD}`."""
+    columns: str = ""
+    """Columns as SQL declares them, `id bigint, name string`, where the format does not know them."""
+    path: str = ""
+    """Path or URL that the format loads; relative to the project. Formats that need none take all from `options`."""
+    table: str = ""
+    """Instead of `format`: a table of a catalog that Spark knows, `catalog.namespace.table`."""
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        if self.table and (self.path or self.columns):
+            raise ValueError("`table` takes no `path` and no `columns`: the catalog knows both")
+        if (self.path or self.columns) and not self.format:
+            raise ValueError("`path` and `columns` need a `format`, e.g. parquet")
+        return self
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts in which `{dataset}` may stand."""
+        yield from (self.path, self.table)
+        yield from (value for value in self.options.values() if isinstance(value, str))
+
+
+class SparkWatermark(BaseModel):
+    """What tells new rows from old ones: a column, or the snapshots of the table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    column: str = ""
+    """Column that orders the rows; `type` says what it holds."""
+    type: CursorType = CursorType.TIMESTAMP
+    """`long`, `timestamp`, `date` or `hour`, of the column."""
+    snapshot: Literal["iceberg", "delta"] | None = None
+    """Instead of a column: the snapshots of an Iceberg table, or the versions of a Delta table."""
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        if bool(self.column) == bool(self.snapshot):
+            raise ValueError("expected either `column` (with its `type`) or `snapshot`")
+        if self.snapshot and "type" in self.model_fields_set:
+            raise ValueError("type: is that of a `column`; snapshots have their own order")
+        return self
+
+
+class SparkOptions(ReadOptions):
+    """Options of the source `spark`."""
+
+    query: str = ""
+    """Instead of `format` and `table`: a query in Spark SQL over tables, and over `views` written `{name}`."""
+    views: dict[ViewName, ReadOptions] = Field(default_factory=dict)
+    """What the query reads beside tables, by name."""
+    datasets: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
+    """Names put where `{dataset}` stands, each a dataset of its own; with `table` also globs (`orders_*`), matched
+    against the tables of the namespace. Default: one dataset, `<namespace>.<table>` of `extract`."""
+    watermark: SparkWatermark | None = None
+    """What is new. Default: everything is read each time, for `extract.type: snapshot_only`."""
+    start: Value | None = None
+    """First position of the column to read, inclusive; default: the lowest there is."""
+    end: Value | None = None
+    """Position of the column to stop before, exclusive."""
+    max_watermark: str | None = None
+    """`CURRENTDATE-1`, `CURRENTHOUR`, `CURRENTMINUTE-5`, `CURRENTSECOND-30`: read up to the end of that day, hour, minute
+    or second. Default: for `date` `CURRENTDATE-1`, for `hour` `CURRENTHOUR-1`, since what goes on is not whole."""
+    timezone: ZoneName = "UTC"
+    """Zone of `max_watermark`, and of the wall clock in columns without a zone."""
+    lag: int | str = 0
+    """Distance kept from the newest row (`long`) or from now (times), for rows that come late: a number, or `90s`, `30m`,
+    `6h`, `2d`."""
+    nulls: Literal["fail", "exclude", "include"] = "fail"
+    """Rows whose watermark column is NULL: `fail` the dataset; `exclude` and count them in the plan; `include` those that
+    are there at the first read, once."""
+    partition_interval: int | str | None = None
+    """Width of a work unit, as `lag`; default: a range is one work unit."""
+    partitions: int = Field(default=20, ge=1, le=10_000)
+    """Most work units of a range; intervals are widened to fit. Without `partition_interval`, as many as this if it is set."""
+    snapshots_per_work_unit: int | None = Field(default=None, ge=1)
+    """Snapshots or versions of one work unit; default: all that are new."""
+    count_rows: bool = True
+    """Count the rows of a column's ranges while planning; it costs a Spark job per dataset with something new."""
+    sql: str = ""
+    """Query over `{rows}` that turns the rows of a work unit into others before the lane: `select id, a.b from {rows}`."""
+    function: Target | None = None
+    """`module:function` that takes the DataFrame of a work unit and returns another; after `sql`."""
+    spark_partitions: int | None = Field(default=None, ge=1, le=10_000)
+    """Most Spark partitions of a work unit, by `coalesce`: each writes a file per branch. Default: as Spark splits it."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """The arithmetic of the watermark column; raises ValueError where the watermark is no column."""
+        if self.watermark is None or not self.watermark.column:
+            raise ValueError("the watermark is no column")
+        return Cursor(self.watermark.type)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone."""
+        return ZoneInfo(self.timezone)
+
+    @property
+    def has_globs(self) -> bool:
+        """Whether `datasets` are matched against tables."""
+        return any(_GLOBS & set(name) for name in self.datasets)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rows read are those of the source, one for one."""
+        return not self.sql and self.function is None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if sum(map(bool, (self.query, self.table, self.format))) != 1:
+            raise ValueError("expected one of `format` (with `path` and `options`), `table` and `query`")
+        if self.query and self.options:
+            raise ValueError("options: a `query` reads tables and `views`; give the options to a view")
+        if self.views and not self.query:
+            raise ValueError("`views` are for a `query`")
+        if unused := [name for name in self.views if f"{{{name}}}" not in self.query]:
+            raise ValueError(f"views: the query does not read {{{unused[0]}}}")
+        if self.sql and "{rows}" not in self.sql:
+            raise ValueError("sql: expected a query over {rows}")
+        for name, text in (("query", self.query), ("sql", self.sql)):
+            rest = _BEFORE_QUERY.sub("", text)
+            if text and not rest.lower().startswith(_QUERIES):
+                # Spark runs a command as soon as it is told one: with each plan.
+                raise ValueError(f"{name}: expected a query that begins with {', '.join(_QUERIES)}, got {rest[:20]!r}")
+        self._check_datasets()
+        self._check_watermark()
+        return self
+
+    def _check_datasets(self) -> None:
+        texts = [*self.texts(), self.query, *(text for view in self.views.values() for text in view.texts())]
+        named = any(DATASET in text for text in texts)
+        if named != bool(self.datasets):
+            raise ValueError("`datasets` and a `{dataset}` in `path`, `table`, `query` or options need each other")
+        if twice := repeated(self.datasets):
+            raise ValueError(f"datasets: {', '.join(twice)} more than once")
+        if self.has_globs and not self.table.endswith(f".{DATASET}"):
+            raise ValueError("datasets: globs need a `table` like catalog.namespace.{dataset}; else list the names")
+
+    def _check_watermark(self) -> None:
+        column = self.watermark is not None and bool(self.watermark.column)
+        foreign = [name for name in _WITH_COLUMN if name in self.model_fields_set]
+        if foreign and not column:
+            raise ValueError(f"{foreign[0]}: is for a `watermark` with a `column`")
+        if self.watermark is None or column:
+            if self.snapshots_per_work_unit is not None:
+                raise ValueError("snapshots_per_work_unit: is for a `watermark` with a `snapshot`")
+        elif self.query or (self.format and self.format != self.watermark.snapshot):
+            raise ValueError(
+                f"watermark: snapshots need a `table`, or `format: {self.watermark.snapshot}` with a `path`"
+            )
+        if column:
+            check_cursor_options(self.cursor, self.zone, dict(self))

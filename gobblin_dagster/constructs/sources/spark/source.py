@@ -1,0 +1,192 @@
+"""SparkSource: whatever Spark reads - a format, a table, a query, Iceberg and Delta - enters the lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
+from gobblin_dagster.constructs.sources.spark.column import column_of
+from gobblin_dagster.constructs.sources.spark.column_planner import ColumnPlanner
+from gobblin_dagster.constructs.sources.spark.errors import spark_problem
+from gobblin_dagster.constructs.sources.spark.frames import Frames
+from gobblin_dagster.constructs.sources.spark.options import SparkOptions
+from gobblin_dagster.constructs.sources.spark.startpoints import column_start, snapshot_start
+from gobblin_dagster.constructs.sources.spark.table_history import (
+    DeltaHistory,
+    IcebergHistory,
+    SnapshotPlanner,
+    TableHistory,
+)
+from gobblin_dagster.constructs.sources.work_units import require_replacement, state_problem
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import GobblinDagsterError, SourceError, StartpointError, UsageError
+from gobblin_dagster.core.extract import Extract
+from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
+from gobblin_dagster.core.watermark import TimestampWatermark, Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_PLANS_AT_ONCE = 4
+
+
+class SparkSource:
+    """Reads with Spark, plans with Spark: the one source that starts it to look for something new.
+
+    Each work unit is a Spark job of its own; its partitions run through the lane's tasks. Only the DataFrame API is used, so
+    that it works on Spark Connect too.
+
+    Source: none; Gobblin has no Spark source. The watermark column is that of its `QueryBasedSource`.
+    """
+
+    Options = SparkOptions
+
+    def __init__(self, options: SparkOptions, context: ConstructContext) -> None:
+        self._options = options
+        self._context = context
+        self._frames = Frames(options, context.base_dir)
+
+    @property
+    def full_extract(self) -> str:
+        """How jobs that read everything are planned, see `Source`: a table with snapshots only where it changed."""
+        return "start_over" if self._options.watermark is not None and self._options.watermark.column else "own"
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        self.check_extract(context.extract)
+        if self._context.spark is None:
+            raise SourceError(
+                job=self._context.job,
+                problem="planning with source `spark` needs Spark, which is not at hand here.",
+                hint="`gobblin plan`, `gobblin run` and Dagster's sensor start it; `plan_job` takes it as `spark=`.",
+            )
+        session = self._context.spark()
+        now = context.clock.now()
+
+        def offer(urn: str) -> DatasetOffer:
+            return self._isolated(session, urn, context.states.get(urn), now, context.extract.is_full)
+
+        urns = [urn for urn in self._urns(session, context.extract) if context.is_selected(urn)]
+        with ThreadPoolExecutor(_PLANS_AT_ONCE, thread_name_prefix="spark-plan") as pool:
+            yield from pool.map(offer, urns)
+
+    def check_extract(self, extract: Extract) -> None:
+        if self._options.watermark is None:
+            require_replacement(self._context.job, "watermark", extract)
+
+    def resolve_startpoint(
+        self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
+    ) -> Watermark | None:
+        if isinstance(position, Watermark):
+            return position
+        if isinstance(position, Oldest):
+            return None
+        try:
+            if self._context.spark is None or self._options.watermark is None:
+                raise ValueError("it needs Spark and a `watermark`")
+            session, dataset, history = self._context.spark(), self._dataset(dataset_urn), self._history()
+            if history is not None:
+                return snapshot_start(session, dataset, history, position, context.states.get(dataset_urn))
+            return column_start(self._frames.whole(session, dataset), self._options, position)
+        except ValueError as error:
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
+        except Exception as error:
+            problem = spark_problem(error).rstrip(".")
+            raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem) from error
+
+    def extractor(self, unit: WorkUnit) -> Extractor:
+        raise UsageError(
+            problem=f"Work units of source 'spark' ({unit.dataset_urn!r}) are read by Spark itself.",
+            hint="Use the Spark lane.",
+        )
+
+    def frame(self, session: Any, unit: WorkUnit) -> Any:
+        """Return the rows of a work unit as a DataFrame; see `FrameSource`."""
+        dataset = self._dataset(unit.dataset_urn)
+        history = self._history()
+        if history is not None:
+            low = history.beginning() if unit.read.get("whole") else unit.low
+            frame = history.frame(session, dataset, low, unit.expected_high)
+        else:
+            frame = self._frames.whole(session, dataset)
+            if self._options.watermark is not None:
+                column = column_of(frame, self._options.watermark.column, self._options.cursor)
+                steps = [(column.cursor.step(low), column.cursor.step(high)) for _, low, high in unit.interval.pairs()]
+                frame = frame.where(column.condition(steps, nulls=bool(unit.read.get("nulls"))))
+        return self._frames.converted(session, frame)
+
+    def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
+        parts = ranges.ranges.get("", ())
+        if self._context.spark is None or self._options.watermark is None or not self._options.is_plain or not parts:
+            return None
+        dataset, history = self._dataset(dataset_urn), self._history()
+        if ranges.watermark_type is not self._watermark_type() or self._options.nulls == "include":
+            return None
+        session = self._context.spark()
+        if history is not None:
+            beginning = history.beginning()
+            if len(parts) > 1 or parts[0][0] != beginning.components()[""]:
+                return None  # what the table holds is not what was read
+            return int(history.frame(session, dataset, beginning, ranges.high).count())
+        frame = self._frames.whole(session, dataset)
+        column = column_of(frame, self._options.watermark.column, self._options.cursor)
+        return sum(column.counts(frame, committed_steps(ranges, column.cursor)))
+
+    def _isolated(
+        self, session: Any, urn: str, state: DatasetState | None, now: datetime, is_full: bool
+    ) -> DatasetOffer:
+        """Offer one dataset; what Spark refuses of it is its problem alone."""
+        problem = state_problem(state, self._watermark_type(), "spark")
+        if problem:
+            return self._failed(urn, problem)
+        try:
+            return self._offer(session, urn, state, now, is_full)
+        except GobblinDagsterError as error:
+            return DatasetOffer(urn, None, None, problem=str(error))
+        except ValueError as error:
+            return self._failed(urn, f"{urn}: {error}.")
+        except Exception as error:  # noqa: BLE001 - Spark and py4j raise what they like; it concerns this dataset only
+            return self._failed(urn, f"{urn}: {spark_problem(error)}")
+
+    def _offer(self, session: Any, urn: str, state: DatasetState | None, now: datetime, is_full: bool) -> DatasetOffer:
+        dataset, history = self._dataset(urn), self._history()
+        if history is not None:
+            return SnapshotPlanner(self._options, history, is_full).offer(session, dataset, urn, state)
+        frame = self._frames.whole(session, dataset)
+        if self._options.watermark is not None:
+            return ColumnPlanner(self._options, now).offer(frame, urn, state)
+        # Everything, each time: the position only says when.
+        low = (state.watermark if state is not None else None) or TimestampWatermark(datetime(1970, 1, 1, tzinfo=UTC))
+        high = TimestampWatermark(now)
+        return DatasetOffer(urn, low, high, [WorkUnit("0", urn, low, high)] if low <= high != low else [])
+
+    def _urns(self, session: Any, extract: Extract) -> list[str]:
+        if not self._options.datasets:
+            return [f"{extract.namespace}.{extract.table}"]
+        try:
+            return self._frames.names(session)
+        except Exception as error:
+            raise SourceError(job=self._context.job, problem=spark_problem(error)) from error
+
+    def _dataset(self, urn: str) -> str:
+        return urn if self._options.datasets else ""
+
+    def _history(self) -> TableHistory | None:
+        match self._options.watermark.snapshot if self._options.watermark is not None else None:
+            case "iceberg":
+                return IcebergHistory(self._frames)
+            case "delta":
+                return DeltaHistory(self._frames)
+            case _:
+                return None
+
+    def _watermark_type(self) -> type[Watermark]:
+        history = self._history()
+        if history is not None:
+            return history.watermark_type
+        return self._options.cursor.watermark_type if self._options.watermark is not None else TimestampWatermark
+
+    def _failed(self, urn: str, problem: str) -> DatasetOffer:
+        return DatasetOffer(urn, None, None, problem=str(SourceError(job=self._context.job, problem=problem)))

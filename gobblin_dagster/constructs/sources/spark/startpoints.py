@@ -1,0 +1,38 @@
+"""Startpoints of source `spark`: instants and `upcoming`, looked up in the column or in the table's history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gobblin_dagster.constructs.sources.spark.column import column_of
+from gobblin_dagster.constructs.sources.spark.options import SparkOptions
+from gobblin_dagster.constructs.sources.spark.table_history import TableHistory
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.startpoint import Timestamp, Upcoming
+from gobblin_dagster.core.watermark import Watermark
+
+
+def column_start(frame: Any, options: SparkOptions, position: Timestamp | Upcoming) -> Watermark:
+    """Return the first position to read of a column; raises ValueError where the column has no such position."""
+    cursor = options.cursor
+    column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
+    if isinstance(position, Timestamp):
+        if not cursor.is_time:
+            raise ValueError(f"the watermark column {column.name} tells no time")
+        return cursor.mark(cursor.floor(position.instant, options.zone, column.has_zone))
+    _, highest, _ = column.bounds(frame)
+    if highest is None:
+        raise ValueError("there are no rows yet whose end it could be; `oldest` reads all that come")
+    return cursor.mark(highest + 1)
+
+
+def snapshot_start(
+    session: Any, dataset: str, history: TableHistory, position: Timestamp | Upcoming, state: DatasetState | None
+) -> Watermark:
+    """Return the place behind the newest snapshot; raises ValueError for instants and where there is none."""
+    if isinstance(position, Timestamp):
+        raise ValueError("snapshots are not looked up by time; give a watermark, `oldest` or `upcoming`")
+    newest = history.newest(session, dataset, state)
+    if newest is None:
+        raise ValueError("the table has no snapshot yet; `oldest` reads all that come")
+    return newest[0]

@@ -1,0 +1,280 @@
+"""Planning by the snapshots of a table: Iceberg's, or the versions of Delta. What they read is exact, or they refuse.
+
+The first read takes the table as it was at its newest snapshot, whatever happened before. Later ones take the rows that
+snapshots added since; one that took rows away or changed them is refused, since published rows cannot be unpublished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from gobblin_dagster.constructs.sources.spark.frames import Frames
+from gobblin_dagster.constructs.sources.spark.options import SparkOptions
+from gobblin_dagster.core.constructs import DatasetOffer
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.watermark import LongWatermark, Watermark
+from gobblin_dagster.core.watermark.table_snapshot import TableSnapshotWatermark
+from gobblin_dagster.core.work_unit import WorkUnit
+
+_RESET = "`gobblin state reset` reads the table anew; `extract.type: snapshot_only` reads it whole whenever it changed"
+
+_MADE_ANEW = "the table was made anew; `gobblin state reset` reads it from its beginning"
+_TABLE = "table"
+"""The name of the one origin: where the job names another table, that is another one too."""
+_CLOCKS_APART = timedelta(minutes=5)
+"""How far apart the clocks of those who make tables and of those who run jobs may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What lies between two neighbouring snapshots."""
+
+    high: Watermark
+    rows: int | None
+    """Rows added; None where nobody counted."""
+    refused: str = ""
+    """What happened that cannot be read as added rows; empty where nothing did."""
+
+
+class TableHistory(Protocol):
+    """The snapshots of one kind of table."""
+
+    @property
+    def watermark_type(self) -> type[Watermark]:
+        """Return the class of its places."""
+
+    def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
+        """Return the table's id, and why it is not the one that was read; empty where there is none, and where it is."""
+
+    def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
+        """Return the place behind the newest snapshot and the table's rows then; None where there is no snapshot.
+
+        The place is that of the state where nothing came since, else one behind it. Raises ValueError where there is none.
+        """
+
+    def steps(self, session: Any, dataset: str, low: Any, high: Any) -> list[Step]:
+        """Return what happened from one place to a later one, in order; raises ValueError where it is not known any more."""
+
+    def frame(self, session: Any, dataset: str, low: Any, high: Any) -> Any:
+        """Return the rows added between two places; from the beginning, those of the table as it was at the later one."""
+
+    def beginning(self) -> Watermark:
+        """Return the place before the first snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlanner:
+    """Plans tables by their history."""
+
+    options: SparkOptions
+    history: TableHistory
+    is_full: bool
+    """Whether the table is read whole each time it changed."""
+
+    def offer(self, session: Any, dataset: str, urn: str, state: DatasetState | None) -> DatasetOffer:
+        """Offer one dataset; raises ValueError where its history cannot be read as added rows."""
+        newest = self.history.newest(session, dataset, state)
+        last = _last(state)
+        if newest is None:
+            return self._without_snapshot(urn, state)
+        high, rows = newest
+        beginning = self.history.beginning()
+        low = self._mark(last) if last is not None else beginning
+        identity, other = self.history.identity(session, dataset, state if last is not None else None)
+        if other and (not self.is_full or low == high):
+            raise ValueError(f"{other}: {_MADE_ANEW}")
+        origin = {_TABLE: identity} if identity else {}
+        if self.is_full:
+            units = self._numbered(urn, [(low, high, rows)], read={"whole": True}) if low != high else []
+            return DatasetOffer(urn, low, high, units, origin=origin)
+        parts: list[tuple[Watermark, Watermark, int | None]] = []
+        if state is not None:
+            parts = [
+                part for gap in state.committed.gaps() for part in self._parts(session, dataset, *map(self._mark, gap))
+            ]
+        if low == beginning:
+            parts.append((beginning, high, rows))
+        elif low != high:
+            parts += self._parts(session, dataset, low, high)
+        units = self._numbered(urn, parts)
+        first, end = (units[0].low, units[-1].expected_high) if units else (low, low)
+        return DatasetOffer(urn, first, end, units, origin=origin)
+
+    def _without_snapshot(self, urn: str, state: DatasetState | None) -> DatasetOffer:
+        """Offer a table to which nothing was ever written; a full extract of it leaves what is published."""
+        if _last(state) is None:
+            return DatasetOffer(urn, None, None)
+        mark, what = state.watermark if state is not None else None, "the table has no snapshot any more"
+        if not self.is_full:
+            raise ValueError(f"{what}, the dataset is committed up to {mark}: {_MADE_ANEW}")
+        return DatasetOffer(urn, mark, mark, notes=[f"{what}; what was published of it stays."])
+
+    def _parts(
+        self, session: Any, dataset: str, low: Watermark, high: Watermark
+    ) -> Iterator[tuple[Watermark, Watermark, int | None]]:
+        steps = self.history.steps(session, dataset, low, high)
+        if refused := [step.refused for step in steps if step.refused]:
+            raise ValueError(f"{refused[0]}, which cannot be published as added rows; {_RESET}")
+        size = self.options.snapshots_per_work_unit or len(steps)
+        for at in range(0, len(steps), size):
+            group = steps[at : at + size]
+            counts = [step.rows for step in group if step.rows is not None]
+            yield low, group[-1].high, sum(counts) if len(counts) == len(group) else None
+            low = group[-1].high
+
+    def _numbered(
+        self, urn: str, parts: Sequence[tuple[Watermark, Watermark, int | None]], read: Mapping[str, bool] | None = None
+    ) -> list[WorkUnit]:
+        plain = self.options.is_plain
+        return [
+            WorkUnit(str(n), urn, low, high, read=dict(read or {}), rows=rows if plain else None)
+            for n, (low, high, rows) in enumerate(parts)
+        ]
+
+    def _mark(self, position: Any) -> Watermark:
+        return self.history.watermark_type.from_components({"": position})
+
+
+def _last(state: DatasetState | None) -> Any:
+    """Return the position up to which a dataset is committed."""
+    known: Any = state.committed.ranges.get("", ()) if state is not None else ()
+    return known[-1][1] if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergHistory:
+    """The ancestors of the newest snapshot of the main branch.
+
+    `append` adds rows, `replace` (compaction) changes none; `overwrite` and `delete` are refused. Source: Iceberg's
+    incremental append scan, which itself leaves out what is no append without a word.
+    """
+
+    frames: Frames
+    watermark_type: type[Watermark] = TableSnapshotWatermark
+
+    def beginning(self) -> Watermark:
+        return TableSnapshotWatermark(0, 0)
+
+    def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
+        """Return nothing: Spark does not show a table's uuid, and no two tables have a snapshot in common."""
+        return "", ""
+
+    def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
+        chain = self._chain(session, dataset)
+        if not chain:
+            return None
+        number = len(chain)
+        if (last := _last(state)) is not None:
+            # Counted on from where the state stands: snapshots expire, and a table that was rolled back has fewer of them.
+            before, ids = last[0], [row["snapshot_id"] for row in chain]
+            number = before + ids.index(last[1]) if last[1] in ids else max(number, before + 1)
+        summary = chain[0]["summary"]
+        deletes = {summary.get(f"total-{kind}-deletes") for kind in ("position", "equality")}
+        rows = int(summary["total-records"]) if "total-records" in summary and deletes == {"0"} else None
+        return TableSnapshotWatermark(number, chain[0]["snapshot_id"]), rows
+
+    def steps(
+        self, session: Any, dataset: str, low: TableSnapshotWatermark, high: TableSnapshotWatermark
+    ) -> list[Step]:
+        chain = self._chain(session, dataset)
+        ids = [row["snapshot_id"] for row in chain]
+        if low.snapshot_id not in ids:
+            raise ValueError(
+                f"snapshot {low.snapshot_id}, up to which the dataset is committed, is no ancestor of the table's newest "
+                f"snapshot {ids[0]} any more: it expired, or the table was rolled back or made anew; {_RESET}"
+            )
+        begin, end = ids.index(low.snapshot_id), ids.index(high.snapshot_id) if high.snapshot_id in ids else 0
+        steps = []
+        for number, row in enumerate(reversed(chain[end:begin]), start=low.number + 1):
+            added = row["summary"].get("added-records", "0")
+            is_append = row["operation"] == "append"
+            refused = "" if row["operation"] in ("append", "replace") else _refused_snapshot(row)
+            mark = TableSnapshotWatermark(number, row["snapshot_id"])
+            steps.append(Step(mark, int(added) if is_append else 0, refused))
+        return steps
+
+    def frame(self, session: Any, dataset: str, low: TableSnapshotWatermark, high: TableSnapshotWatermark) -> Any:
+        if low.snapshot_id == 0:
+            return self.frames.whole(session, dataset, {"versionAsOf": high.snapshot_id})
+        bounds = {"start-snapshot-id": low.snapshot_id, "end-snapshot-id": high.snapshot_id}
+        return self.frames.whole(session, dataset, bounds)
+
+    def _chain(self, session: Any, dataset: str) -> list[Any]:
+        """Return the newest snapshot and its ancestors that are still there, newest first."""
+        refs = self.frames.metadata(session, dataset, "refs").where("name = 'main'").select("snapshot_id").collect()
+        columns = ("snapshot_id", "parent_id", "operation", "committed_at", "summary")
+        rows = self.frames.metadata(session, dataset, "snapshots").select(*columns).collect()
+        by_id = {row["snapshot_id"]: row for row in rows}
+        chain = []
+        at = refs[0]["snapshot_id"] if refs else None
+        while at in by_id:
+            chain.append(by_id[at])
+            at = by_id[at]["parent_id"]
+        return chain
+
+
+def _refused_snapshot(row: Any) -> str:
+    return f"snapshot {row['snapshot_id']} of {row['committed_at']} is `{row['operation']}`"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaHistory:
+    """The versions of a Delta table; position 7 means that versions 0 to 6 were read.
+
+    Rows added are taken from the table's change data feed, which must be on (`delta.enableChangeDataFeed`); versions
+    whose feed holds anything but inserts are refused.
+    """
+
+    frames: Frames
+    watermark_type: type[Watermark] = LongWatermark
+
+    def beginning(self) -> Watermark:
+        return LongWatermark(0)
+
+    def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
+        detail = session.sql(f"describe detail {self.frames.sql_name(dataset)}")
+        ((identity, made),) = detail.selectExpr("id", "unix_micros(createdAt)").collect()
+        if state is None:
+            return identity, ""
+        if state.is_other(_TABLE, identity):
+            return identity, f"its id is {identity}, what was read had {state.origin[_TABLE]}"
+        # States that older programs wrote know no id, only when they were written.
+        is_later = made is not None and made > (state.updated_at + _CLOCKS_APART).timestamp() * 1_000_000
+        if is_later and _TABLE not in state.origin:
+            return identity, f"it was made after the dataset was committed up to version {_last(state) - 1}"
+        return identity, ""
+
+    def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
+        (row,) = session.sql(f"describe history {self.frames.sql_name(dataset)} limit 1").collect()
+        version, last = row["version"], _last(state)
+        if last is not None and version + 1 < last:
+            raise ValueError(
+                f"its newest version is {version}, the dataset is committed up to {last - 1}: {_MADE_ANEW}"
+            )
+        return LongWatermark(version + 1), None
+
+    def steps(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> list[Step]:
+        changes = self._feed(session, dataset, low, high).groupBy("_commit_version", "_change_type").count().collect()
+        rows = {row["_commit_version"]: row["count"] for row in changes if row["_change_type"] == "insert"}
+        other = {row["_commit_version"]: row["_change_type"] for row in changes if row["_change_type"] != "insert"}
+        return [
+            Step(
+                LongWatermark(version + 1),
+                rows.get(version, 0),
+                f"version {version} holds rows of kind `{other[version]}`" if version in other else "",
+            )
+            for version in range(low.value, high.value)
+        ]
+
+    def frame(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> Any:
+        if low.value == 0:
+            return self.frames.whole(session, dataset, {"versionAsOf": high.value - 1})
+        feed = self._feed(session, dataset, low, high).where("_change_type = 'insert'")
+        return feed.drop("_change_type", "_commit_version", "_commit_timestamp")
+
+    def _feed(self, session: Any, dataset: str, low: LongWatermark, high: LongWatermark) -> Any:
+        bounds = {"readChangeFeed": "true", "startingVersion": low.value, "endingVersion": high.value - 1}
+        return self.frames.whole(session, dataset, bounds)

@@ -1,0 +1,1 @@
+"""Arrow and Avro types: conversions, casts that lose nothing, names of columns."""

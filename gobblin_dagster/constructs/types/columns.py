@@ -1,0 +1,60 @@
+"""Checks of columns that several constructs share, with one wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.types.arrow import is_text
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster.core.utils.duplicates import repeated
+
+MAX_NAMES = 40
+"""Column names in a message."""
+HIDDEN_PREFIX = "__gobblin_"
+"""Begins the names of columns that constructs add for their own use; users do not see them."""
+
+
+def columns_text(schema: pa.Schema) -> str:
+    """List at most forty column names."""
+    names = [name for name in schema.names if not name.startswith(HIDDEN_PREFIX)]
+    more = f", … ({len(names)} in all)" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
+
+
+def require_columns(names: Iterable[str], schema: pa.Schema, construct: str, context: ConstructContext) -> None:
+    """Raise ConvertError naming the columns that are not there, and those that are."""
+    missing = [name for name in names if name not in schema.names]
+    if missing:
+        raise convert_error(
+            f"expected column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; "
+            f"found: {columns_text(schema) or 'none'}",
+            construct,
+            context,
+        )
+
+
+def require_text(
+    names: Sequence[str], schema: pa.Schema, construct: str, context: ConstructContext, hint: str = ""
+) -> None:
+    """Raise ConvertError where a column is not there or holds no text; the hint says what to do then."""
+    require_columns(names, schema, construct, context)
+    for name in names:
+        if not is_text(schema.field(name).type):
+            problem = f"column {name!r}: expected text, got {schema.field(name).type}"
+            raise convert_error(f"{problem}; {hint}" if hint else problem, construct, context)
+
+
+def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext) -> None:
+    """Raise ConvertError where a result would have two columns of one name."""
+    if twice := repeated(names):
+        raise convert_error(f"more than one column would be named {', '.join(map(repr, twice))}", construct, context)
+
+
+def convert_error(problem: str, construct: str, context: ConstructContext, file: str | None = None) -> ConvertError:
+    """Return an error that names dataset, branch and construct."""
+    return ConvertError(
+        dataset_urn=context.dataset_urn, construct=construct, problem=problem, branch=context.branch, file=file
+    )

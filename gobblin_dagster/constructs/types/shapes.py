@@ -1,0 +1,39 @@
+"""Column types written as shapes: a type's name, a list around one item, or names with shapes.
+
+`int64`, `[string]` (a list of texts), `{city: string, tags: [string]}` (a struct). No syntax to learn beside YAML's own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import pyarrow as pa
+from pydantic import BeforeValidator
+
+from gobblin_dagster.constructs.types.arrow import arrow_type
+
+
+def arrow_shape(shape: Any) -> pa.DataType:
+    """Return the Arrow type of a shape; raises ValueError.
+
+    Example:
+        >>> arrow_shape({"city": "string", "tags": ["string"]})
+        StructType(struct<city: string, tags: list<item: string>>)
+    """
+    match shape:
+        case str():
+            return arrow_type(shape)
+        case [item]:
+            return pa.list_(arrow_shape(item))
+        case dict() if shape:
+            return pa.struct([(str(name), arrow_shape(inner)) for name, inner in shape.items()])
+    raise ValueError(f"expected a type's name, a list around one shape, or names with shapes; got {str(shape)[:80]!r}")
+
+
+def _known(shape: Any) -> Any:
+    arrow_shape(shape)
+    return shape
+
+
+Shape: TypeAlias = Annotated[str | list[Any] | dict[str, Any], BeforeValidator(_known)]
+"""A shape in an options model."""

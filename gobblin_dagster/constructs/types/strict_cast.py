@@ -1,0 +1,67 @@
+"""Casts of one column that raise where Arrow's lose something in silence, inside of lists and structs too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gobblin_dagster.constructs.types.arrow import is_list, is_text
+from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
+
+_INFINITE = r"(?i)^[+-]?inf(inity)?$"
+
+
+def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast, and raise ArrowInvalid also for what Arrow does in silence: it rounds, overflows, and takes 7 for true.
+
+    Fields of structs go by name, as Arrow has it: those that are not there are null, others are left out.
+    """
+    source = values.type
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        return _struct(values, target)
+    if is_list(source) and pa.types.is_list(target):
+        return _list(values, target)
+    is_number = pa.types.is_integer(source) or pa.types.is_floating(source)
+    if is_number and pa.types.is_decimal(target):
+        values = values.cast(
+            pa.string()
+        )  # of a float its shortest digits; of an integer Arrow asks for 19 whatever it is
+    if is_number and pa.types.is_boolean(target):
+        known = pa.array([0, 1, None]).cast(source)
+        if not pc.all(pc.is_in(values, value_set=known), min_count=0).as_py():
+            raise pa.ArrowInvalid("expected 0 or 1")
+    if pa.types.is_temporal(source) and is_text(target):
+        refuse_odd_times("value", values)
+    done = values.cast(target)
+    if pa.types.is_floating(target):
+        _refuse_overflow(values, done)
+    return done
+
+
+def _struct(values: pa.StructArray, target: pa.StructType) -> pa.StructArray:
+    given = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    columns = [
+        strict_cast(given[field.name], field.type) if field.name in given else pa.nulls(len(values), field.type)
+        for field in target
+    ]
+    if not columns:
+        return values.cast(target)
+    return pa.StructArray.from_arrays(columns, fields=list(target), mask=values.is_null())
+
+
+def _list(values: pa.Array, target: pa.ListType) -> pa.ListArray:
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+    items = strict_cast(pc.list_flatten(values), target.value_type)
+    return pa.ListArray.from_arrays(offsets, items, type=target, mask=values.is_null())
+
+
+def _refuse_overflow(values: pa.Array, done: pa.Array) -> None:
+    is_inf = pc.is_inf(done)
+    if not is_inf.true_count:
+        return
+    is_words = is_text(values.type)
+    was_inf = pc.match_substring_regex(values, _INFINITE) if is_words else pc.is_inf(values.cast(pa.float64()))
+    if not pc.all(pc.equal(is_inf, was_inf)).as_py():
+        raise pa.ArrowInvalid(f"a number is too large for {done.type}")

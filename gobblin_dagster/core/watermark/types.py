@@ -1,0 +1,248 @@
+"""The watermark types that sources share: numbers, instants, dates, hours, names, and many numbers by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from gobblin_dagster.core.watermark.base import Position, Watermark
+
+
+class SingleWatermark(Watermark):
+    """A watermark of one component; a subclass is a frozen dataclass with the field `value`."""
+
+    __slots__ = ()
+    value: Any
+
+    @classmethod
+    @abstractmethod
+    def checked(cls, value: object) -> Any:
+        """Return a position as it is kept; raises TypeError or ValueError where it is none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", self.checked(self.value))
+
+    def components(self) -> Mapping[str, Position]:
+        return {"": self.value}
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        make: Any = cls
+        watermark: Self = make(components[""])
+        return watermark
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        stored: int | str = cls.checked(position)
+        return stored
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        position: Position = cls.checked(raw)
+        return position
+
+    def __str__(self) -> str:
+        return str(self.position_to_json(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class LongWatermark(SingleWatermark):
+    """A whole number: an id, an offset, a version.
+
+    Source: gobblin-core `LongWatermark` ("simple" in the query source).
+    """
+
+    value: int
+    type_name: ClassVar[str] = "long"
+
+    @classmethod
+    def checked(cls, value: object) -> int:
+        return _int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampWatermark(SingleWatermark):
+    """An instant, aware and in UTC, to the microsecond.
+
+    Source: gobblin-core `TimestampWatermark`. Differs: no text in a local zone; an instant is an instant.
+    """
+
+    value: datetime
+    type_name: ClassVar[str] = "timestamp"
+
+    @classmethod
+    def checked(cls, value: object) -> datetime:
+        return _utc(value)
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _utc(position).isoformat().replace("+00:00", "Z")
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        if not isinstance(raw, str):
+            raise TypeError(f"expected an ISO 8601 instant, got {raw!r}")
+        return _utc(datetime.fromisoformat(raw))
+
+    def __str__(self) -> str:
+        midnight = self.value.hour == self.value.minute == self.value.second == self.value.microsecond == 0
+        return self.value.date().isoformat() if midnight else str(self.position_to_json(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class DateWatermark(SingleWatermark):
+    """A whole day of the calendar, in no zone: what a column of dates holds. `[2013-01-01, 2013-01-02)` is one day.
+
+    Source: gobblin-core `DateWatermark`. Differs: a date, not the number yyyyMMdd000000; a time of day is refused.
+    """
+
+    value: date
+    type_name: ClassVar[str] = "date"
+
+    @classmethod
+    def checked(cls, value: object) -> date:
+        return _date(value)
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _date(position).isoformat()
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        if not isinstance(raw, str):
+            raise TypeError(f"expected an ISO 8601 date, got {raw!r}")
+        return date.fromisoformat(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class HourWatermark(SingleWatermark):
+    """The instant at which an hour begins, in UTC. `[2013-01-01T05Z, 2013-01-01T06Z)` is one hour.
+
+    Source: gobblin-core `HourWatermark`. Differs: an instant, not the number yyyyMMddHH0000; minutes are refused.
+    """
+
+    value: datetime
+    type_name: ClassVar[str] = "hour"
+
+    @classmethod
+    def checked(cls, value: object) -> datetime:
+        return _hour(value)
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        # Not by strftime, which writes years below 1000 with less than four digits.
+        return _hour(position).isoformat(timespec="hours").replace("+00:00", "Z")
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        if not isinstance(raw, str):
+            raise TypeError(f"expected an ISO 8601 hour, got {raw!r}")
+        return _hour(datetime.fromisoformat(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class NameWatermark(SingleWatermark):
+    """A place in the order of names, by code points: `x` lies before the name x, `NameWatermark.after("x")` behind it.
+
+    Source: the order of `source.filebased.maxFilesPerRun`, gobblin-core. Differs: a watermark of its own.
+    """
+
+    value: str
+    type_name: ClassVar[str] = "name"
+
+    @classmethod
+    def after(cls, name: str) -> Self:
+        """Return the first place behind a name.
+
+        Example:
+            >>> print(NameWatermark.after("b.csv"), NameWatermark("b.csv") <= NameWatermark.after("b.csv"))
+            after b.csv True
+        """
+        return cls(name + _NEXT)
+
+    @classmethod
+    def checked(cls, value: object) -> str:
+        return _name(value)
+
+    def __str__(self) -> str:
+        return f"after {self.value[:-1]}" if self.value.endswith(_NEXT) else self.value
+
+
+_NEXT = "\x01"
+"""Makes the next name of one: no name holds the character before it, which ends names in C."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeWatermark(Watermark):
+    """Many named longs, e.g. one offset per Kafka partition.
+
+    Source: gobblin-kafka-common `MultiLongWatermark`. Differs: named, so that a partition may come or go.
+    """
+
+    values: Mapping[str, int]
+    type_name: ClassVar[str] = "composite"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", MappingProxyType({str(k): _int(v) for k, v in self.values.items()}))
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self.values.items())))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled, and plans travel to Spark tasks.
+        return (type(self), (dict(self.values),))
+
+    def components(self) -> Mapping[str, Position]:
+        return self.values
+
+    @classmethod
+    def from_components(cls, components: Mapping[str, Position]) -> Self:
+        return cls({name: _int(value) for name, value in components.items()})
+
+    @classmethod
+    def position_to_json(cls, position: Position) -> int | str:
+        return _int(position)
+
+    @classmethod
+    def position_from_json(cls, raw: int | str) -> Position:
+        return _int(raw)
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{name}:{value}" for name, value in sorted(self.values.items())) + "}"
+
+
+def _int(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected a whole number, got {value!r}")
+    return value
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a name, got {value!r}")
+    return value
+
+
+def _date(value: object) -> date:
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise TypeError(f"expected a date, got {value!r}")
+    return value
+
+
+def _hour(value: object) -> datetime:
+    instant = _utc(value)
+    if instant.minute or instant.second or instant.microsecond:
+        raise ValueError(f"expected a whole hour, got {instant.isoformat()!r}")
+    return instant
+
+
+def _utc(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise TypeError(f"expected an instant, got {value!r}")
+    if value.tzinfo is None:
+        raise ValueError(f"expected an instant with a time zone, got {value.isoformat()!r}")
+    return value.astimezone(UTC)

@@ -1,0 +1,150 @@
+"""Rolling forward: folders, steps and syncs of one sequence, spread over threads where there are many."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
+from gobblin_dagster.core.storage import Storage, UploadStorage
+from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.engine.commit.listener import CommitListener
+from gobblin_dagster.engine.commit.step_distribution import FILES_PER_BATCH, StepDistribution, run_rename
+from gobblin_dagster.engine.commit.steps import is_rename, renames_of
+
+log = logging.getLogger(__name__)
+STEPS_PER_CHUNK = 128
+"""Steps of one file that one thread works through at a time; a batch counts as its files."""
+SLOW_STEP_S = 0.0005
+"""Seconds per step above which threads pay. A local rename takes a hundredth of it: threads would only queue for the
+interpreter's lock; copies, far file systems and comparing content take more."""
+
+
+def folders_of(paths: Iterable[str]) -> list[str]:
+    """Return the distinct folders of files, sorted."""
+    return sorted({path.rpartition("/")[0] for path in paths})
+
+
+class StepRunner:
+    """Executes the steps of sequences; keeps no state between them."""
+
+    def __init__(
+        self, storage: Storage, parallelism: int, listener: CommitListener, spread: StepDistribution | None = None
+    ) -> None:
+        self._storage = storage
+        self._spread = spread
+        self._parallelism = parallelism
+        self._listener = listener
+
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Sync each distinct folder of the files once; raises OSError."""
+        in_parallel(self._storage.sync_dir, folders_of(paths), self._parallelism)
+
+    def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
+        """Do all steps and make them durable: renames first, in any order, then the others in theirs.
+
+        Args:
+            sequence: prepared, its paths checked.
+            verify_content: compare bytes before trusting a source or a target; False right after the files were staged.
+
+        Returns:
+            (steps found done, steps executed).
+
+        Raises:
+            StepRefusedError, StagedFileLostError, OSError: the gravest of what went wrong, in this order; the other
+                steps went on as far as they could.
+        """
+        targets = [rename.target for rename in renames_of(sequence.steps)]
+        in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
+        renames = [step for step in sequence.steps if is_rename(step)]
+        numbers = itertools.count(1)
+
+        def run(steps: Sequence[CommitStep]) -> tuple[int, list[Exception]]:
+            executed = 0
+            for step in steps:
+                try:
+                    if self._run(step, verify_content=verify_content):
+                        executed += 1
+                        self._listener.step_done(sequence, step, next(numbers))
+                except Exception as error:  # noqa: BLE001  # raised below, once the other threads have ended
+                    return executed, [error]
+            return executed, []
+
+        if self._spread is not None and len(targets) >= self._spread.threshold and sequence.staging_dirs:
+            results = self._run_elsewhere(self._spread, sequence, renames, verify_content=verify_content)
+        else:
+            # A chunk of copies would keep one thread busy for half a minute.
+            per_chunk = STEPS_PER_CHUNK if self._storage.is_move_atomic else 1
+            chunks = list(_chunks(renames, per_chunk))
+            started = time.perf_counter()
+            results = [run(chunk) for chunk in chunks[:1]]
+            is_slow = time.perf_counter() - started > SLOW_STEP_S * per_chunk
+            results += in_parallel(run, chunks[1:], self._parallelism if is_slow else 1)
+        errors = [error for _, found in results for error in found]
+        if errors:
+            raise min(errors, key=_gravity)
+        # The renames must survive a power loss before the watermark may move.
+        self.sync_folders(targets)
+        executed = sum(count for count, _ in results)
+        for step in sequence.steps:
+            if not is_rename(step) and self._run(step, verify_content=verify_content):
+                executed += 1
+                self._listener.step_done(sequence, step, executed)
+        if verify_content:
+            self._end_uploads(targets)
+        return len(sequence.steps) - executed, executed
+
+    def _end_uploads(self, targets: Collection[str]) -> None:
+        """End what the run before us began to move: all targets are in place, and their names are of this sequence."""
+        if not isinstance(self._storage, UploadStorage) or not targets:
+            return
+        try:
+            self._storage.end_uploads(targets)
+        except OSError as error:
+            # They are invisible: no reason to hold data back.
+            log.warning("Uploads that a killed run left at %s ... could not be ended: %s", min(targets), error)
+
+    def _run_elsewhere(
+        self, spread: StepDistribution, sequence: CommitSequence, renames: Sequence[CommitStep], *, verify_content: bool
+    ) -> list[tuple[int, list[Exception]]]:
+        batches = list(_chunks(renames, FILES_PER_BATCH))
+        results = spread.execute(
+            self._storage, sequence.output_root, sequence.staging_dirs[0], batches, verify_content=verify_content
+        )
+        done = 0
+        for batch, (executed, _) in zip(batches, results, strict=True):
+            done += executed
+            if executed:
+                self._listener.step_done(sequence, batch[-1], done)
+        return results
+
+    def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
+        """Do what of a step is not done yet; tell whether anything was."""
+        if renames := list(renames_of([step])):
+            return sum(run_rename(self._storage, one, verify_content=verify_content) for one in renames) > 0
+        if step.verify(self._storage):
+            return False
+        step.execute(self._storage)
+        return True
+
+
+def _chunks(steps: Sequence[CommitStep], size: int) -> Iterator[Sequence[CommitStep]]:
+    """Yield steps in parts of about `size` files."""
+    chunk: list[CommitStep] = []
+    files = 0
+    for step in steps:
+        chunk.append(step)
+        files += sum(1 for _ in renames_of([step]))
+        if files >= size:
+            yield chunk
+            chunk, files = [], 0
+    if chunk:
+        yield chunk
+
+
+def _gravity(error: Exception) -> int:
+    """Order errors: what needs a person, what ends the sequence, what a later try may mend."""
+    return 0 if isinstance(error, StepRefusedError) else 1 if isinstance(error, StagedFileLostError) else 2

@@ -1,0 +1,139 @@
+"""JobContext: a job with all that is opened for it. Planning, recovery and runs begin with one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.commit import WAITING
+from gobblin_dagster.core.constructs import Source
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import check_run_id, new_run_id
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.commit.listener import CommitListener
+from gobblin_dagster.engine.commit.step_distribution import StepExecutor
+from gobblin_dagster.engine.commit.steps import check_permissions
+from gobblin_dagster.engine.commit.steps.permissions import permissions_of
+from gobblin_dagster.engine.layout import staging_dir
+from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.plan.planner import make_plan
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
+from gobblin_dagster.engine.validation import require_positions
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+CLUSTER_CORES = 8
+"""Cores assumed for packing where the master does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """A job whose parts are known to fit, with its source, its output and the state store."""
+
+    project: Project
+    job: JobSpec
+    store: StateStore
+    selection: Selection
+    run_id: str
+    started_at: datetime
+    context: RunContext
+    storage: Storage
+    source: Source
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        job: JobSpec,
+        store: StateStore,
+        selection: Selection | None = None,
+        *,
+        runner: TaskRunner | SessionRunner | None = None,
+        run_id: str | None = None,
+    ) -> Self:
+        """Open a job.
+
+        Args:
+            project: the project.
+            job: one of its jobs.
+            store: the state store; stays the caller's to close.
+            selection: the datasets that count; default: all.
+            runner: asked for a Spark session by a source that plans or counts with Spark, and by no other.
+            run_id: default: a new one. Its caller answers for using no id twice; `require_new_run_id` looks.
+
+        Raises:
+            UsageError, InvalidSpecError: the source, its options, the steps, the permissions or the run id do not fit.
+        """
+        if run_id is not None:
+            check_run_id(run_id)
+        now = project.clock.now()
+        context = project.run_context(job, run_id if run_id is not None else new_run_id(now))
+        storage = project.storage(job)
+        session = runner.open_session if isinstance(runner, SessionRunner) else None
+        source: Source = registry.create(
+            ConstructKind.SOURCE, job.source, dataclasses.replace(context.construct_context(job), spark=session)
+        )
+        require_positions(job, source)
+        load_step_types(job)  # also for sequences that an earlier run stored
+        check_permissions(storage, context.output_root, permissions_of(job))
+        return cls(project, job, store, selection or Selection(), context.run_id, now, context, storage, source)
+
+    def plan(self, runner: TaskRunner | None = None, startpoints: Mapping[str, Startpoint] | None = None) -> JobPlan:
+        """Plan a run, for a lane that starts as soon as there is work; changes nothing. Raises as `make_plan`."""
+        cores = (runner.cores if runner else self.project.spec.spark.local_cores) or CLUSTER_CORES
+        return make_plan(
+            self.job,
+            self.source,
+            self.store,
+            run_id=self.run_id,
+            selection=self.selection,
+            clock=self.project.clock,
+            packs=cores * self.job.execution.tasks_per_core,
+            on_work=runner.start_early if runner else None,
+            startpoints=startpoints,
+        )
+
+    def require_new_run_id(self) -> None:
+        """Refuse a run id under which the job ran before: the second run would replace the record of the first one.
+
+        A run that had nothing to do left no trace, and counts as none. Neither does it help against two runs that begin at
+        the same moment: whoever chooses the ids must not give one twice.
+
+        Raises:
+            UsageError: the history, a lease, a commit sequence or a staging folder of the output bears the id.
+        """
+        store, job, run_id = self.store, self.job.job, self.run_id
+        if any(run.run_id == run_id for run in store.load_runs(job, self.project.spec.history_runs)):
+            trace = "the job's history holds it"
+        elif any(lease.owner.run_id == run_id for lease in store.load_leases(job).values()):
+            trace = "it holds datasets"
+        elif any(sequence.run_id == run_id for sequence in store.load_sequences(job, WAITING)):
+            trace = "it left a commit sequence"
+        elif run_id in self.storage.list_names(staging_dir(self.context.output_root)):
+            trace = "it left staged files"
+        else:
+            return
+        raise UsageError(
+            problem=f"Job {job!r} has run as {run_id!r} already: {trace}.",
+            hint="Choose another run id, or leave it out.",
+        )
+
+    def lease_keeper(self) -> LeaseKeeper:
+        """Return what holds the leases of datasets; use it as a context manager."""
+        return self.project.lease_keeper(self.job, self.store, self.run_id)
+
+    def committer(self, listener: CommitListener | None = None, runner: TaskRunner | None = None) -> Committer:
+        """Return what commits the job's datasets; a `lane` that can, moves the files of very large sequences."""
+        executor = runner if isinstance(runner, StepExecutor) else None
+        return Committer.of(self.job.commit, self.store, self.storage, listener=listener, executor=executor)

@@ -1,0 +1,92 @@
+"""Observer: how a run tells those who watch it. The engine prints nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
+
+log = logging.getLogger(__name__)
+
+
+class RunListener:
+    """Does nothing; subclass and override what you want to see.
+
+    Called on the driver, in this order; `step_done` and `dataset_done` come from several threads at once. Must be quick:
+    the run waits. What an observer raises does not harm the run: it is logged once for each observer.
+    """
+
+    def recovered(self, dataset: RecoveredDataset) -> None:
+        """A sequence of an earlier run was dealt with."""
+
+    def planned(self, plan: JobPlan) -> None:
+        """The plan is made and will now be run."""
+
+    def spark_starting(self) -> None:
+        """Spark is needed and starts."""
+
+    def task_done(self, state: TaskState, done: int, total: int) -> None:
+        """A work unit ended, `done` of `total` in the run."""
+
+    def extracted(self) -> None:
+        """All work units ended; publishing begins."""
+
+    def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
+        """A commit step was executed, the `number`-th of its sequence (from 1)."""
+
+    def dataset_done(self, result: DatasetResult) -> None:
+        """A dataset is committed, failed, or set aside."""
+
+    def finished(self, result: RunResult) -> None:
+        """The run ended."""
+
+
+class FanOutObserver(RunListener):
+    """Calls several observers, in their order; one that raises keeps neither the others nor the run from going on."""
+
+    def __init__(self, observers: Sequence[RunListener]) -> None:
+        self._observers = tuple(observers)
+        self._failed: set[int] = set()
+        """Numbers of those whose failure was logged."""
+        self._lock = threading.Lock()
+
+    def recovered(self, dataset: RecoveredDataset) -> None:
+        self._call(lambda one: one.recovered(dataset))
+
+    def planned(self, plan: JobPlan) -> None:
+        self._call(lambda one: one.planned(plan))
+
+    def spark_starting(self) -> None:
+        self._call(lambda one: one.spark_starting())
+
+    def task_done(self, state: TaskState, done: int, total: int) -> None:
+        self._call(lambda one: one.task_done(state, done, total))
+
+    def extracted(self) -> None:
+        self._call(lambda one: one.extracted())
+
+    def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
+        self._call(lambda one: one.step_done(sequence, step, number))
+
+    def dataset_done(self, result: DatasetResult) -> None:
+        self._call(lambda one: one.dataset_done(result))
+
+    def finished(self, result: RunResult) -> None:
+        self._call(lambda one: one.finished(result))
+
+    def _call(self, event: Callable[[RunListener], None]) -> None:
+        for number, observer in enumerate(self._observers):
+            try:
+                event(observer)
+            except Exception:  # a listener's fault must not cost data that is read and checked
+                with self._lock:
+                    is_first = number not in self._failed
+                    self._failed.add(number)
+                if is_first:
+                    name = f"{type(observer).__module__}.{type(observer).__qualname__}"
+                    log.exception("Listener %s raised an error; the run goes on, further ones are not logged.", name)

@@ -1,0 +1,252 @@
+"""Compaction: small files of a dataset's branch become few larger ones, through the commit protocol of every publication.
+
+Rows, their order inside a folder and the folders stay; older snapshots hold the small files until they expire. Killed
+anywhere, readers see the small files or the large ones, never both.
+
+Source: gobblin-compaction `MRCompactor`. Differs: part of the same commit protocol, so no reader sees half of it; rows are
+compared before anything is published; it merges files and removes no duplicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
+from gobblin_dagster.core.constructs import WriterContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
+from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.branch_publishers import Move
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.engine.commit.manifest import fill_manifests
+from gobblin_dagster.engine.maintenance.file_merger import FileMerger, extension, likeness
+from gobblin_dagster.engine.maintenance.rewrite import Rewriting
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import load_step_types, publisher_traits
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
+from gobblin_dagster.state.store import StateStore
+
+TARGET_BYTES = 128 << 20
+"""Size of merged files unless said otherwise: what Spark and Trino like to read in one task."""
+MIN_FILES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Files of one branch and folder that become one, in their order."""
+
+    branch: str
+    folder: str
+    """Absolute."""
+    files: tuple[PublishedFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What was merged of one dataset, or would be."""
+
+    dataset_urn: str
+    merges: tuple[Merge, ...]
+    bytes_after: int = 0
+    """Bytes of the merged files; 0 in a dry run."""
+    snapshot: int = 0
+    """The snapshot that holds them; 0 where nothing was published."""
+    problem: str = ""
+    """Why the dataset was left as it is."""
+
+    @property
+    def files(self) -> int:
+        """Files that are merged."""
+        return sum(len(merge.files) for merge in self.merges)
+
+
+def compact(
+    project: Project,
+    job: JobSpec,
+    urns: Sequence[str] | None = None,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    min_files: int = MIN_FILES,
+    dry_run: bool = False,
+    who: str = "",
+    on_done: Callable[[Compaction], None] = lambda _: None,
+    store: StateStore | None = None,
+) -> list[Compaction]:
+    """Merge the small files of a job's datasets, one dataset after the other; the failure of one does not stop the others.
+
+    Args:
+        project: the project.
+        job: one of its jobs.
+        urns: datasets; default: all that were published.
+        target_bytes: files below half of this are merged, in their order, into files of about this size.
+        min_files: fewest files that are merged into one.
+        dry_run: only say what would be merged.
+        who: kept in the dataset's history.
+        on_done: told of each dataset that has, or had, something to merge.
+        store: an open state store, which stays open; default: one of its own.
+
+    Returns:
+        One entry for each dataset with something to merge or a problem, by dataset.urn.
+
+    Raises:
+        TransientError: the store cannot be reached.
+        UsageError: a dataset was never published, or a publisher or step of the job cannot be loaded.
+    """
+    load_step_types(job)
+    with project.use_store(store) as open_store:
+        states = open_store.load_dataset_states(job.job, urns)
+        if missing := sorted(set(urns or ()) - set(states)):
+            known = ", ".join(sorted(open_store.load_dataset_states(job.job))[:20]) or "none"
+            raise UsageError(
+                problem=f"Nothing was published of dataset {missing[0]!r} of job {job.job!r}.",
+                hint=f"Datasets: {known}.",
+            )
+        work = _Compactor(project, job, open_store, target_bytes, min_files, who)
+        done = []
+        for urn, state in sorted(states.items()):
+            compaction = work.plan(state) if dry_run else work.run(urn)
+            if compaction.merges or compaction.problem:
+                done.append(compaction)
+                on_done(compaction)
+    return done
+
+
+class _Compactor:
+    """Compacts the datasets of one job."""
+
+    def __init__(
+        self, project: Project, job: JobSpec, store: StateStore, target_bytes: int, min_files: int, who: str
+    ) -> None:
+        self._project = project
+        self._job = job
+        self._store = store
+        self._target = target_bytes
+        self._min_files = max(2, min_files)
+        self._who = who
+        self._storage: Storage = project.storage(job)
+        self._root = project.output_root(job)
+        self._run_id = new_run_id(project.clock.now())
+        self._committer = Committer.of(job.commit, store, self._storage)
+        self._writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
+        self._writers[QUARANTINE_BRANCH] = ConstructSpec(type="parquet")
+        self._open = {QUARANTINE_BRANCH, *_branches_of_files(job)}
+
+    def plan(self, state: DatasetState) -> Compaction:
+        """Find what is to be merged; opens files where several small ones lie in a folder."""
+        try:
+            held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
+            return Compaction(state.dataset_urn, tuple(self._merges(held)))
+        except (GobblinDagsterError, OSError) as error:
+            return Compaction(state.dataset_urn, (), problem=str(error))
+
+    def run(self, urn: str) -> Compaction:
+        """Merge what is to be merged and publish it; never raises for what concerns this dataset alone."""
+        with self._project.lease_keeper(self._job, self._store, self._run_id) as leases:
+            if busy := leases.acquire([urn]).busy:
+                return Compaction(urn, (), problem=str(busy_error(busy[urn])))
+            # Under the lease: what is read here is what the commit will demand.
+            state = self._store.load_dataset_states(self._job.job, [urn])[urn]
+            compaction = self.plan(state)
+            try:
+                # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
+                fill_manifests(self._storage, self._store, self._root, self._job.job, {urn: state})
+                return self._publish(compaction, state, leases.epoch(urn)) if compaction.merges else compaction
+            except GobblinDagsterError as error:
+                return replace(compaction, problem=str(error))
+            except OSError as error:
+                path = str(error.filename or self._root)
+                fault = StorageError(operation="compact, at", path=path, problem=error.strerror or str(error))
+                return replace(compaction, problem=str(fault))
+
+    # -- what is merged ------------------------------------------------------------------------------------------------
+    def _merges(self, held: Iterable[PublishedFile]) -> Iterator[Merge]:
+        folders: dict[tuple[str, str, str], list[PublishedFile]] = {}
+        for file in sorted(held, key=lambda one: (one.snapshot, one.path)):
+            if file.branch in self._open and 2 * file.size_bytes < self._target:
+                key = (file.branch, file.path.rpartition("/")[0], extension(file.path))
+                folders.setdefault(key, []).append(file)
+        for (branch, folder, _), files in sorted(folders.items()):
+            if len(files) < self._min_files:
+                continue
+            alike: dict[str, list[PublishedFile]] = {}
+            for file in files:
+                delimiter = str(self._writers[branch].options.get("delimiter", ","))
+                likes = likeness(self._storage, file, has_header=self._has_header(branch), delimiter=delimiter)
+                if likes is not None:
+                    alike.setdefault(likes, []).append(file)
+            for group in alike.values():
+                yield from (Merge(branch, folder, tuple(part)) for part in self._parts(group))
+
+    def _parts(self, files: Sequence[PublishedFile]) -> Iterator[list[PublishedFile]]:
+        """Cut files, in their order, into parts of about the target's size."""
+        part: list[PublishedFile] = []
+        for file in files:
+            if part and sum(one.size_bytes for one in part) + file.size_bytes > self._target:
+                if len(part) >= self._min_files:
+                    yield part
+                part = []
+            part.append(file)
+        if len(part) >= self._min_files:
+            yield part
+
+    def _has_header(self, branch: str) -> bool:
+        return self._writers[branch].options.get("header", True) is not False
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+    def _publish(self, compaction: Compaction, state: DatasetState, epoch: int) -> Compaction:
+        rewriting = Rewriting(self._job, state, self._run_id, self._root)
+
+        def stage() -> CommitSequence:
+            moves = [
+                move
+                for number, merge in enumerate(compaction.merges, 1)
+                for move in self._merge(merge, rewriting, number)
+            ]
+            return rewriting.sequence(
+                moves,
+                [file.path for merge in compaction.merges for file in merge.files],
+                self._project.clock.now(),
+                change=ManualChange("compaction", self._who),
+                note=f"{compaction.files} files merged into {len(moves)}",
+            )
+
+        sequence = rewriting.commit(self._committer, self._storage, epoch, stage)
+        # Readers see the rows that they saw before: nothing that Dagster would have to hear of.
+        self._store.mark_reported([sequence.id])
+        bytes_after = sum(file.size_bytes for file in sequence.files)
+        return replace(compaction, bytes_after=bytes_after, snapshot=sequence.after.snapshot)
+
+    def _merge(self, merge: Merge, rewriting: Rewriting, number: int) -> list[Move]:
+        where = WriterContext(
+            storage=self._storage,
+            staging_dir=rewriting.staging_dir,
+            target_dir=merge.folder.removeprefix(self._root + "/"),
+            file_stem=f"{rewriting.commit_id}-compact-{number:04d}",
+            branch=merge.branch,
+            dataset_urn=rewriting.before.dataset_urn,
+            schema=pa.schema([]),
+        )
+        merger = FileMerger(
+            self._storage, where, self._writers[merge.branch], has_header=self._has_header(merge.branch)
+        )
+        return [Move(file, f"{self._root}/{file.target}") for file in merger.merge(merge.files)]
+
+
+def _branches_of_files(job: JobSpec) -> set[str]:
+    """Return the branches whose files are read through snapshots alone; a table may name the files of others."""
+    return {name for name, traits in publisher_traits(job).items() if traits.allows_compaction}

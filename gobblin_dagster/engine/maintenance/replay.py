@@ -1,0 +1,358 @@
+"""Replay of the quarantine: rejected rows go through the pipeline again, by the job as it is now, exactly once.
+
+A row enters where it was rejected: one that a policy rejected is judged by all policies of its stage again (its converters
+have had it already); one that a converter could not take begins at that converter. What passes goes on to the fork and the
+branches, or, where a branch rejected it, to that branch alone. What is rejected again comes into the quarantine anew. One
+commit adds the rows and takes the replayed ones out of the quarantine; the watermark does not move. Runs in this process.
+
+Source: none; the original writes error files and reads them no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.writers.parquet import ParquetWriter
+from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER, QUARANTINE_SCHEMA
+from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, WriterContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.commit.branch_publishers import Move, Publishers, reads_current
+from gobblin_dagster.engine.commit.build import totals_of
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.manifest import fill_manifests
+from gobblin_dagster.engine.maintenance.rewrite import Rewriting
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import dataset_folders, load_step_types, make_publishers
+from gobblin_dagster.engine.task.context import TaskInput
+from gobblin_dagster.engine.task.work_unit import run_part
+from gobblin_dagster.spec.job import PRE_FORK, QUARANTINE_BRANCH, BranchSpec, ExecutionSpec, ForkSpec, JobSpec
+from gobblin_dagster.state.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What was replayed of one dataset, or would be."""
+
+    dataset_urn: str
+    rows: Mapping[str, int]
+    """Rows sent through the pipeline, by the rule that had rejected them."""
+    kept: int = 0
+    """Rows that stay in quarantine: not asked for, or of a rule, branch or version that is no more."""
+    published: Mapping[str, int] = field(default_factory=dict)
+    """Rows written, by branch."""
+    rejected_again: int = 0
+    snapshot: int = 0
+    """The snapshot that holds them; 0 in a dry run, or where there was nothing to replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Where rows enter the pipeline: the rule that rejected them, in its stage."""
+
+    stage: str
+    rule: str
+    is_converter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows that were rejected together: one rule, one schema."""
+
+    entry: _Entry | None
+    """None where there is no way back into the pipeline."""
+    rule: str
+    origin: pa.RecordBatch
+    """The rows as the quarantine holds them."""
+    rows: pa.RecordBatch | None
+
+
+def replay_quarantine(
+    project: Project,
+    job: JobSpec,
+    dataset_urn: str,
+    *,
+    rule: str | None = None,
+    dry_run: bool = False,
+    who: str = "",
+    store: StateStore | None = None,
+) -> Replay:
+    """Send rejected rows of a dataset through the pipeline again.
+
+    Args:
+        project: the project.
+        job: one of its jobs, as it is now.
+        dataset_urn: the dataset.
+        rule: only rows that this policy or converter rejected; default: all.
+        dry_run: only count them.
+        who: kept in the dataset's history.
+        store: an open state store, which stays open; default: one of its own.
+
+    Raises:
+        UsageError: nothing was published of the dataset.
+        DatasetBusyError: a run holds it.
+        UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+        GobblinDagsterError: what the rows met in the pipeline; nothing was published.
+    """
+    load_step_types(job)
+    with project.use_store(store) as open_store:
+        work = _Replayer(project, job, open_store, rule)
+        if dry_run:
+            return work.count(work.state(dataset_urn))
+        with project.lease_keeper(job, open_store, work.run_id) as leases:
+            epoch = leases.take(dataset_urn)
+            # Under the lease: what is read here is what the commit will demand.
+            state = work.state(dataset_urn)
+            # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
+            fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, {dataset_urn: state})
+            return work.run(state, epoch, who)
+
+
+class _Replayer:
+    def __init__(self, project: Project, job: JobSpec, store: StateStore, rule: str | None) -> None:
+        self.run_id = new_run_id(project.clock.now())
+        self._project = project
+        self._job = job
+        self._store = store
+        self._rule = rule
+        self._storage: Storage = project.storage(job)
+        self._runner = project.run_context(job, self.run_id)
+
+    def state(self, dataset_urn: str) -> DatasetState:
+        """Return the dataset's state; raises UsageError where nothing was published of it."""
+        state = self._store.load_dataset_states(self._job.job, [dataset_urn]).get(dataset_urn)
+        if state is None:
+            raise UsageError(problem=f"Nothing was published of dataset {dataset_urn!r} of job {self._job.job!r}.")
+        return state
+
+    def count(self, state: DatasetState) -> Replay:
+        """Say what would be replayed."""
+        rows: Counter[str] = Counter()
+        kept = 0
+        for file in self._files(state):
+            for group in self._groups(file):
+                if self._is_wanted(group):
+                    rows[group.rule] += group.origin.num_rows
+                else:
+                    kept += group.origin.num_rows
+        return Replay(state.dataset_urn, dict(sorted(rows.items())), kept)
+
+    def run(self, state: DatasetState, epoch: int, who: str) -> Replay:
+        """Replay and commit."""
+        planned = self.count(state)
+        if not planned.rows:
+            return planned
+        rewriting = Rewriting(self._job, state, self.run_id, self._runner.output_root)
+        units: list[TaskState] = []
+
+        def stage() -> CommitSequence:
+            touched = [file for file in self._files(state) if any(map(self._is_wanted, self._groups(file)))]
+            units.extend(self._run_units(rewriting, touched))
+            rest = self._stage_rest(rewriting, touched)
+            return self._sequence(rewriting, touched, units, rest, who)
+
+        committer = Committer.of(self._job.commit, self._store, self._storage)
+        sequence = rewriting.commit(committer, self._storage, epoch, stage)
+        came = totals_of(TaskSums.of(units))
+        return dataclasses.replace(
+            planned,
+            published=came.branch_rows,
+            rejected_again=came.rows_quarantined,
+            snapshot=sequence.after.snapshot,
+        )
+
+    # -- what is in quarantine -----------------------------------------------------------------------------------------
+    def _files(self, state: DatasetState) -> list[PublishedFile]:
+        held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
+        return sorted((f for f in held if f.branch == QUARANTINE_BRANCH), key=lambda file: (file.snapshot, file.path))
+
+    def _groups(self, file: PublishedFile) -> Iterator[_Group]:
+        """Yield the rows of a quarantine file, as they were rejected together."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load, and `gobblin quarantine list` imports this module
+
+        from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415 - loads pyarrow's file systems, as slowly
+
+        filesystem, (path,) = arrow_files([file.path])
+        with filesystem.open_input_file(path) as opened:
+            reader = pq.ParquetFile(opened, pre_buffer=False)
+            rows = pa.RecordBatch.from_pylist([], schema=reader.schema_arrow)
+            for number in range(reader.num_row_groups):
+                # A merged file may be cut between rows that belong together.
+                parts = pa.Table.from_batches([rows, *reader.read_row_group(number).to_batches()])
+                rows = parts.combine_chunks().to_batches()[0]
+                start, is_last = 0, number + 1 == reader.num_row_groups
+                while start < rows.num_rows and (group := self._group(rows.slice(start), is_last=is_last)):
+                    yield group
+                    start += group.origin.num_rows
+                rows = rows.slice(start)
+
+    def _group(self, rows: pa.RecordBatch, *, is_last: bool) -> _Group | None:
+        """Return the first rows of a batch that belong together; None where the others of them are still to come."""
+        rule = rows.column("policy")[0].as_py()
+        stream = rows.column("arrow")[0].as_py() if "arrow" in rows.schema.names else None
+        if stream is None:
+            return _Group(None, rule, rows.slice(0, 1), None)
+        batch = pa.ipc.open_stream(stream).read_all().combine_chunks().to_batches()[0]
+        if batch.num_rows > rows.num_rows:
+            return _Group(None, rule, rows, None) if is_last else None
+        is_converter = (batch.schema.metadata or {}).items() >= BY_CONVERTER.items()
+        entry = self._entry(_Entry(rows.column("stage")[0].as_py(), rule, is_converter))
+        return _Group(entry, rule, rows.slice(0, batch.num_rows), batch)
+
+    def _entry(self, entry: _Entry) -> _Entry | None:
+        """Return where rows enter the job as it is now; None where it has no such place any more."""
+        stage = _stage_of(self._job, entry.stage)
+        if stage is None or (entry.is_converter and entry.rule not in [one.label for one in stage.converters]):
+            return None
+        return entry
+
+    def _is_wanted(self, group: _Group) -> bool:
+        return group.entry is not None and self._rule in (None, group.rule)
+
+    # -- through the pipeline ------------------------------------------------------------------------------------------
+    def _run_units(self, rewriting: Rewriting, files: Sequence[PublishedFile]) -> list[TaskState]:
+        """Run the rows of each entry and schema as a work unit of its own."""
+        state = rewriting.before
+        wanted: dict[tuple[_Entry, str], list[_Group]] = {}
+        for file in files:
+            for group in self._groups(file):
+                if self._is_wanted(group) and group.entry is not None and group.rows is not None:
+                    wanted.setdefault((group.entry, str(group.rows.schema)), []).append(group)
+        units = []
+        for number, ((entry, _), groups) in enumerate(wanted.items(), 1):
+            mark: Any = state.watermark
+            rows = sum(group.origin.num_rows for group in groups)
+            unit = WorkUnit(f"replay-{number:03d}", state.dataset_urn, mark, mark, rows=rows)
+            task = TaskInput(unit, rewriting.commit_id, state.schemas)
+            ended, _ = run_part(self._runner, from_entry(self._job, entry), task, self._storage, _Rejected(groups))
+            if ended.state is not WorkingState.SUCCESSFUL:
+                why = ended.failures[0].message if ended.failures else f"it is {ended.state}"
+                raise UsageError(
+                    problem=f"Rows of dataset {state.dataset_urn!r} that {entry.rule!r} had rejected cannot be replayed: {why}",
+                    hint="Nothing was published. Mend the job, or replay other rules with --rule.",
+                )
+            units.append(ended)
+        return units
+
+    def _stage_rest(self, rewriting: Rewriting, files: Sequence[PublishedFile]) -> list[StagedFile]:
+        """Stage the rows of touched files that stay in quarantine."""
+        urn = rewriting.before.dataset_urn
+        context = ConstructContext(job=self._job.job, base_dir="", dataset_urn=urn, branch=QUARANTINE_BRANCH)
+        where = WriterContext(
+            storage=self._storage,
+            staging_dir=rewriting.staging_dir,
+            target_dir=files[0].path.rpartition("/")[0].removeprefix(self._runner.output_root + "/"),
+            file_stem=f"{rewriting.commit_id}-kept",
+            branch=QUARANTINE_BRANCH,
+            dataset_urn=urn,
+            schema=QUARANTINE_SCHEMA,
+        )
+        writer = ParquetWriter(ParquetWriter.Options(), context, writer_context=where)
+        for file in files:
+            for group in self._groups(file):
+                if not self._is_wanted(group):
+                    writer.write(group.origin)
+        return list(writer.finish())
+
+    def _sequence(
+        self,
+        rewriting: Rewriting,
+        touched: Sequence[PublishedFile],
+        units: Sequence[TaskState],
+        rest: Sequence[StagedFile],
+        who: str,
+    ) -> CommitSequence:
+        state, now = rewriting.before, self._project.clock.now()
+        staged = [*(file for unit in units for file in unit.files), *rest]
+        # Rows join what is published: a publisher that replaces has nothing to say here.
+        publishers = {
+            name: publisher
+            for name, publisher in make_publishers(self._job, self._runner, state.dataset_urn).items()
+            if not reads_current([publisher])
+        }
+        moves = [Move(file, f"{rewriting.output_root}/{file.target}") for file in staged]
+        done = Publishers(publishers, folders=dataset_folders(self._job, state.dataset_urn)).plan(
+            rewriting.view(now), moves, state.schemas, state.snapshot + 1
+        )
+        came = totals_of(TaskSums.of(units))
+        replayed = came.rows_read
+        # They were read once, by the run that rejected them.
+        came = dataclasses.replace(
+            came,
+            rows_read=0,
+            rows_rejected=came.rows_rejected - replayed,
+            rows_quarantined=came.rows_quarantined - replayed,
+        )
+        return rewriting.sequence(
+            done.moves,
+            [file.path for file in touched],
+            now,
+            change=ManualChange("replay of the quarantine", who, f"rule {self._rule}" if self._rule else ""),
+            note=f"{replayed} rows of the quarantine went through the pipeline again",
+            totals=state.totals.plus(came),
+            steps=done.steps,
+        )
+
+
+class _Rejected:
+    """Reads rejected rows; an `Extractor`."""
+
+    bytes_read = 0
+
+    def __init__(self, groups: Sequence[_Group]) -> None:
+        self._groups = groups
+        self.schema: pa.Schema = _plain(groups[0]).schema
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows, with the files and numbers that they came from at first."""
+        for group in self._groups:
+            rows, files = _plain(group), group.origin.column("source_file").to_pylist()
+            start = 0
+            while start < len(files):
+                end = next((n for n in range(start, len(files)) if files[n] != files[start]), len(files))
+                numbers = group.origin.column("source_row").slice(start, end - start)
+                yield Chunk(rows.slice(start, end - start), files[start], numbers)
+                start = end
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _plain(group: _Group) -> pa.RecordBatch:
+    """Return the rows without the mark of who rejected them."""
+    if group.rows is None:
+        raise UsageError(problem="Rows without their types cannot be replayed.")
+    return group.rows.replace_schema_metadata(None)
+
+
+def from_entry(job: JobSpec, entry: _Entry) -> JobSpec:
+    """Return the part of a job's pipeline that begins where rows were rejected."""
+    stage = _stage_of(job, entry.stage)
+    labels = [one.label for one in stage.converters] if stage else []
+    converters = stage.converters[labels.index(entry.rule) :] if stage and entry.is_converter else ()
+    plain: dict[str, Any] = {
+        # Limits and parts are about positions of a source.
+        "execution": ExecutionSpec(),
+        "commit": job.commit.model_copy(update={"policy": "full"}),
+    }
+    if isinstance(stage, BranchSpec):
+        branch = stage.model_copy(update={"converters": converters})
+        plain |= {"fork": ForkSpec(branches=(branch,)), "converters": (), "row_policies": ()}
+    else:
+        plain |= {"converters": converters}
+    return job.model_copy(update=plain)
+
+
+def _stage_of(job: JobSpec, name: str) -> JobSpec | BranchSpec | None:
+    return job if name == PRE_FORK else next((branch for branch in job.fork.branches if branch.name == name), None)

@@ -1,0 +1,128 @@
+"""Go back to an earlier snapshot of a dataset: its files and its watermark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gobblin_dagster.core.commit import CommitReport, CommitSequence, ManualChange, PublishedFile
+from gobblin_dagster.core.dataset_state import DatasetState, Rollback
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.manifest import fill_manifests
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.publishers import require_only_files
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+if TYPE_CHECKING:
+    pass
+from gobblin_dagster.engine.snapshots.history import list_snapshots
+from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_whole, log
+
+
+# -- rollback ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """A rollback as data: what a dataset is, and what it will be."""
+
+    before: DatasetState
+    after: DatasetState
+    files: tuple[PublishedFile, ...]
+    """What the new snapshot will hold."""
+    left: tuple[PublishedFile, ...]
+    """What only the newest snapshot held; the files stay until `gobblin clean` finds their snapshots expired."""
+
+    @property
+    def to(self) -> int:
+        """The snapshot gone back to."""
+        return self.after.rollbacks[-1].to
+
+
+def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapshot: int, now: datetime) -> RollbackPlan:
+    """Plan to go back; changes nothing.
+
+    Raises:
+        UsageError: there is no such snapshot, it is the newest, or it has expired; or a table or topic holds a branch too.
+    """
+    require_only_files(spec, "rolled back")
+    job = spec.job
+    before = store.load_dataset_states(job, [dataset_urn]).get(dataset_urn)
+    state = _require_readable(before, dataset_urn, to_snapshot)
+    if to_snapshot == state.snapshot:
+        raise UsageError(problem=f"Snapshot {to_snapshot} of dataset {dataset_urn!r} is the newest already.")
+    target = next((one for one in list_snapshots(store, job, dataset_urn) if one.snapshot == to_snapshot), None)
+    if target is None:
+        raise UsageError(problem=f"The store remembers no commit of snapshot {to_snapshot} of dataset {dataset_urn!r}.")
+    after = replace(
+        target.state,
+        version=state.version + 1,
+        snapshot=state.snapshot + 1,
+        generation=state.generation + 1,
+        rollbacks=(*state.rollbacks, Rollback(state.snapshot + 1, to_snapshot)),
+        oldest_snapshot=state.oldest_snapshot,
+        run_id=new_run_id(now),
+        updated_at=now,
+    )
+    files = store.load_snapshot(job, dataset_urn, to_snapshot)
+    kept = {file.path for file in files}
+    left = [file for file in store.load_snapshot(job, dataset_urn) if file.path not in kept]
+    return RollbackPlan(state, after, tuple(files), tuple(left))
+
+
+def rollback(
+    project: Project,
+    job: JobSpec,
+    dataset_urn: str,
+    to_snapshot: int,
+    *,
+    who: str = "",
+    why: str = "",
+    store: StateStore | None = None,
+) -> RollbackPlan:
+    """Go back to a snapshot: data and watermark together, in one transaction.
+
+    The next run reads again what came after. Nothing is deleted, and a later rollback can undo this one. A `store` that is
+    given stays open; default: one of its own.
+
+    Raises:
+        UsageError: as `plan_rollback`.
+        DatasetBusyError: a run holds the dataset.
+        UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+        StorageError: a file of the snapshot is gone or damaged.
+        WatermarkMovedError: the dataset moved meanwhile.
+    """
+    with project.use_store(store) as open_store:
+        plan = plan_rollback(open_store, job, dataset_urn, to_snapshot, project.clock.now())
+        apply_rollback(project, job, open_store, plan, who=who, why=why)
+    return plan
+
+
+def apply_rollback(
+    project: Project, job: JobSpec, store: StateStore, plan: RollbackPlan, *, who: str = "", why: str = ""
+) -> str:
+    """Make a planned rollback true and return the id of its commit sequence; raises as `rollback`."""
+    storage, root = project.storage(job), project.output_root(job)
+    urn, after = plan.after.dataset_urn, plan.after
+    note = f"rolled back to snapshot {plan.to}" + (f" by {who}" if who else "") + (f": {why}" if why else "")
+    change = ManualChange(f"rollback to snapshot {plan.to}", who, why)
+    sequence = replace(
+        CommitSequence.to(after, commit_id=new_commit_id(), output_root=root),
+        report=CommitReport(low=plan.before.watermark, notes=(note,), change=change),
+    )
+    with project.lease_keeper(job, store, after.run_id) as leases:
+        epoch = leases.take(urn)
+        # Under the lease, so that no clean-up deletes them meanwhile.
+        _require_whole(storage, plan.files, job.commit.parallelism)
+        committer = Committer.of(job.commit, store, storage)
+        committer.prepare(sequence, epoch)
+        committer.publish(sequence, epoch, verify_sources=False)
+        try:
+            fill_manifests(storage, store, root, job.job, {urn: after})
+        except OSError as error:
+            log.warning(
+                "Dataset %r is rolled back; its manifest is left to its next commit or `gobblin clean`: %s", urn, error
+            )
+    return sequence.id

@@ -1,0 +1,168 @@
+"""Changes of a watermark by a person, and the history of a dataset: who moved it, when, from where, to where and why.
+
+A person's change is a commit sequence without steps: it goes through the same lease, the same compare-and-swap and into the
+same history as the commits of runs, so that nothing else needs to know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from gobblin_dagster.core.commit import (
+    WAITING,
+    CommitReport,
+    CommitSequence,
+    ManualChange,
+    SequenceState,
+)
+from gobblin_dagster.core.dataset_state import DatasetState, with_committed
+from gobblin_dagster.core.errors import UnfinishedSequenceError, UsageError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
+from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.state.store import StateStore
+
+LEASE_TTL = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one dataset's watermark that a person asked for, not yet made."""
+
+    action: Literal["set", "reset", "retry"]
+    before: DatasetState
+    after: DatasetState
+    who: str
+    why: str
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether positions that were published will be read again."""
+        return self.after.generation > self.before.generation
+
+    @property
+    def consequence(self) -> str:
+        """What the next run will do about it, for people."""
+        if self.is_backward:
+            return "rows that were published before will be read and published again; published files stay as they are"
+        if self.action == "retry":
+            return f"{self.before.given_up} is read by the next run, and nothing else again"
+        if self.after.settled == self.before.settled:
+            return "nothing changes"
+        return "rows in between are never read"
+
+
+def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to move a dataset's watermark: everything before it counts as read, gaps too, and nothing after it.
+
+    Raises:
+        UsageError: it lies before the beginning of what was read, or names other components; or nothing counts as read.
+    """
+    positions: Mapping[str, Any] = watermark.components()
+    if not state.committed.ranges:
+        raise UsageError(
+            problem=f"Nothing of dataset {state.dataset_urn!r} counts as read: it was reset.",
+            hint="The next run reads it from the beginning; `gobblin startpoint set` lets it begin elsewhere.",
+        )
+    if set(positions) != set(state.committed.ranges):
+        known = ", ".join(sorted(state.committed.ranges))
+        raise UsageError(
+            problem=f"Dataset {state.dataset_urn!r} has the components {known}; got {', '.join(sorted(positions))}.",
+            hint="Name each of them.",
+        )
+    beginning: Mapping[str, Any] = {name: parts[0][0] for name, parts in state.committed.ranges.items()}
+    if any(position < beginning[name] for name, position in positions.items()):
+        first = state.committed.watermark_type.from_components(beginning)
+        raise UsageError(
+            problem=f"{watermark} lies before {first}, where dataset {state.dataset_urn!r} begins.",
+            hint="Use `gobblin state reset` to read everything again.",
+        )
+    ranges = {name: ((beginning[name], position),) for name, position in positions.items()}
+    committed = CommittedRanges(state.committed.watermark_type, ranges)
+    return Change("set", state, _successor(state, committed, now), who, why)
+
+
+def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to forget what a dataset has read: the next run begins anew. What is published stays published."""
+    return Change("reset", state, _successor(state, CommittedRanges(state.committed.watermark_type, {}), now), who, why)
+
+
+def plan_retry(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
+    """Plan to read again, alone, the ranges that were given up after their work units failed.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if state.given_up is None or not state.given_up.ranges:
+        raise UsageError(
+            problem=f"No range of dataset {state.dataset_urn!r} was given up.",
+            hint="Ranges that failed and were not given up are read again by the next run.",
+        )
+    return Change("retry", state, _successor(state, state.committed, now), who, why)
+
+
+def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -> DatasetState:
+    return replace(
+        with_committed(state, committed),
+        version=state.version + 1,
+        run_id=f"person-{new_commit_id()[:12]}",
+        updated_at=now,
+    )
+
+
+def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -> None:
+    """Refuse where a run works on the dataset.
+
+    Raises:
+        DatasetBusyError: a run holds its lease.
+        UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
+    """
+    lease = store.load_leases(job).get(dataset_urn)
+    if lease is not None and not lease.is_over(now) and not lease.owner.is_provably_dead():
+        raise busy_error(lease)
+    blocking = store.load_sequences(job, WAITING, [dataset_urn])
+    if blocking:
+        raise UnfinishedSequenceError(dataset_urn=dataset_urn, sequence_id=blocking[0].id)
+
+
+def apply_change(store: StateStore, change: Change) -> str:
+    """Make a change true, in one transaction, and return the id of its commit sequence.
+
+    Nothing in the job's output is touched, and no job file is needed.
+
+    Args:
+        store: the state store.
+        change: made from the dataset's newest state.
+
+    Raises:
+        DatasetBusyError, UnfinishedSequenceError: as `require_free`.
+        WatermarkMovedError: the dataset moved since the change was planned.
+        CorruptRecordError: its newest commit sequence is damaged.
+    """
+    before, after = change.before, change.after
+    urn = before.dataset_urn
+    newest = store.load_sequences(before.job, {SequenceState.COMMITTED}, [urn], limit=1)[0]
+    output_root = decode_sequence(newest, skip_unknown_steps=True).output_root
+    grant = store.acquire_leases(before.job, [urn], LeaseOwner.current(after.run_id), LEASE_TTL)
+    if urn in grant.busy:
+        raise busy_error(grant.busy[urn])
+    lease = grant.granted[urn]
+    sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root=output_root)
+    report = CommitReport(
+        low=before.watermark,
+        notes=(f"{change.action} by {change.who}: {change.why}",),
+        change=ManualChange(change.action, change.who, change.why),
+    )
+    try:
+        # Nothing was published that Dagster would have to hear of.
+        stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
+        store.record(stored, lease.epoch, sequence.effect)
+    finally:
+        store.release_leases(before.job, [lease])
+    return sequence.id

@@ -1,0 +1,353 @@
+"""State from one store to another without loss: exported as JSON lines, imported by replaying every commit.
+
+    {"format": "GobblinState/1", ...}      the first line
+    {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
+    {"startpoint": {...}}                  each startpoint that waits
+    {"run": {...}}                         each run's record
+    {"end": 8}                             the last line: how many lines there are before it
+
+A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store of
+any kind gives the same states, snapshots and history. Sequences that were aborted moved nothing and are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState, StoredSequence, canonical_json
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.serialization import from_document, to_document
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.maintenance.state_change import LEASE_TTL
+from gobblin_dagster.state.store import StateStore
+
+FORMAT = "GobblinState/1"
+MAX_RUNS = 1_000_000
+Key: TypeAlias = tuple[str, str]
+"""Job and dataset.urn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The content of an export."""
+
+    all_sequences: tuple[StoredSequence, ...] = ()
+    """Committed sequences; those of a dataset in order of their versions."""
+    runs: tuple[RunRecord, ...] = ()
+    startpoints: tuple[Startpoint, ...] = ()
+
+    @property
+    def sequences(self) -> dict[Key, tuple[StoredSequence, ...]]:
+        """Committed sequences by dataset, oldest first."""
+        return _by_dataset(self.all_sequences)
+
+    def standing(self) -> Standing:
+        """Return the newest state, and the startpoint, of each dataset."""
+        states = {key: _decoded(sequences[-1]).after for key, sequences in self.sequences.items()}
+        return Standing(states, {(one.job, one.dataset_urn): one for one in self.startpoints})
+
+
+def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the lines of an export.
+
+    Raises:
+        UnfinishedSequenceError: a sequence is unfinished or quarantined; a copy of the store could not finish it.
+        CorruptRecordError: a dataset's history has a hole.
+    """
+    number = 0
+    for line in _lines(store, jobs, is_selected):
+        number += 1
+        yield line
+    # A file that broke off would take watermarks back to where they once were.
+    yield canonical_json({"end": number})
+
+
+def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], bool]) -> Iterator[str]:
+    yield canonical_json({"format": FORMAT, "jobs": list(jobs)})
+    for job in jobs:
+        for stored in store.load_sequences(job, WAITING):
+            if is_selected(stored.dataset_urn):
+                raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
+        # Before the commits: one that is consumed meanwhile comes with the commit that tells so, and is not imported.
+        startpoints, states = store.load_startpoints(job), store.load_dataset_states(job)
+        committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
+        # Not by time: clocks of several drivers may disagree, versions do not.
+        committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
+        _require_whole(_by_dataset(committed), states, is_selected)
+        for stored in committed:
+            yield canonical_json({"sequence": _sequence_to_json(stored)})
+        for urn, startpoint in sorted(startpoints.items()):
+            if is_selected(urn):
+                yield canonical_json({"startpoint": to_document(startpoint)})
+        for run in reversed(store.load_runs(job, MAX_RUNS)):
+            yield canonical_json({"run": to_document(run)})
+
+
+def _require_whole(
+    known: Mapping[Key, Sequence[StoredSequence]],
+    states: Mapping[str, DatasetState],
+    is_selected: Callable[[str], bool],
+) -> None:
+    for urn, state in states.items():
+        if not is_selected(urn):
+            continue
+        versions = [sequence.version_read for sequence in known.get((state.job, urn), ())]
+        # There may be more: a run that commits meanwhile.
+        if len(versions) < state.version or versions != list(range(len(versions))):
+            problem = f"it has version {state.version} and {len(versions)} commit sequences"
+            raise CorruptRecordError(what=f"The history of dataset {urn!r} of job {state.job!r}", problem=problem)
+
+
+def read_export(lines: Iterable[str]) -> Exported:
+    """Read an export whole, checking every digest.
+
+    Raises:
+        CorruptRecordError: it is none, a line is damaged, it broke off, or a dataset's history has a hole.
+    """
+    rows = _decoded_lines(lines)
+    header = _parsed(next(rows, ""), 1)
+    if header.get("format") != FORMAT:
+        raise CorruptRecordError(what="The export", problem=f"expected format {FORMAT!r}, got {header.get('format')!r}")
+    sequences: list[StoredSequence] = []
+    runs: list[RunRecord] = []
+    startpoints: list[Startpoint] = []
+    number, end = 1, 0
+    for number, line in enumerate(rows, start=2):
+        record = _parsed(line, number)
+        if "sequence" in record:
+            sequences.append(_sequence_from_json(record["sequence"], number))
+        elif "startpoint" in record:
+            startpoints.append(from_document(Startpoint, record["startpoint"]))
+        elif "run" in record:
+            runs.append(from_document(RunRecord, record["run"]))
+        elif "end" in record:
+            end = record["end"]
+        else:
+            raise CorruptRecordError(
+                what="The export", problem=f"line {number} is neither sequence, startpoint nor run"
+            )
+    if end != number - 1:
+        raise CorruptRecordError(
+            what="The export", problem=f"it breaks off after line {number}, or lines of it are lost; export again"
+        )
+    for (job, urn), parts in _by_dataset(sequences).items():
+        if [part.version_read for part in parts] != list(range(len(parts))):
+            raise CorruptRecordError(what="The export", problem=f"the history of {urn!r} of job {job!r} has a hole")
+    return Exported(tuple(sequences), tuple(runs), tuple(startpoints))
+
+
+def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as error:
+        raise CorruptRecordError(what="The export", problem=f"it is no UTF-8 text: {error.reason}") from error
+
+
+def _parsed(line: str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no JSON object")
+    return record
+
+
+def _by_dataset(sequences: Iterable[StoredSequence]) -> dict[Key, tuple[StoredSequence, ...]]:
+    found: dict[Key, list[StoredSequence]] = {}
+    for sequence in sequences:
+        found.setdefault((sequence.job, sequence.dataset_urn), []).append(sequence)
+    return {key: tuple(parts) for key, parts in found.items()}
+
+
+def _decoded(stored: StoredSequence) -> CommitSequence:
+    """Read a sequence whose steps are done: they go along as text, and whoever copies a store need not know them."""
+    return decode_sequence(stored, skip_unknown_steps=True)
+
+
+def _sequence_to_json(stored: StoredSequence) -> dict[str, Any]:
+    values = {each.name: getattr(stored, each.name) for each in dataclasses.fields(stored)}
+    return values | {"state": stored.state.value, "created_at": stored.created_at.isoformat()}
+
+
+def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
+    if not isinstance(raw, dict):
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence")
+    try:
+        stored = from_document(StoredSequence, {**raw, "format": StoredSequence.format_name})
+    except CorruptRecordError as error:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error.problem}") from error
+    if stored.state is not SequenceState.COMMITTED:
+        raise CorruptRecordError(what="The export", problem=f"line {number} is a sequence that is {stored.state}")
+    _decoded(stored)  # checks the digest
+    return stored
+
+
+# -- import ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What an import would do."""
+
+    missing: tuple[StoredSequence, ...]
+    """Sequences to replay, in order."""
+    unchanged: tuple[Key, ...]
+    """Datasets that the store holds as they are."""
+    conflicts: tuple[Key, ...]
+    """Datasets that went another way in the store than in the export; they are left alone."""
+    runs: tuple[RunRecord, ...]
+    startpoints: tuple[Startpoint, ...] = ()
+    """Those of datasets that have none, and whose commits here and there have not consumed them."""
+    ahead: tuple[Key, ...] = ()
+    """Datasets of which the store holds all of the export and more; they are left alone, a later export has the rest."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether an import would do anything."""
+        return bool(self.missing or self.runs or self.startpoints)
+
+    @property
+    def datasets(self) -> tuple[Key, ...]:
+        """Datasets that would be made or moved on."""
+        return tuple(dict.fromkeys((s.job, s.dataset_urn) for s in self.missing))
+
+
+def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
+    """Compare an export with a store; one that was imported in part is completed."""
+    there = exported.sequences
+    jobs = sorted({job for job, _ in there} | {run.job for run in exported.runs})
+    here: dict[Key, tuple[StoredSequence, ...]] = {}
+    for job in jobs:
+        ours = sorted(store.load_sequences(job, {SequenceState.COMMITTED}), key=lambda stored: stored.version_read)
+        here |= _by_dataset(ours)
+    missing: set[str] = set()
+    unchanged, ahead, conflicts = [], [], []
+    for key, theirs in there.items():
+        known_ids = [sequence.id for sequence in here.get(key, ())]
+        their_ids = [sequence.id for sequence in theirs]
+        if known_ids == their_ids:
+            unchanged.append(key)
+        elif known_ids == their_ids[: len(known_ids)]:
+            missing |= {*their_ids[len(known_ids) :]}
+        elif known_ids[: len(their_ids)] == their_ids:
+            ahead.append(key)
+        else:
+            conflicts.append(key)
+    known = {(run.job, run.run_id) for job in jobs for run in store.load_runs(job, MAX_RUNS)}
+    return ImportPlan(
+        missing=tuple(_by_time([sequence for sequence in exported.all_sequences if sequence.id in missing])),
+        unchanged=tuple(unchanged),
+        conflicts=tuple(conflicts),
+        runs=tuple(run for run in exported.runs if (run.job, run.run_id) not in known),
+        startpoints=_missing_startpoints(store, exported, here, [*ahead, *conflicts]),
+        ahead=tuple(ahead),
+    )
+
+
+def _missing_startpoints(
+    store: StateStore,
+    exported: Exported,
+    here: Mapping[Key, Sequence[StoredSequence]],
+    left_alone: Collection[Key],
+) -> tuple[Startpoint, ...]:
+    missing = []
+    taken = {job: store.load_startpoints(job) for job in {one.job for one in exported.startpoints}}
+    for one in exported.startpoints:
+        key = (one.job, one.dataset_urn)
+        commits = (*here.get(key, ()), *exported.sequences.get(key, ()))
+        is_consumed = any(_decoded(stored).startpoint == one.id for stored in commits)
+        if key not in left_alone and one.dataset_urn not in taken[one.job] and not is_consumed:
+            missing.append(one)
+    return tuple(missing)
+
+
+def _by_time(sequences: Sequence[StoredSequence]) -> list[StoredSequence]:
+    """Return sequences oldest first, without ever putting a dataset's version before the one it follows."""
+    newest: dict[Key, datetime] = {}
+    at: dict[str, datetime] = {}
+    for sequence in sequences:
+        key = (sequence.job, sequence.dataset_urn)
+        at[sequence.id] = newest[key] = max(sequence.created_at, newest.get(key, sequence.created_at))
+    return sorted(sequences, key=lambda sequence: at[sequence.id])
+
+
+def run_import(store: StateStore, plan: ImportPlan) -> None:
+    """Replay what is missing; each sequence is one transaction, and a further import goes on where one broke off.
+
+    Raises:
+        DatasetBusyError: a run holds a lease of one of the datasets; nothing was imported.
+    """
+    owner = LeaseOwner.current(f"import-{new_commit_id()[:12]}")
+    by_job: dict[str, list[str]] = {}
+    for job, urn in plan.datasets:
+        by_job.setdefault(job, []).append(urn)
+    with ExitStack() as stack:
+        keepers = {job: stack.enter_context(LeaseKeeper(store, job, owner, LEASE_TTL)) for job in by_job}
+        for job, urns in by_job.items():
+            for lease in keepers[job].acquire(urns).busy.values():
+                raise busy_error(lease)
+        for stored in plan.missing:
+            store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored).effect)
+        for startpoint in plan.startpoints:
+            store.save_startpoint(startpoint)
+        for run in plan.runs:
+            store.save_run(run)
+
+
+# -- diff --------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A dataset whose state or startpoint differs between a store and an export; None where one of them has none."""
+
+    job: str
+    dataset_urn: str
+    here: DatasetState | None
+    there: DatasetState | None
+    startpoint_here: Startpoint | None = None
+    startpoint_there: Startpoint | None = None
+
+    @property
+    def is_other_origin(self) -> bool:
+        """Whether both have a state, of things with other ids."""
+        return self.here is not None and self.there is not None and self.here.origin != self.there.origin
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where datasets stand, by job and urn."""
+
+    states: Mapping[Key, DatasetState]
+    startpoints: Mapping[Key, Startpoint] = field(default_factory=dict)
+
+
+def diff_states(here: Standing, there: Standing) -> list[Difference]:
+    """Return what differs in what was committed and where to begin, in order of job and dataset.
+
+    Times and run ids do not count.
+    """
+    differences = []
+    for key in sorted({*here.states, *there.states, *here.startpoints, *there.startpoints}):
+        ours, theirs = here.states.get(key), there.states.get(key)
+        wishes = here.startpoints.get(key), there.startpoints.get(key)
+        if _position(ours) != _position(theirs) or _wish(wishes[0]) != _wish(wishes[1]):
+            differences.append(Difference(*key, ours, theirs, *wishes))
+    return differences
+
+
+def _position(state: DatasetState | None) -> object:
+    return None if state is None else (state.committed, state.settled, state.snapshot, state.origin)
+
+
+def _wish(startpoint: Startpoint | None) -> object:
+    return None if startpoint is None else (startpoint.position, startpoint.pinned)

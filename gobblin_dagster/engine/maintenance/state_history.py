@@ -1,0 +1,103 @@
+"""The history of a dataset's watermark: each commit and each change by a person, from the commit sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from gobblin_dagster.core.commit import (
+    NO_REPORT,
+    CommitReport,
+    SequenceState,
+    StoredSequence,
+)
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.state.store import StateStore
+
+Cause: TypeAlias = Literal["run", "startpoint", "person"]
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One change of a dataset's watermark, or an attempt that came to nothing."""
+
+    sequence_id: str
+    at: datetime
+    state: SequenceState
+    version: int
+    """Of the dataset's state, once committed."""
+    watermark_before: Watermark | None
+    watermark_after: Watermark | None
+    """Equal to `watermark_before` where it was not committed."""
+    committed_after: str
+    """All ranges, as people read them; empty where it was not committed."""
+    by: Cause
+    who: str
+    """The run's id, or the person who changed the watermark or set the startpoint."""
+    why: str
+    """What the person gave as a reason; of a run, what it noted and what failed, or why the sequence was not committed."""
+    rows: int
+    files: int
+
+
+def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]:
+    """Return every change of a dataset's watermark, oldest first; a sequence that cannot be read says so and nothing more."""
+    entries: list[HistoryEntry] = []
+    mark: Watermark | None = None
+    found = store.load_sequences(job, list(SequenceState), [dataset_urn])
+    # Versions first: clocks of several drivers may disagree. Of one version, only the last attempt was committed.
+    found.sort(key=lambda one: (one.version_read, one.state is SequenceState.COMMITTED, one.created_at))
+    for stored in found:
+        try:
+            sequence = decode_sequence(stored, skip_unknown_steps=True)
+        except CorruptRecordError as error:
+            sequence, problem = None, error.problem
+        else:
+            problem = stored.reason
+        is_true = sequence is not None and stored.state is SequenceState.COMMITTED
+        after = sequence.after.watermark if sequence is not None and is_true else mark
+        report = sequence.report if sequence is not None else NO_REPORT
+        by, who, why = _cause(report, stored, problem)
+        entries.append(
+            HistoryEntry(
+                sequence_id=stored.id,
+                at=stored.created_at,
+                state=stored.state,
+                version=stored.version_read + 1,
+                watermark_before=mark,
+                watermark_after=after,
+                committed_after=str(sequence.after.committed) if sequence is not None and is_true else "",
+                by=by,
+                who=who,
+                why=why,
+                rows=report.rows_read,
+                files=len(sequence.files) if sequence is not None else 0,
+            )
+        )
+        mark = after
+    return entries
+
+
+def _cause(report: CommitReport, stored: StoredSequence, problem: str) -> tuple[Cause, str, str]:
+    """Return who moved a watermark, or tried to: kind, name and reason."""
+    if (change := report.change) is not None:
+        return "person", change.who, ": ".join(filter(None, (change.action, change.why)))
+    if (startpoint := report.startpoint) is not None:
+        # The first note says of the startpoint what is said here.
+        whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, report.notes[1:], problem))
+        return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
+    return "run", stored.run_id, _told(report, report.notes, problem)
+
+
+def _told(report: CommitReport, notes: Sequence[str], problem: str) -> str:
+    """Return what a run told of a dataset: why it jumped, what it left out; of one that was not committed, only why."""
+    if problem:
+        return problem
+    failed = report.failed_ranges
+    whys = [*([f"without {', '.join(failed)}, which failed"] if failed else []), *notes]
+    return "; ".join(why.rstrip(".") for why in whys)

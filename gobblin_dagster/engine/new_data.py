@@ -1,0 +1,258 @@
+"""Looking for new data again and again, as sensors do: cheap, never waited for long, with Spark in a process of its own.
+
+Knows nothing of Dagster: `orchestration.sensors` asks, and decides what to do with the answer.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import FrameSource
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
+from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.spark.lazy import LazySparkRunner
+from gobblin_dagster.engine.task.runner import SessionRunner
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import SparkSpec
+from gobblin_dagster.state.store import StateStore
+
+IDLE_S = 900.0
+"""Seconds without a question after which the process with Spark ends; the next question starts another."""
+LIMIT_S = 600.0
+"""Seconds after which a look with Spark is given up and its process killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewData:
+    """A dataset on which a run would work, and what tells this finding from others."""
+
+    dataset_urn: str
+    high: str
+    version: int
+    """Version of the dataset's state when it was looked at: a commit since then has overtaken the finding."""
+    startpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What one look saw."""
+
+    datasets: int = 0
+    new: tuple[NewData, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why datasets cannot be planned, one each."""
+
+
+def look(
+    project: Project, job: JobSpec, spark: SessionRunner | None = None, *, store: StateStore | None = None
+) -> PollResult:
+    """Plan a job as `plan_job` does, but count no rows and read no schemas.
+
+    Jobs whose runs read everything have something new where the position to read up to differs from what is committed.
+    A `store` that is given stays open; default: one of its own. Raises as `make_plan`.
+    """
+    with project.use_store(store) as open_store:
+        plan = JobContext.of(project, _uncounted(job), open_store, runner=spark).plan()
+        states = open_store.load_dataset_states(job.job) if job.extract.reads_everything else {}
+    marks = {urn: str(state.watermark) for urn, state in states.items()}
+    new = [
+        NewData(one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else "")
+        for one in plan.datasets
+        if one.is_moving and (one.startpoint is not None or marks.get(one.dataset_urn) != str(one.expected_high))
+    ]
+    return PollResult(len(plan.datasets), tuple(new), tuple(one.problem for one in plan.datasets if one.problem))
+
+
+def plans_with_spark(job: JobSpec) -> bool:
+    """Tell whether a job's source is one that Spark reads."""
+    return issubclass(registry.load(ConstructKind.SOURCE, job.source.type), FrameSource)
+
+
+def _uncounted(job: JobSpec) -> JobSpec:
+    """Return the job with the source's counting of rows switched off, where it has such an option."""
+    if "count_rows" not in registry.load(ConstructKind.SOURCE, job.source.type).Options.model_fields:
+        return job
+    return job.model_copy(update={"source": job.source.model_copy(update={"count_rows": False})})
+
+
+class NewDataPoller:
+    """Looks for new data of one job in a thread. Whoever asks waits a little, and takes a late answer the next time."""
+
+    def __init__(self, see: Callable[[], PollResult]) -> None:
+        self._see = see
+        self._lock = threading.Lock()
+        self._answer: Future[PollResult] | None = None
+        self._since = 0.0
+
+    @classmethod
+    def of(cls, project: Project, job: JobSpec, spark: SparkSpec, log_file: Path | None = None) -> NewDataPoller:
+        """Return the lookout of a job; `spark` starts, shared by jobs with equal settings, where its source needs it."""
+
+        def see() -> PollResult:
+            if plans_with_spark(job):
+                return _watchman(spark.model_dump_json(), log_file).ask(project, job)
+            return look(project, job)
+
+        return cls(see)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the look that goes on began."""
+        return time.monotonic() - self._since
+
+    def ask(self, patience_s: float) -> PollResult | None:
+        """Return what a look saw, begun now or by an earlier call; None where it takes longer than `patience_s`.
+
+        Raises what the look raised: as `look`, and EnvironmentFaultError where Spark did not start or was lost.
+        """
+        with self._lock:
+            if self._answer is None:
+                self._answer, self._since = Future(), time.monotonic()
+                # A daemon: whoever ends the server need not wait for a source that does not answer.
+                threading.Thread(target=self._run, args=(self._answer,), name="lookout", daemon=True).start()
+            answer = self._answer
+        try:
+            return answer.result(patience_s)
+        except TimeoutError:
+            if answer.done():
+                raise  # the source's own
+            return None
+        finally:
+            with self._lock:
+                if answer.done() and self._answer is answer:
+                    self._answer = None
+
+    def _run(self, answer: Future[PollResult]) -> None:
+        try:
+            answer.set_result(self._see())
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that asks
+            answer.set_exception(error)
+
+
+class SparkPollProcess:
+    """A process that looks with Spark, started by the first question and ended when nobody asks any more.
+
+    A process, because Spark's JVM can be ended together with it, whatever became of either; it ends with ours, too.
+    """
+
+    def __init__(self, spark: SparkSpec, log_file: Path | None = None, idle_s: float = IDLE_S) -> None:
+        self._settings = (spark, log_file, idle_s)
+        self._lock = threading.Lock()
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def ask(self, project: Project, job: JobSpec, limit_s: float = LIMIT_S) -> PollResult:
+        """Look, one question after the other; raises as `Lookout.ask`."""
+        with self._lock:
+            answer = self._exchange(self._pipe, project, job, limit_s) if self._pipe is not None else None
+            if answer is None:  # none was there, or it has ended meanwhile
+                answer = self._exchange(self._start(), project, job, limit_s)
+        if answer is None:
+            raise EnvironmentFaultError(
+                problem=f"The process that looks for new data of job {job.job!r} with Spark died.",
+                hint=f"Spark's log is {self._settings[1]}; `gobblin plan {job.job}` does the same here.",
+            )
+        if isinstance(answer, GobblinDagsterError):
+            raise answer
+        return answer
+
+    @property
+    def process_id(self) -> int | None:
+        """The process that is there; None before the first question."""
+        return self._process.pid if self._process is not None else None
+
+    def close(self) -> None:
+        """End the process and its Spark, once it has answered."""
+        with self._lock:
+            self._end()
+
+    def _exchange(
+        self, pipe: Connection, project: Project, job: JobSpec, limit_s: float
+    ) -> PollResult | GobblinDagsterError | None:
+        """Return the answer, None where the process is gone."""
+        try:
+            pipe.send((project, job))
+            if pipe.poll(limit_s):
+                answer: PollResult | GobblinDagsterError = pipe.recv()
+                return answer
+        except (EOFError, OSError):
+            self._end()
+            return None
+        self._end()
+        return EnvironmentFaultError(
+            problem=f"Looking for new data of job {job.job!r} with Spark took more than {limit_s:.0f} s and was given up.",
+            hint="Give the job a schedule instead of the sensor.",
+        )
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, *self._settings), name="lookout", daemon=True)
+        self._process.start()
+        theirs.close()  # so that each side sees the other's end
+        return self._pipe
+
+    def _end(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._process is not None:
+            self._process.kill()  # its Spark ends with it
+            self._process.join()
+            self._process = None
+
+
+def _serve(pipe: Connection, spark: SparkSpec, log_file: Path | None, idle_s: float) -> None:
+    """Answer questions until nobody has asked for a while, or whoever asked is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, whose end closes the pipe
+    runner = LazySparkRunner(spark, log_file)
+    try:
+        while pipe.poll(idle_s):
+            project, job = pipe.recv()
+            pipe.send(_answer(project, job, runner))
+            if runner.is_started and not _is_alive(runner):
+                return  # the next question finds another process, with another Spark
+    except (EOFError, OSError):
+        pass
+    finally:
+        with suppress(Exception):  # a Spark that is gone cannot be stopped, and the process ends anyway
+            runner.close()
+
+
+def _answer(project: Project, job: JobSpec, runner: LazySparkRunner) -> PollResult | GobblinDagsterError:
+    try:
+        return look(project, job, runner)
+    except GobblinDagsterError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - told to whoever asked; others may not survive the way
+        return EnvironmentFaultError(
+            problem=f"Looking for new data of job {job.job!r} failed: {describe_failure(error).message}.",
+            hint=f"`gobblin plan {job.job}` does the same here.",
+        )
+
+
+def _is_alive(runner: LazySparkRunner) -> bool:
+    try:
+        return bool(runner.open_session().version)
+    except Exception:  # noqa: BLE001 - whatever it is: this Spark answers no more
+        return False
+
+
+@cache
+def _watchman(spark_json: str, log_file: Path | None) -> SparkPollProcess:
+    # Never closed: it serves all sensors of the process, and ends by itself.
+    return SparkPollProcess(SparkSpec.model_validate_json(spark_json), log_file)

@@ -1,0 +1,225 @@
+"""plan: job spec + source + stored states -> JobPlan. Reads metadata only; needs no Spark and changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.commit import WAITING, SequenceState
+from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import InvalidUrnError, QuarantinedError, SourceError, StartpointError, UsageError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.gc_pause import collector_paused
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.engine.plan.commit_preview import branch_names, commit_outline
+from gobblin_dagster.engine.plan.cost import with_costs
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, Leftover
+from gobblin_dagster.engine.plan.packing import pack_units
+from gobblin_dagster.engine.plan.startpoints import Start, find_starts, moved_states
+from gobblin_dagster.engine.validation import starts_over
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+_NO_START = Start()
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_RUNS_LOOKED_AT = 1000
+"""As many as a project keeps by default; those of a run that is bounded are short."""
+
+
+@collector_paused()
+def make_plan(
+    spec: JobSpec,
+    source: Source,
+    store: StateStore,
+    *,
+    run_id: str,
+    selection: Selection,
+    clock: Clock,
+    packs: int,
+    on_work: Callable[[], None] | None = None,
+    startpoints: Mapping[str, Startpoint] | None = None,
+) -> JobPlan:
+    """Plan one run of a job.
+
+    `on_work` is called once, as soon as the first work unit is found and while planning goes on. `startpoints` count
+    instead of those that are stored.
+
+    Raises:
+        SourceError: the source as a whole cannot be listed; faults of one dataset are in its `problem`.
+        UsageError: globs were given that select no dataset.
+    """
+    states = store.load_dataset_states(spec.job, selection.urns)
+    leftovers = _leftovers(spec.job, store, selection)
+    quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
+    context = SourceContext(
+        extract=spec.to_extract(),
+        states=states,
+        is_selected=selection.matches,
+        clock=clock,
+        previous_runs=cache(lambda: store.load_runs(spec.job)),
+        publishes_parts=spec.commit.policy != "full",
+    )
+    if starts_over(spec, source):
+        starts = {urn: Start(begin=CommittedRanges(s.committed.watermark_type, {})) for urn, s in states.items()}
+    else:
+        wishes = store.load_startpoints(spec.job, selection.urns) if startpoints is None else startpoints
+        starts = find_starts(spec.job, source, context, wishes)
+    moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
+    offers = source.plan(dataclasses.replace(context, states=moved))
+    datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
+    most = spec.execution.max_work_units
+    if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
+        moved_at = {urn: state.updated_at for urn, state in states.items()}
+        datasets = limit_units(datasets, most, store.load_runs(spec.job, _RUNS_LOOKED_AT), moved_at)
+    datasets = with_costs(datasets, states)
+    if (selection.select or selection.exclude) and not datasets:
+        raise UsageError(
+            problem=f"No dataset of job {spec.job!r} is selected by "
+            f"--select {' '.join(selection.select) or '*'} --exclude {' '.join(selection.exclude) or '-'}.",
+            hint="`gobblin plan` lists the datasets.",
+        )
+    units = [unit for dataset in datasets for unit in dataset.work_units]
+    return JobPlan(
+        job=spec.job,
+        run_id=run_id,
+        datasets=datasets,
+        packs=tuple(
+            tuple(unit.id for unit in pack.work_units)
+            for pack in pack_units(units, spec.execution.packs or packs, spec.execution.packing)
+        ),
+        leftovers=leftovers,
+        branches=branch_names(spec),
+        scope=spec.commit.scope,
+        commit_steps=commit_outline(spec),
+    )
+
+
+def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
+    """Return the states as sources see them: what was given up is no gap."""
+    return {
+        urn: state if state.given_up is None else dataclasses.replace(state, committed=state.settled, given_up=None)
+        for urn, state in states.items()
+    }
+
+
+def limit_units(
+    datasets: Sequence[DatasetPlan], most: int, runs: Sequence[RunRecord], moved_at: Mapping[str, datetime]
+) -> tuple[DatasetPlan, ...]:
+    """Keep the first work units of each dataset, as many as fit into a run, shared out evenly.
+
+    What is left out was not committed, so the next run plans it again; the notes say how much. Where not even one for each
+    fits, those come first whose last turn in `runs` (newest first) is longest ago, and of turns that are forgotten those of
+    datasets that moved longest ago: none waits for ever behind others.
+    """
+    turns: dict[str, int] = {}
+    for age, run in enumerate(runs):
+        for urn in run.datasets:
+            turns.setdefault(urn, age)
+
+    def turn(number: int) -> tuple[int, datetime]:
+        urn = datasets[number].dataset_urn
+        return -turns.get(urn, len(runs)), moved_at.get(urn, _NEVER)
+
+    by_turn = sorted(range(len(datasets)), key=turn)
+    kept = dict.fromkeys(by_turn, 0)
+    left = most
+    while left and (waiting := [n for n in kept if kept[n] < len(datasets[n].work_units)]):
+        for number in waiting[:left]:
+            kept[number] += 1
+        left -= len(waiting[:left])
+    return tuple(_first_units(dataset, kept[number]) for number, dataset in enumerate(datasets))
+
+
+def _first_units(dataset: DatasetPlan, count: int) -> DatasetPlan:
+    left_out = len(dataset.work_units) - count
+    if not left_out:
+        return dataset
+    units = dataset.work_units[:count]
+    note = f"{left_out} of {len(dataset.work_units)} work units are left for a later run (`execution.max_work_units`)."
+    high = units[-1].expected_high if units else dataset.low
+    return dataclasses.replace(dataset, work_units=units, expected_high=high, notes=(*dataset.notes, note))
+
+
+def _leftovers(job: str, store: StateStore, selection: Selection) -> tuple[Leftover, ...]:
+    waiting = store.load_sequences(job, states=WAITING)
+    return tuple(
+        Leftover(sequence.id, sequence.dataset_urn, sequence.state, sequence.reason)
+        for sequence in waiting
+        if selection.matches(sequence.dataset_urn)
+    )
+
+
+def _dataset_plans(
+    offers: Iterator[DatasetOffer],
+    states: Mapping[str, DatasetState],
+    quarantined: Mapping[str, Leftover],
+    starts: Mapping[str, Start],
+) -> Iterator[DatasetPlan]:
+    unseen = dict(starts)
+    for offer in offers:
+        urn = offer.dataset_urn
+        unseen.pop(urn, None)
+        state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
+        problem, code = _problem(offer, start)
+        if leftover is not None:
+            problem = str(QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason))
+        yield DatasetPlan(
+            dataset_urn=urn,
+            commit_id=new_commit_id(),
+            version_read=state.version if state else 0,
+            low=offer.low,
+            expected_high=offer.expected_high,
+            work_units=() if problem else tuple(offer.work_units),
+            notes=(*([start.note] if start.note else []), *offer.notes),
+            problem=problem,
+            code=code,
+            quarantined=leftover is not None,
+            previous_schemas=state.schemas if state else {},
+            startpoint=start.startpoint,
+            # A full extract of nothing leaves what is published, and what counts as read, as it is.
+            begin=start.begin if start.startpoint is not None or offer.work_units else None,
+            expired=start.expired,
+            origin=offer.origin,
+        )
+    for urn, start in unseen.items():
+        state = states.get(urn)
+        mark, version = (state.watermark, state.version) if state else (None, 0)
+        why = start.problem or "the source does not have the dataset now"
+        note = start.note if start.expired is not None else f"its startpoint waits: {why}"
+        yield DatasetPlan(
+            urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,), expired=start.expired
+        )
+
+
+def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
+    """Say why a dataset cannot be planned, and the code of that; the first is empty where it can."""
+    if not offer.problem and start.problem:
+        return start.problem, StartpointError.code
+    if not offer.problem and offer.work_units:
+        try:  # before a store is asked for the urn, which may cut it or refuse all of the run
+            DatasetUrn(offer.dataset_urn)
+        except InvalidUrnError as error:
+            return str(error), error.code
+    return offer.problem, SourceError.code
+
+
+def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:
+    """Give work units ids that are unique in the run."""
+    number, is_told = 0, False
+    for dataset in datasets:
+        units = []
+        if on_work is not None and not is_told and not all(unit.is_empty for unit in dataset.work_units):
+            on_work()
+            is_told = True
+        for unit in dataset.work_units:
+            number += 1
+            units.append(dataclasses.replace(unit, id=f"wu-{number:05d}"))
+        yield dataclasses.replace(dataset, work_units=tuple(units)) if units else dataset

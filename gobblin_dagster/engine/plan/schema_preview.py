@@ -1,0 +1,85 @@
+"""What a run will make of the schemas that come, found out before any row is read: notes for the plan.
+
+Works for sources that know their schema beforehand (a table's columns, a file's footer); others say nothing. The columns
+go through the job's converters as in a task, and the branch's contract judges them against what it published last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.quality.contract import Contract, differences
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, ForeseesSchema, Source
+from gobblin_dagster.core.errors import ConvertError, GobblinDagsterError
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.engine.task.row_pipeline import RowPipeline
+from gobblin_dagster.spec.job import PRE_FORK, BranchSpec, JobSpec
+
+MOST_DATASETS = 20
+"""Datasets of a plan that are looked at: each may cost a request to a far file system."""
+
+
+def with_schema_notes(job: JobSpec, source: Source, runner: RunContext, plan: JobPlan) -> JobPlan:
+    """Return the plan with a note for each column that is new, gone or changed, and for what will fail by it.
+
+    Looks at the first work unit of the first `MOST_DATASETS` datasets that have work and were published before.
+    """
+    if not isinstance(source, ForeseesSchema):
+        return plan
+    chosen = [d.dataset_urn for d in plan.datasets if d.has_work and d.previous_schemas][:MOST_DATASETS]
+    noted = {
+        dataset.dataset_urn: dataclasses.replace(dataset, notes=(*dataset.notes, *_notes(job, source, runner, dataset)))
+        for dataset in plan.datasets
+        if dataset.dataset_urn in chosen
+    }
+    return dataclasses.replace(plan, datasets=tuple(noted.get(d.dataset_urn, d) for d in plan.datasets))
+
+
+def _notes(job: JobSpec, source: ForeseesSchema, runner: RunContext, dataset: DatasetPlan) -> Iterator[str]:
+    context = runner.construct_context(job, dataset.dataset_urn)
+    try:
+        schema = source.foresee_schema(dataset.work_units[0])
+        if schema is None:
+            return
+        schema = RowPipeline(PRE_FORK, job.converters, (), context, _never).open(schema)
+        fork = registry.create(
+            ConstructKind.FORK, job.fork.operator, context, branches=[branch.name for branch in job.fork.branches]
+        )
+        flags = fork.fork_schema(schema)
+    except (GobblinDagsterError, OSError) as error:
+        yield f"its work units will fail: {error}"
+        return
+    for branch, is_there in zip(job.fork.branches, flags, strict=False):
+        if is_there:
+            yield from _branch_notes(job, branch, context, schema, dataset.previous_schemas)
+
+
+def _branch_notes(
+    job: JobSpec, branch: BranchSpec, context: ConstructContext, schema: pa.Schema, published: Mapping[str, str]
+) -> Iterator[str]:
+    previous = published.get(branch.name)
+    kind = branch.schema_contract or job.schema_contract
+    context = dataclasses.replace(context, branch=branch.name)
+    try:
+        found = RowPipeline(branch.name, branch.converters, (), context, _never).open(schema)
+        if previous is None:
+            return
+        notes = differences(previous, found, branch.name)
+        if kind is not None:
+            Contract(kind, previous, found, context)
+    except ConvertError as error:
+        yield f"its work units will fail: {error}"
+        return
+    meant = (
+        f"schema contract `{kind}` takes it" if kind is not None else "no schema contract: it is written as it comes"
+    )
+    yield from (f"{note} ({meant})." for note in notes)
+
+
+def _never(chunk: Chunk, policy: str, reason: str, stage: str) -> None:
+    """Take rejected rows: there are none where no row is read."""

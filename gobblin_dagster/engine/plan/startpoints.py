@@ -1,0 +1,168 @@
+"""Startpoints in a plan: where the next run of a dataset begins, instead of at its watermark.
+
+A startpoint is resolved to a position, and the source plans as if all before that position were committed and nothing
+behind it. The run's commit builds on the same ranges and consumes the startpoint, so nothing of this is stored before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext, StartpointResolver
+from gobblin_dagster.core.dataset_state import DatasetState, with_committed
+from gobblin_dagster.core.errors import GobblinDagsterError, StartpointError, UsageError
+from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, Timestamp, Upcoming, watermark_at
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import CommittedRanges
+from gobblin_dagster.core.watermark.text import parse_watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What became of the startpoint of one dataset when the plan was made."""
+
+    startpoint: Startpoint | None = None
+    """The one in force, pinned where it must be; None where it has expired or cannot be resolved."""
+    begin: CommittedRanges | None = None
+    """What counts as read; None where the dataset was never committed and begins at its oldest position anyway."""
+    problem: str = ""
+    note: str = ""
+    expired: Startpoint | None = None
+    """The one that is not applied any more."""
+
+
+def find_starts(job: str, source: Source, context: SourceContext, wishes: Mapping[str, Startpoint]) -> dict[str, Start]:
+    """Resolve the startpoints of selected datasets; one that cannot be resolved is the problem of its dataset alone."""
+    return {
+        urn: _Resolution(job, source, context, startpoint).start()
+        for urn, startpoint in sorted(wishes.items())
+        if context.is_selected(urn)
+    }
+
+
+def moved_states(
+    job: str, states: Mapping[str, DatasetState], starts: Mapping[str, Start], now: datetime
+) -> dict[str, DatasetState]:
+    """Return the states that the source shall plan from."""
+    moved = {urn: begin_at(states.get(urn), job, urn, s.begin, now) for urn, s in starts.items() if s.begin is not None}
+    return {**states, **moved}
+
+
+def begin_at(
+    before: DatasetState | None, job: str, dataset_urn: str, begin: CommittedRanges, now: datetime
+) -> DatasetState:
+    """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is as it was.
+
+    It counts as read of what is there now: a startpoint is how to go on with a table that was made anew.
+    """
+    if before is None:
+        return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
+    return dataclasses.replace(with_committed(before, begin), updated_at=now, origin={})
+
+
+class _Resolution:
+    """Resolves one startpoint."""
+
+    def __init__(self, job: str, source: Source, context: SourceContext, startpoint: Startpoint) -> None:
+        self._job = job
+        self._source = source
+        self._context = context
+        self._startpoint = startpoint
+        self._urn = startpoint.dataset_urn
+        self._state = context.states.get(self._urn)
+        self._fresh: DatasetOffer | None = None
+
+    def start(self) -> Start:
+        """Return what came of it; never raises for what concerns this dataset alone."""
+        startpoint, now = self._startpoint, self._context.clock.now()
+        if startpoint.is_expired(now):
+            at = f"{startpoint.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z"
+            note = f"its startpoint {startpoint} expired at {at} and is not applied; the next run deletes it."
+            return Start(note=note, expired=startpoint)
+        try:
+            begin = self._begin()
+        except GobblinDagsterError as error:
+            return Start(problem=str(error))
+        mark = begin.watermark if begin is not None else None
+        if isinstance(startpoint.position, Upcoming):
+            # Another run, after a crash, must not begin behind what came meanwhile.
+            startpoint = dataclasses.replace(startpoint, pinned=begin)
+        why = f": {startpoint.why}" if startpoint.why else ""
+        note = f"begins at {mark or 'its oldest position'}, by the startpoint {startpoint.position} of {startpoint.who}{why}."
+        return Start(startpoint, begin, note=note)
+
+    def _begin(self) -> CommittedRanges | None:
+        resolver = self._source if isinstance(self._source, StartpointResolver) else None
+        position = self._startpoint.position
+        if self._startpoint.pinned is not None:
+            return self._startpoint.pinned
+        wanted = self._parsed(position) if isinstance(position, Specific) else position
+        resolve = self._unaided if resolver is None else resolver.resolve_startpoint
+        found = resolve(self._urn, wanted, self._context)
+        if found is None:
+            return None if self._state is None else CommittedRanges(self._state.committed.watermark_type, {})
+        return found if isinstance(found, CommittedRanges) else self._read_up_to(found)
+
+    def _unaided(
+        self, _urn: str, wanted: Watermark | Timestamp | Oldest | Upcoming, _context: SourceContext
+    ) -> Watermark | None:
+        """Resolve as a StartpointResolver does, without the source's help."""
+        if isinstance(wanted, Oldest):
+            return None
+        mark = watermark_at(self._kind(), wanted.instant) if isinstance(wanted, Timestamp) else wanted
+        if isinstance(mark, Watermark):
+            return mark
+        raise self._error("this source looks up no such position; give a watermark, or `oldest`")
+
+    def _parsed(self, position: Specific) -> Watermark:
+        try:
+            return parse_watermark(self._kind(), position.watermark)
+        except UsageError as error:
+            raise self._error(error.problem.rstrip(".")) from error
+
+    def _read_up_to(self, mark: Watermark) -> CommittedRanges:
+        """Return ranges that end at a position; components that it does not name stay as they are."""
+        known: Any = self._state.committed.ranges if self._state is not None else {}
+        if self._state is not None and type(mark) is not self._state.committed.watermark_type:
+            expected = self._state.committed.watermark_type.type_name
+            raise self._error(f"it is of type {mark.type_name!r}, the dataset's watermark of type {expected!r}")
+        ranges = dict(known)
+        for name, position in mark.components().items():
+            first: Any = known[name][0][0] if name in known else position
+            if name not in known or position < first:
+                # Also what lies before all that was ever committed counts as read, from where the source begins.
+                first = self._beginnings().get(name, position)
+            ranges[name] = ((min(first, position), position),)
+        return CommittedRanges(type(mark), ranges)
+
+    def _beginnings(self) -> Mapping[str, Any]:
+        low = self._offer().low
+        return low.components() if low is not None else {}
+
+    def _kind(self) -> type[Watermark]:
+        if self._state is not None:
+            return self._state.committed.watermark_type
+        offer = self._offer()
+        mark = offer.low or offer.expected_high
+        if mark is None:
+            raise self._error(
+                offer.problem.rstrip(".") or "the source has nothing yet that tells its type of watermark"
+            )
+        return type(mark)
+
+    def _offer(self) -> DatasetOffer:
+        """Return what the source would offer if nothing of the dataset had ever been committed."""
+        if self._fresh is None:
+            alone = dataclasses.replace(self._context, states={}, is_selected=lambda urn: urn == self._urn)
+            offers = [offer for offer in self._source.plan(alone) if offer.dataset_urn == self._urn]
+            self._fresh = (
+                offers[0] if offers else DatasetOffer(self._urn, None, None, problem="the source has no such dataset")
+            )
+        return self._fresh
+
+    def _error(self, problem: str) -> StartpointError:
+        return StartpointError(dataset_urn=self._urn, startpoint=str(self._startpoint.position), problem=problem)

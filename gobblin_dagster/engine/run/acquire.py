@@ -1,0 +1,56 @@
+"""Before anything is read: the leases of the datasets that will move, and a plan that is still true under them."""
+
+from __future__ import annotations
+
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError, StepRefusedError, StorageError
+from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.engine.commit.leases import LeaseKeeper
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.plan.model import JobPlan, left_out, replanned
+from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snapshots
+from gobblin_dagster.engine.task.runner import TaskRunner
+
+
+def claim(
+    opened: JobContext, leases: LeaseKeeper, plan: JobPlan, runner: TaskRunner
+) -> tuple[JobPlan, dict[str, Lease]]:
+    """Return the plan to run, and the leases of others on datasets that it leaves out.
+
+    Stores where startpoints were resolved to, where a later run would find another position, and deletes those that are
+    not applied any more.
+    """
+    busy: dict[str, Lease] = {}
+    if plan.is_moving:
+        plan, busy = _leased(opened, leases, plan, runner)
+        for dataset in plan.datasets:
+            if dataset.startpoint is not None and dataset.startpoint.pinned is not None:
+                opened.store.pin_startpoint(dataset.startpoint)
+    for dataset in plan.datasets:
+        if dataset.expired is not None:
+            opened.store.delete_startpoint(dataset.expired)  # by id, so that a newer one stays
+    return plan, busy
+
+
+def _leased(
+    opened: JobContext, leases: LeaseKeeper, plan: JobPlan, runner: TaskRunner
+) -> tuple[JobPlan, dict[str, Lease]]:
+    """Take the leases of datasets with work; plan again where another run moved one before we had its lease."""
+    grant = leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving])
+    states = opened.store.load_dataset_states(plan.job, list(grant.granted))
+    versions = {urn: state.version for urn, state in states.items()}
+    if any(versions.get(d.dataset_urn, 0) != d.version_read for d in plan.datasets if d.dataset_urn in grant.granted):
+        plan = opened.plan(runner)
+    working = [one for one in plan.datasets if one.has_work and one.dataset_urn in grant.granted]
+    strange, code = unknown_snapshots(opened, working, states), SourceError.code
+    try:
+        strange = unknown_commits(opened, working) | strange
+    except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
+        # What cannot be asked now cannot be published to either, most likely: nothing is read in vain.
+        strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code
+    datasets = [
+        dataset
+        if dataset.dataset_urn in grant.granted and dataset.dataset_urn not in strange
+        else left_out(dataset, strange.get(dataset.dataset_urn, dataset.problem), code)
+        for dataset in plan.datasets
+    ]
+    return replanned(plan, datasets), dict(grant.busy)

@@ -1,0 +1,204 @@
+"""From the task states of one dataset to what is to be committed: results for people, a commit sequence for the store."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from gobblin_dagster.core.commit import CommitSequence, PublishedFile
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import GobblinDagsterError, UsageError, WatermarkMovedError
+from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.task_state import QueueStats, TaskFailure, TaskState, TaskSums
+from gobblin_dagster.engine.commit.branch_publishers import Publishers, needs_all_units, reads_current
+from gobblin_dagster.engine.commit.build import build_sequence
+from gobblin_dagster.engine.commit.policy import Decision, choose_publishable, is_retried
+from gobblin_dagster.engine.commit.steps import plan_own_steps
+from gobblin_dagster.engine.commit.steps.permissions import permissions_of
+from gobblin_dagster.engine.plan.model import DatasetPlan
+from gobblin_dagster.engine.plan.startpoints import begin_at
+from gobblin_dagster.engine.publishers import dataset_folders, make_publishers
+from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
+from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.spec.job import JobSpec
+
+LoadSnapshot: TypeAlias = Callable[[str, str, int | None], Sequence[PublishedFile]]
+"""Returns the files of a snapshot by job, dataset.urn and number: `StateStore.load_snapshot`."""
+
+
+def decide_dataset(
+    job: JobSpec,
+    plan: DatasetPlan,
+    states: Sequence[TaskState],
+    before: DatasetState | None,
+    *,
+    context: RunContext,
+    now: datetime,
+    load_snapshot: LoadSnapshot,
+) -> DatasetCommit:
+    """Decide by the commit policy what of a dataset is published. Touches nothing; never raises for a dataset's fault.
+
+    `load_snapshot` is asked only where a publisher must know what its branch holds.
+    """
+    if plan.quarantined:
+        return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, "quarantined", plan.problem))
+    if plan.problem:
+        return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, plan.code, plan.problem))
+    if not states:
+        return _unread(job, plan, before, context, now)
+    # What was only noted changes nothing that readers see: a publisher that replaces would leave them nothing.
+    is_noted = all(unit.is_noted for unit in plan.work_units)
+    publishers = {} if is_noted else make_publishers(job, context, plan.dataset_urn)
+    # Half a snapshot must not take the place of a whole one.
+    policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
+    is_again = is_retried(job.execution.retry_failed, job.commit.policy)
+    decision = dataclasses.replace(choose_publishable(policy, states), gives_up=not is_again)
+    summed = _sum(plan, states, decision)
+    if not decision.publish:
+        outcome = DatasetOutcome.FAILED if decision.failed else DatasetOutcome.CANCELLED
+        return DatasetCommit(dataclasses.replace(summed, outcome=outcome, actual_high=plan.low))
+    try:
+        found = before.version if before else 0
+        if found != plan.version_read:
+            # Our lease was taken over while Spark worked. What we read belongs to a state that is gone.
+            raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
+        if plan.begin is not None:
+            before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
+        if needs_all_units(publishers.values()):
+            _require_whole_units(plan, decision)
+        # The version found is the one that the commit will demand, so the files are those of the state it replaces.
+        is_read = reads_current(publishers.values())
+        current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
+        publishing = Publishers(publishers, current, dataset_folders(job, plan.dataset_urn))
+        return _publication(job, plan, decision, before, summed, context, now, publishing)
+    except GobblinDagsterError as error:
+        failures = (*summed.failures, describe_failure(error))
+        failed = dataclasses.replace(summed, outcome=DatasetOutcome.FAILED, actual_high=plan.low, failures=failures)
+        return DatasetCommit(failed)
+
+
+def _require_whole_units(plan: DatasetPlan, decision: Decision) -> None:
+    for unit in decision.publish:
+        if unit.actual_high != unit.expected_high:
+            raise UsageError(
+                problem=f"Dataset {plan.dataset_urn!r}: work unit {unit.work_unit_id} ended at {unit.actual_high}, before its "
+                f"expected {unit.expected_high}, and its publisher would put a part in the place of the whole.",
+                hint="Take the limit away, or publish with `append`.",
+            )
+
+
+def without_commit(plan: DatasetPlan, outcome: DatasetOutcome, code: str, message: str) -> DatasetResult:
+    """Return the result of a dataset of which nothing was read."""
+    return DatasetResult(
+        dataset_urn=plan.dataset_urn,
+        outcome=outcome,
+        low=plan.low,
+        expected_high=plan.expected_high,
+        actual_high=plan.low,
+        failures=(TaskFailure(code, message),),
+        notes=plan.notes,
+    )
+
+
+def _publication(
+    job: JobSpec,
+    plan: DatasetPlan,
+    decision: Decision,
+    before: DatasetState | None,
+    summed: DatasetResult,
+    context: RunContext,
+    now: datetime,
+    publishers: Publishers,
+) -> DatasetCommit:
+    sequence = build_sequence(
+        commit_id=plan.commit_id,
+        job=job.job,
+        run_id=context.run_id,
+        dataset_urn=plan.dataset_urn,
+        before=before,
+        decision=decision,
+        planned_low=plan.low,
+        output_root=context.output_root,
+        staging_dirs=(context.staging_dir(plan.commit_id),),
+        now=now,
+        permissions=permissions_of(job),
+        extract=job.to_extract(),
+        publishers=publishers,
+        origin=plan.origin,
+    )
+    sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
+    gone = decision.failed if decision.gives_up else ()
+    given_up = (f"gave up [{s.actual_high}, {s.expected_high}): it is not read again." for s in gone)
+    return _commit(plan, dataclasses.replace(summed, notes=(*summed.notes, *given_up)), sequence)
+
+
+def _unread(
+    job: JobSpec, plan: DatasetPlan, before: DatasetState | None, context: RunContext, now: datetime
+) -> DatasetCommit:
+    """Return nothing, or the commit of a startpoint behind which there is nothing yet: it is honoured, so it is consumed."""
+    if plan.begin is None or plan.has_work:
+        idle = DatasetResult(
+            plan.dataset_urn, DatasetOutcome.IDLE, low=plan.low, actual_high=plan.low, notes=plan.notes
+        )
+        return DatasetCommit(idle)
+    begun = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
+    after = dataclasses.replace(
+        begun,
+        version=plan.version_read + 1,
+        run_id=context.run_id,
+        updated_at=now,
+        origin={**begun.origin, **plan.origin},
+    )
+    sequence = CommitSequence.to(after, commit_id=plan.commit_id, output_root=context.output_root)
+    result = DatasetResult(plan.dataset_urn, DatasetOutcome.COMMITTED, low=begun.watermark, notes=plan.notes)
+    return _commit(plan, result, sequence)
+
+
+def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) -> DatasetCommit:
+    """Let the sequence carry its result, and consume the startpoint that the plan was made under, which the history names."""
+    result = result.committed_by(sequence)
+    consumed = plan.startpoint.id if plan.startpoint is not None else ""
+    report = result.to_report(plan.startpoint)
+    return DatasetCommit(result, dataclasses.replace(sequence, report=report, startpoint=consumed))
+
+
+def _cut_note(published: Sequence[TaskState]) -> tuple[str, ...]:
+    cut = [state for state in published if not state.is_part and state.actual_high != state.expected_high]
+    return (f"{len(cut)} work unit(s) ended at their limit; the next run reads on.",) if cut else ()
+
+
+def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
+    """Sum how the branches' queues were used, also by work units that are not published: they were slow all the same."""
+    used: dict[str, QueueStats] = {}
+    for state in states:
+        for branch, queue in state.queues.items():
+            used[branch] = used[branch].plus(queue) if branch in used else queue
+    return used
+
+
+def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:
+    """Sum what will be published, and list the policies and failures of all work units."""
+    sums, everything = TaskSums.of(decision.publish), TaskSums.of(states)
+    return DatasetResult(
+        dataset_urn=plan.dataset_urn,
+        outcome=DatasetOutcome.FAILED,
+        low=plan.low,
+        expected_high=plan.expected_high,
+        rows_read=sums.rows_read,
+        rows_filtered=sums.rows_filtered,
+        rows_untaken=sums.rows_untaken,
+        rows_by_branch=sums.rows_written,
+        rejected=sums.rows_rejected,
+        rows_quarantined=sums.rows_quarantined,
+        files=len(sums.files),
+        bytes_written=sum(file.size_bytes for file in sums.files),
+        policies=everything.policies,
+        failures=tuple(failure for state in decision.failed for failure in state.failures),
+        failed_ranges=tuple(f"[{state.actual_high}, {state.expected_high})" for state in decision.failed),
+        notes=(*plan.notes, *_cut_note(decision.publish), *everything.notes),
+        seconds=round(everything.seconds, 3),
+        queues=_queues(states),
+    )

@@ -1,0 +1,103 @@
+"""Runs the work units of a plan and decides what of them is to be committed; publishes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.engine.commit.all_or_none import blocked_by, held_back, hold_back
+from gobblin_dagster.engine.commit.leases import busy_error
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.listener import RunListener
+from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
+from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
+from gobblin_dagster.engine.run.commit_planner import decide_dataset, without_commit
+from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.engine.task.multi_work_unit import unrun
+from gobblin_dagster.engine.task.runner import TaskRunner
+
+
+def extract(
+    opened: JobContext,
+    plan: JobPlan,
+    busy: Mapping[str, Lease],
+    runner: TaskRunner,
+    observer: RunListener,
+    stop: threading.Event,
+) -> list[DatasetCommit]:
+    """Return what is to be committed of each dataset, `busy` ones being in the hands of others."""
+    job, store = opened.job, opened.store
+    left_out = {d.dataset_urn: _busy(d, busy[d.dataset_urn]) for d in plan.datasets if d.dataset_urn in busy}
+    faulty = [without_commit(d, DatasetOutcome.FAILED, d.code, d.problem) for d in plan.datasets if d.problem]
+    # If one dataset already keeps all from being published, reading would be in vain.
+    blocked = blocked_by(job, [*faulty, *left_out.values()])
+    states = [] if blocked else _run_units(plan, runner, opened.context, observer, stop)
+    observer.extracted()
+    by_dataset: dict[str, list[TaskState]] = {}
+    for state in states:
+        by_dataset.setdefault(state.dataset_urn, []).append(state)
+    moving = [dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving]
+    before = store.load_dataset_states(job.job, moving) if moving else {}
+    decided = []
+    for dataset in plan.datasets:
+        urn = dataset.dataset_urn
+        if urn in left_out:
+            decided.append(DatasetCommit(left_out[urn]))
+        elif blocked and dataset.has_work:
+            unread = DatasetResult(
+                urn,
+                DatasetOutcome.FAILED,
+                low=dataset.low,
+                expected_high=dataset.expected_high,
+                notes=dataset.notes,
+            )
+            decided.append(DatasetCommit(held_back(unread, blocked)))
+        else:
+            decided.append(
+                decide_dataset(
+                    job,
+                    dataset,
+                    by_dataset.get(urn, []),
+                    before.get(urn),
+                    context=opened.context,
+                    now=opened.project.clock.now(),
+                    load_snapshot=store.load_snapshot,
+                )
+            )
+    return hold_back(job, decided)
+
+
+def _busy(dataset: DatasetPlan, lease: Lease) -> DatasetResult:
+    error = busy_error(lease)
+    return without_commit(dataset, DatasetOutcome.BUSY, error.code, str(error))
+
+
+def _run_units(
+    plan: JobPlan, runner: TaskRunner, context: RunContext, observer: RunListener, stop: threading.Event
+) -> list[TaskState]:
+    tasks = {
+        unit.id: TaskInput(unit, dataset.commit_id, dataset.previous_schemas)
+        for dataset in plan.datasets
+        for unit in dataset.work_units
+    }
+    # What holds no position is committed without a task: nobody has to look that nothing is there.
+    empty = [unrun(task, WorkingState.SUCCESSFUL, None) for task in tasks.values() if task.unit.is_empty]
+    for state in empty:
+        del tasks[state.work_unit_id]
+    packs = [[tasks[unit_id] for unit_id in pack if unit_id in tasks] for pack in plan.packs]
+    packs = [pack for pack in packs if pack]
+    if not packs:
+        return empty
+    observer.spark_starting()
+    runner.start_early()
+    done = 0
+
+    def on_result(state: TaskState) -> None:
+        nonlocal done
+        done += 1
+        observer.task_done(state, done, len(tasks))
+
+    return [*empty, *runner.run(context, packs, on_result, stop)]

@@ -1,0 +1,196 @@
+"""One run of one job: recover, plan, run on Spark, commit, report. The way of the data, in one direction.
+
+`run_job` does all of it. Dagster's layer calls the same four methods of `JobRun`, with the commit inside its IO manager.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from gobblin_dagster.core.commit import CommitSequence, CommitStep
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.listener import FanOutObserver, RunListener
+from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.plan.schema_preview import with_schema_notes
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RecoveredDataset, RunResult
+from gobblin_dagster.engine.run.acquire import claim
+from gobblin_dagster.engine.run.execute import extract
+from gobblin_dagster.engine.run.publish import publish_datasets
+from gobblin_dagster.engine.run.record import run_record, run_status
+from gobblin_dagster.engine.run.recovery import recover
+from gobblin_dagster.engine.run.store_check import with_lost_store
+from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+
+def plan_job(
+    project: Project,
+    job: JobSpec,
+    selection: Selection | None = None,
+    spark: SessionRunner | None = None,
+    startpoints: Mapping[str, Startpoint] | None = None,
+    *,
+    store: StateStore | None = None,
+) -> JobPlan:
+    """Plan a run for people, without running it; reads metadata only.
+
+    Says which columns change, and what a run would refuse because the state store was lost.
+    `spark` is asked for a session by sources that plan with Spark, and by no others. `startpoints` count instead of those
+    that are stored. A `store` that is given stays open; default: one of its own. Raises as `JobContext.of` and `JobContext.plan`.
+    """
+    with project.use_store(store) as open_store:
+        opened = JobContext.of(project, job, open_store, selection, runner=spark)
+        plan = with_lost_store(opened, opened.plan(startpoints=startpoints))
+        return with_schema_notes(job, opened.source, opened.context, plan)
+
+
+def run_job(
+    project: Project,
+    job: JobSpec,
+    *,
+    runner: TaskRunner,
+    selection: Selection | None = None,
+    listeners: Sequence[RunListener] = (),
+    commit_listener: CommitListener | None = None,
+    stop: threading.Event | None = None,
+    run_id: str | None = None,
+    store: StateStore | None = None,
+) -> RunResult:
+    """Run a job once: finish what an earlier run left, plan, run, commit.
+
+    Args:
+        project: the project.
+        job: one of its jobs.
+        runner: runs the work units.
+        selection: the datasets that count; default: all.
+        listeners: are called as the run goes on, in this order. What one raises is logged, and the run goes on.
+        commit_listener: is called between the steps of a commit. What it raises ends that commit, as a crash would.
+        stop: set it to end the run early: work units that run end, and what is whole is committed.
+        run_id: names the run in the state store, in Dagster's metadata and in the staging folder; default: a new one.
+        store: an open state store, which stays open; default: one of its own.
+
+    Raises:
+        SourceError, UsageError, TransientError: what concerns the whole job; faults of a dataset are in its DatasetResult.
+            UsageError also if `run_id` cannot name a run, or the job ran under it before.
+
+    Source: gobblin-runtime `AbstractJobLauncher.launchJob`. Differs: recovery fails single datasets, never the job.
+    """
+    with project.use_store(store) as open_store:
+        opened = JobContext.of(project, job, open_store, selection, runner=runner, run_id=run_id)
+        if run_id is not None:
+            opened.require_new_run_id()
+        with JobRun(opened, runner, listeners, commit_listener, stop) as run:
+            recovered = run.recover()
+            return run.publish(run.extract(run.plan()), recovered)
+
+
+class JobRun:
+    """One run of one job; use as a context manager, call its methods in the order recover, plan, extract, publish."""
+
+    def __init__(
+        self,
+        opened: JobContext,
+        runner: TaskRunner,
+        listeners: Sequence[RunListener] = (),
+        commit_listener: CommitListener | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self._opened = opened
+        self._runner = runner
+        self._observer = FanOutObserver(listeners)
+        self._commit_listener = commit_listener or SilentListener()
+        self._stop = stop or threading.Event()
+        self._leases = opened.lease_keeper()
+
+    def __enter__(self) -> Self:
+        self._leases.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leases.__exit__(kind, error, trace)
+
+    def recover(self) -> tuple[RecoveredDataset, ...]:
+        """Finish or undo what earlier runs left of selected datasets; one that fails does not stop the others."""
+        recovered = recover(self._opened, self._leases, self._committer())
+        for dataset in recovered:
+            self._observer.recovered(dataset)
+        return recovered
+
+    def plan(self) -> JobPlan:
+        """Plan the run; changes nothing. Raises as `make_plan`."""
+        return self._opened.plan(self._runner)
+
+    def extract(self, plan: JobPlan) -> CommitPlan:
+        """Run the plan's work units and decide what is to be committed; publishes nothing."""
+        opened = self._opened
+        plan, busy = claim(opened, self._leases, plan, self._runner)
+        self._observer.planned(plan)
+        decided = extract(opened, plan, busy, self._runner, self._observer, self._stop)
+        return CommitPlan(plan.job, opened.run_id, opened.started_at, tuple(decided), self._stop.is_set())
+
+    def publish(self, commit: CommitPlan, recovered: Sequence[RecoveredDataset] = ()) -> RunResult:
+        """Commit each dataset on its own, delete the staging, and record the run."""
+        for one in commit.datasets:
+            if one.sequence is None and one.result.outcome is not DatasetOutcome.IDLE:
+                self._observer.dataset_done(one.result)
+        committer = self._committer({one.result.dataset_urn: one.result for one in commit.datasets})
+        datasets = publish_datasets(self._opened, self._leases, committer, commit.datasets)
+        for one, result in zip(commit.datasets, datasets, strict=True):
+            if one.sequence is not None and not result.is_committed:
+                self._observer.dataset_done(result)
+        return self._report(commit, datasets, tuple(recovered))
+
+    def _report(
+        self, commit: CommitPlan, datasets: tuple[DatasetResult, ...], recovered: tuple[RecoveredDataset, ...]
+    ) -> RunResult:
+        opened, is_strict = self._opened, self._opened.job.commit.failed_units_fail_run
+        result = RunResult(
+            job=commit.job,
+            run_id=commit.run_id,
+            status=run_status(datasets, recovered, interrupted=commit.interrupted, is_strict=is_strict),
+            started_at=commit.started_at,
+            ended_at=opened.project.clock.now(),
+            datasets=datasets,
+            recovered=recovered,
+        )
+        # A stored sequence may still need what is staged.
+        is_needed = any(one.sequence_id and one.outcome is not DatasetOutcome.COMMITTED for one in datasets)
+        if not is_needed and any(one.outcome is not DatasetOutcome.IDLE for one in datasets):
+            opened.storage.delete_tree(opened.context.staging_root)
+        record = run_record(result)
+        if record.datasets or recovered:
+            opened.store.save_run(record)
+            opened.store.prune_runs(result.job, opened.project.spec.history_runs)
+        self._observer.finished(result)
+        return result
+
+    def _committer(self, planned: Mapping[str, DatasetResult] | None = None) -> Committer:
+        announcer = _Announcer(self._observer, planned or {})
+        return self._opened.committer(FanOutListener(announcer, self._commit_listener), self._runner)
+
+
+class _Announcer(SilentListener):
+    """Passes on what a commit does to the observer."""
+
+    def __init__(self, observer: RunListener, planned: Mapping[str, DatasetResult]) -> None:
+        self._observer = observer
+        self._planned = planned
+
+    def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
+        self._observer.step_done(sequence, step, number)
+
+    def committed(self, sequence: CommitSequence) -> None:
+        if sequence.dataset_urn in self._planned:
+            self._observer.dataset_done(self._planned[sequence.dataset_urn])

@@ -1,0 +1,81 @@
+"""What a run decided becomes true: each dataset on its own, or all of them together (`commit.scope: job`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
+from gobblin_dagster.core.errors import GobblinDagsterError, StaleEpochError
+from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.engine.commit.all_or_none import is_all_or_none, with_held_back
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.group import Errors, GroupCommitter, Leased
+from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
+from gobblin_dagster.state.store import StateStore
+
+
+def publish_datasets(
+    opened: JobContext, leases: LeaseKeeper, committer: Committer, decided: Sequence[DatasetCommit]
+) -> tuple[DatasetResult, ...]:
+    """Commit what is to be committed, and return what became of each dataset."""
+    sequences = {one.sequence.dataset_urn: one.sequence for one in decided if one.sequence is not None}
+    if not sequences:
+        return tuple(one.result for one in decided)
+    free, kept_back = _free(sequences, leases)
+    errors: Errors = {**kept_back, **_publish_all(opened, committer, free, kept_back)}
+    return tuple(
+        _not_committed(one.result, error)
+        if one.sequence is not None
+        and (error := errors[one.sequence.dataset_urn]) is not None
+        and not _is_committed(one.sequence, opened.store)
+        else one.result
+        for one in decided
+    )
+
+
+def _free(
+    sequences: Mapping[str, CommitSequence], leases: LeaseKeeper
+) -> tuple[list[Leased], dict[str, GobblinDagsterError]]:
+    """Return what may be published, with the epochs, and why the rest may not."""
+    read_under = leases.epochs()
+    grant = leases.acquire(list(sequences))
+    kept_back: dict[str, GobblinDagsterError] = {urn: busy_error(lease) for urn, lease in grant.busy.items()}
+    for urn, lease in grant.granted.items():
+        if (ours := read_under.get(urn, lease.epoch)) != lease.epoch:
+            # Whoever held it since may have deleted what we staged.
+            kept_back[urn] = StaleEpochError(dataset_urn=urn, ours=ours, current=lease.epoch)
+    free = [(one, grant.granted[urn].epoch) for urn, one in sequences.items() if urn not in kept_back]
+    return free, kept_back
+
+
+def _publish_all(
+    opened: JobContext, committer: Committer, items: Sequence[Leased], kept_back: Mapping[str, Exception]
+) -> Errors:
+    if not is_all_or_none(opened.job):
+        return committer.publish_all(items)
+    if kept_back:
+        return with_held_back([sequence.dataset_urn for sequence, _ in items], kept_back)
+    return GroupCommitter(committer, opened.store, opened.job.commit.parallelism).publish_all(items)
+
+
+def _is_committed(sequence: CommitSequence, store: StateStore) -> bool:
+    """Look whether a publication that ended with an error became true all the same."""
+    try:
+        stored = store.load_sequence(sequence.id)
+    except GobblinDagsterError:
+        return False
+    return stored is not None and stored.state is SequenceState.COMMITTED
+
+
+def _not_committed(planned: DatasetResult, error: Exception) -> DatasetResult:
+    """Return the result of a dataset whose publication failed or was left for the next run."""
+    return dataclasses.replace(
+        planned,
+        outcome=DatasetOutcome.FAILED,
+        actual_high=planned.low,
+        failures=(*planned.failures, describe_failure(error)),
+    )

@@ -1,0 +1,1 @@
+"""Reading what is published, through the snapshot manifests. Read first: `reader`."""

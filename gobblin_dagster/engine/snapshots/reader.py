@@ -1,0 +1,184 @@
+"""Snapshots of a dataset: what readers see, which ones there were, and going back to one of them.
+
+A snapshot is what whole commits published up to one moment: never half a commit. Going back is a commit like any other: a
+new snapshot that holds what an older one held, with that one's watermark, so that the next run reads on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import StorageError, UsageError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.engine.commit.manifest import list_manifests, read_manifest
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.storage import open_storage
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSnapshot:
+    """The files of one snapshot of one dataset: give them to any reader, and it sees whole commits only."""
+
+    job: str
+    dataset_urn: str
+    snapshot: int
+    """0 where nothing was published."""
+    files: tuple[PublishedFile, ...]
+    """Of all branches, ordered by branch and path."""
+    schemas: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Newest Arrow schema by branch, as text, before a writer made text or folders of columns; manifests hold none."""
+    csv: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    """Options of the writers `csv` by branch; manifests hold none."""
+
+    def paths(self, branch: str) -> list[str]:
+        """Return the paths (or URLs) of a branch's files.
+
+        Raises:
+            UsageError: no file of the snapshot is of that branch, and it has others.
+        """
+        found = [file.path for file in self.files if file.branch == branch]
+        if self.files and not found:
+            known = ", ".join(sorted({file.branch for file in self.files}))
+            raise UsageError(problem=f"Dataset {self.dataset_urn!r} has no branch {branch!r}.", hint=f"It has {known}.")
+        return found
+
+    def folder(self, branch: str) -> str:
+        """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`).
+
+        Where the branch's `path` has changed, it is that of the first of `paths`; others may lie elsewhere.
+        """
+        path = self.paths(branch)[0]
+        return DatasetUrn(self.dataset_urn).folder_in(path)
+
+    def to_arrow(self, branch: str) -> ds.Dataset:
+        """Return a branch's files as one lazy pyarrow dataset, wherever they lie.
+
+        Shape: the columns of all files, in their widest types, null where a file lacks one; then those that became folders. Types
+        that the files do not tell are those of `schemas`; without them folders are text, and CSV and JSON lines as pyarrow
+        guesses them.
+
+        Raises:
+            UsageError: as `paths`, or nothing was published, or pyarrow cannot read the files, or a column's types cannot
+                be brought together.
+            EnvironmentFaultError: the storage's package is not installed.
+        """
+        from gobblin_dagster.engine.snapshots.formats import arrow_dataset, stored_types  # noqa: PLC0415  # slow to load
+
+        urn = self.dataset_urn
+        if not self.files:
+            raise UsageError(problem=f"Nothing was published of dataset {urn!r}.")
+        types = {urn: stored_types(self.schemas.get(branch, ""))}
+        return arrow_dataset(
+            {urn: self.paths(branch)}, types, self.csv.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
+        )
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Rows by branch."""
+        branches = sorted({file.branch for file in self.files})
+        return {name: sum(file.rows for file in self.files if file.branch == name) for name in branches}
+
+
+def load_published(
+    project: Project,
+    job: JobSpec,
+    dataset_urn: str,
+    snapshot: int | None = None,
+    *,
+    store: StateStore | None = None,
+) -> PublishedSnapshot:
+    """Look up a snapshot in the state store.
+
+    Args:
+        project: the project.
+        job: one of its jobs.
+        dataset_urn: the dataset.
+        snapshot: number; None takes the newest.
+        store: an open state store, which stays open; default: one of its own.
+
+    Raises:
+        UsageError: there is no such snapshot, or it has expired.
+        TransientError: the store cannot be reached.
+    """
+    with project.use_store(store) as open_store:
+        state = open_store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
+        if snapshot is not None:
+            _require_readable(state, dataset_urn, snapshot)
+        files = open_store.load_snapshot(job.job, dataset_urn, snapshot)
+    if state is None:
+        return PublishedSnapshot(job.job, dataset_urn, 0, ())
+    number = state.snapshot if snapshot is None else snapshot
+    return PublishedSnapshot(job.job, dataset_urn, number, tuple(files), state.schemas, csv_options(job))
+
+
+def csv_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
+    """Return the options of a job's writers `csv` by branch: how such files are read."""
+    writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
+    return {name: writer.options for name, writer in writers.items() if writer.type == "csv"}
+
+
+def read_published(
+    output: str | PathLike[str], job: str, dataset_urn: str, snapshot: int | None = None
+) -> PublishedSnapshot:
+    """Look up a snapshot in the manifests beside the data: no project, no state store, also on a copy of the lake.
+
+    Args:
+        output: path or URL of the job's output root.
+        job: the job's name.
+        dataset_urn: the dataset.
+        snapshot: number; None takes the newest.
+
+    Raises:
+        UsageError: there is no such snapshot.
+        CorruptRecordError: a manifest is damaged or missing.
+        OSError: the output cannot be read.
+    """
+    root = fspath(output)
+    root = root.rstrip("/") if "://" in root else str(Path(root).absolute())
+    storage = open_storage(root)
+    if snapshot is None:
+        known = list_manifests(storage, root, job, dataset_urn)
+        if not known:
+            return PublishedSnapshot(job, dataset_urn, 0, ())
+        snapshot = known[-1]
+    files = read_manifest(storage, root, job, dataset_urn, snapshot)
+    return PublishedSnapshot(job, dataset_urn, snapshot, tuple(files))
+
+
+def _require_readable(state: DatasetState | None, dataset_urn: str, snapshot: int) -> DatasetState:
+    if state is None or not state.snapshot:
+        raise UsageError(problem=f"Nothing was published of dataset {dataset_urn!r}.")
+    if not 1 <= snapshot <= state.snapshot:
+        raise UsageError(
+            problem=f"Dataset {dataset_urn!r} has no snapshot {snapshot}.", hint=f"The newest is {state.snapshot}."
+        )
+    if snapshot < state.oldest_snapshot:
+        raise UsageError(
+            problem=f"Snapshot {snapshot} of dataset {dataset_urn!r} has expired; its files may be deleted.",
+            hint=f"The oldest that is kept is {state.oldest_snapshot} (`commit.keep_snapshots`).",
+        )
+    return state
+
+
+def _require_whole(storage: Storage, files: Sequence[PublishedFile], parallelism: int) -> None:
+    sizes = in_parallel(lambda file: storage.size(file.path), files, parallelism)
+    for file, size in zip(files, sizes, strict=True):
+        if size != file.size_bytes:
+            problem = "it is gone" if size is None else f"it has {size} bytes instead of {file.size_bytes}"
+            raise StorageError(operation="roll back, because of", path=file.path, problem=problem)

@@ -1,0 +1,81 @@
+"""Starts the Spark lane only when there is work, so that planning and idle runs never import pyspark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gobblin_dagster.core.task_state import TaskState
+from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.spec.project import SparkSpec
+
+if TYPE_CHECKING:
+    from gobblin_dagster.engine.spark.runner import SparkRunner
+
+
+class LazySparkRunner:
+    """A Lane on Spark that begins to start, in a thread, when the first work is found."""
+
+    def __init__(self, spec: SparkSpec, log_file: Path | None = None) -> None:
+        self.cores = spec.local_cores
+        self._spec = spec
+        self._log_file = log_file
+        self._spark: SparkRunner | None = None
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether Spark was asked for."""
+        return self._thread is not None
+
+    def start_early(self) -> None:
+        """Begin to start Spark; does nothing the second time."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+            self._thread.start()
+
+    def run(
+        self,
+        runner: RunContext,
+        packs: Sequence[Sequence[TaskInput]],
+        on_result: Callable[[TaskState], None],
+        stop: threading.Event,
+    ) -> list[TaskState]:
+        """Run all packs; raises EnvironmentFaultError where Spark does not start."""
+        return self.started().run(runner, packs, on_result, stop)
+
+    def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
+        """Move very many files in Spark tasks; see `engine.commit.spread.StepExecutor`."""
+        return self.started().execute_batches(paths, output_root, verify_content=verify_content)
+
+    def started(self) -> SparkRunner:
+        """Start Spark, wait for it and return its lane; raises EnvironmentFaultError where it does not start."""
+        self.start_early()
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None or self._spark is None:
+            raise self._error or RuntimeError("Spark did not start")
+        return self._spark
+
+    def open_session(self) -> Any:
+        """Start Spark and return its session, for a source that plans and reads with it; raises as `started`."""
+        return self.started().open_session()
+
+    def close(self) -> None:
+        """Let Spark end, without waiting for it."""
+        if self._spark is not None:
+            self._spark.close()
+
+    def _start(self) -> None:
+        try:
+            # Here and not above: the import alone takes half a second that an idle run need not pay.
+            from gobblin_dagster.engine.spark.runner import SparkRunner  # noqa: PLC0415
+
+            if self._log_file is not None:  # the project may have written nothing yet: its state is elsewhere
+                self._log_file.parent.mkdir(parents=True, exist_ok=True)
+            self._spark = SparkRunner.start(self._spec, self._log_file)
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that needs Spark
+            self._error = error

@@ -1,0 +1,336 @@
+"""The Spark lane: starts Spark quickly and runs packs of work units as one Spark job. The only pyspark in `engine`.
+
+DataFrame API only, so the same code runs on local Spark, a cluster and a Spark Connect server.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyspark
+from pyspark.conf import SparkConf
+from pyspark.core.context import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.sources.spark.errors import said_by_spark
+from gobblin_dagster.core.constructs import FrameSource
+from gobblin_dagster.core.errors import EnvironmentFaultError, SparkLostError
+from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.serialization import from_json, to_json
+from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
+from gobblin_dagster.engine.commit.step_distribution import run_batches_in_arrow
+from gobblin_dagster.engine.spark import worker_daemon
+from gobblin_dagster.engine.spark.frame_units import FrameRun
+from gobblin_dagster.engine.spark.java import find_java
+from gobblin_dagster.engine.task.checkpoint import TaskCheckpoints
+from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.engine.task.multi_work_unit import run_packs_in_arrow, unrun, write_packs
+from gobblin_dagster.spec.project import SparkSpec
+from gobblin_dagster.storage import open_storage
+
+MAX_CLOSURE_BYTES = 1 << 20
+"""Plans above this size travel as pack files on staging storage instead of in the task's code."""
+POLL_S = 0.2
+"""Seconds between looks at the board while Spark works."""
+_LOG = logging.getLogger(__name__)
+ARCHIVE_SETTLE_S = 10
+"""Seconds that a class-data archive must not have grown before it is used."""
+
+_READING = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    # Texts without a zone must mean the same instants on every machine.
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Settings of a session that reads with Spark itself: what the lane alone does without pays off here."""
+
+
+class SparkRunner:
+    """The one Spark job of a run, on a session that it is given.
+
+    `start` makes a session of its own, which `close` stops; a session given from outside (Dagster's resource, a test)
+    is used as it is and never stopped.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        cores: int | None = None,
+        *,
+        owns_session: bool = False,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self.cores = cores
+        self._conf = conf or {}
+        self.session = session
+        """For those who read published data with Spark too."""
+        self._owns_session = owns_session
+
+    @classmethod
+    def start(cls, spec: SparkSpec, log_file: Path | None = None) -> SparkRunner:
+        """Start Spark, or connect to it.
+
+        Args:
+            spec: which Spark.
+            log_file: what the JVM prints goes there; default: nowhere.
+
+        Raises:
+            EnvironmentFaultError: Java is missing or Spark did not start; names the log.
+        """
+        if spec.remote:
+            return cls(_connect(spec), owns_session=True, conf=spec.conf)
+        existing = _existing_session()
+        if existing is not None:
+            return cls(existing, spec.local_cores)
+        return cls(_start_classic(spec, log_file), spec.local_cores, owns_session=True, conf=spec.conf)
+
+    def run(
+        self,
+        runner: RunContext,
+        packs: Sequence[Sequence[TaskInput]],
+        on_result: Callable[[TaskState], None],
+        stop: threading.Event,
+    ) -> list[TaskState]:
+        """Run all packs as one Spark job and return one TaskState per work unit, in the order given.
+
+        `on_result` is called for each work unit while Spark works. When `stop` is set, running work units end and no
+        other begins. A work unit that Spark lost for good comes back as failed; it does not take others with it.
+        """
+        tasks = [task for pack in packs for task in pack]
+        spec = runner.spec
+        if issubclass(registry.load(ConstructKind.SOURCE, spec.source.type), FrameSource):
+            source = registry.create(ConstructKind.SOURCE, spec.source, runner.construct_context(spec))
+            return FrameRun(self.open_session(), runner, source, to_arrow_schema).run(tasks, on_result, stop)
+        board = TaskCheckpoints(open_storage(runner.output_root, durable=False), runner.staging_root)
+        texts = [[to_json(task) for task in pack] for pack in packs]
+        inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
+        if not inline:
+            write_packs(runner, texts)
+        job = _SparkJob(self.session, to_json(runner), texts, inline)
+        job.start()
+        stopping = False
+        while job.is_running(POLL_S):
+            for state in board.new_results():
+                on_result(state)
+            if stop.is_set() and not stopping:
+                # On a disk that is full the request cannot be left; the next look tries again.
+                with suppress(OSError):
+                    board.request_stop()
+                    stopping = True
+        for state in board.new_results():
+            on_result(state)
+        return job.states(tasks, board)
+
+    def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
+        """Run batches of commit steps in Spark tasks, one each; see `engine.commit.spread.StepExecutor`."""
+        function = functools.partial(run_batches_in_arrow, list(paths), output_root, verify_content)
+        try:
+            frame = self.session.range(0, len(paths), 1, len(paths))
+            rows = frame.mapInArrow(function, "number bigint, result string").collect()
+        except Exception as error:
+            raise SparkLostError(problem=f"Spark lost commit steps: {said_by_spark(error)}") from error
+        return [result for _, result in sorted((row[0], row[1]) for row in rows)]
+
+    def open_session(self) -> SparkSession:
+        """Return the session for a source that reads with Spark; one of our own is set up for that first."""
+        for kind in ("SQL", "DataFrame"):
+            # They write each error that we translate as pages of JSON to standard error.
+            PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
+        if self._owns_session:
+            for key, value in _READING.items():
+                if key not in self._conf:
+                    self.session.conf.set(key, value)
+        return self.session
+
+    def start_early(self) -> None:
+        """Nothing to do: the session is there."""
+
+    def close(self) -> None:
+        """Stop an own session, without waiting for the JVM to end.
+
+        Raises nothing: what the run committed stays so, also where the JVM died meanwhile and cannot be told to stop.
+        """
+        if self._owns_session:
+            with _without_trace():
+                self.session.stop()
+
+
+@contextmanager
+def _without_trace() -> Iterator[None]:
+    """Say in one line that Spark could not be stopped; py4j would print a stack trace for each call that fails."""
+    loggers = [logging.getLogger(name) for name in ("py4j", "py4j.java_gateway", "py4j.clientserver")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the session is of no further use, and what it did is done
+        # What py4j goes on to say of a JVM that is gone, when Python forgets its objects, is no news either.
+        _LOG.info("Spark had ended before it was stopped: %s", error)
+    else:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+class _SparkJob:
+    """One Spark job, collected in a thread so that the driver can watch the board meanwhile."""
+
+    def __init__(self, session: SparkSession, context_json: str, packs: Sequence[Sequence[str]], inline: bool) -> None:
+        self._session = session
+        self._count = len(packs)
+        self._function = functools.partial(run_packs_in_arrow, context_json, packs if inline else None)
+        self._rows: list[str] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._collect, name="spark-job", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_running(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return self._thread.is_alive()
+
+    def states(self, tasks: Sequence[TaskInput], board: TaskCheckpoints) -> list[TaskState]:
+        """Return one TaskState per task, from the rows that came back or, if the job failed, from the board."""
+        by_unit = {state.work_unit_id: state for state in (from_json(TaskState, row) for row in self._rows)}
+        if any(task.unit.id not in by_unit for task in tasks):
+            by_unit = board.all_results() | by_unit
+        return [by_unit.get(task.unit.id) or unrun(task, WorkingState.FAILED, self._lost()) for task in tasks]
+
+    def _collect(self) -> None:
+        try:
+            # range(0, n, 1, n) gives exactly one number per partition; repartition does not.
+            frame = self._session.range(0, self._count, 1, self._count)
+            self._rows = [row[0] for row in frame.mapInArrow(self._function, "state string").collect()]
+        except Exception as error:  # noqa: BLE001 - a failed Spark job fails its unfinished work units only
+            self._error = error
+
+    def _lost(self) -> TaskFailure:
+        why = said_by_spark(self._error) if self._error else "no result came back"
+        return describe_failure(SparkLostError(problem=f"Spark lost this work unit: {why}"))
+
+
+def _existing_session() -> SparkSession | None:
+    """Return the process's session, whichever thread made it: there can be one only."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+
+
+def _connect(spec: SparkSpec) -> SparkSession:
+    builder = SparkSession.builder.remote(str(spec.remote))
+    for key, value in spec.conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
+    # Workers must be this interpreter: without it they pick the system's Python and die.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    java = Path(find_java().path).resolve()  # starts it: what is wrong with it is said before Spark fails
+    is_local = spec.local_cores is not None
+    settings = {
+        "spark.app.name": "gobblin",
+        "spark.master": spec.master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.adaptive.enabled": "false",
+        # The lane evaluates no SQL in the JVM: compiling generated Java would only cost start-up time.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    if is_local:
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": " ".join(_fast_start_options(java)),
+            "spark.python.daemon.module": worker_daemon.__name__,
+        }
+    conf = SparkConf(loadDefaults=False).setAll(list((settings | spec.conf).items()))
+    try:
+        _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
+        context = SparkContext(conf=conf, gateway=_Jvm.gateway)
+        # Its thread would print a stack trace when the JVM dies; what that means for a run is said by the run.
+        vars(context._accumulatorServer).update(handle_error=lambda *_: _LOG.info("the JVM closed its connection"))
+        return SparkSession(context)
+    except Exception as error:
+        raise EnvironmentFaultError(
+            problem=f"Spark did not start: {error}.", hint=f"Its log is {log_file}; `gobblin doctor` checks Java."
+        ) from error
+
+
+class _Jvm:
+    """The JVM of this process: pyspark keeps the first one for good, so that another would stand idle."""
+
+    gateway: ClassVar[Any] = None
+
+
+def _launch(conf: SparkConf, log_file: Path | None) -> Any:
+    """Start a JVM that prints to the log, in a session of its own: Ctrl-C in a terminal must reach the driver only."""
+    with (log_file or Path(os.devnull)).open("ab") as log:
+        process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
+        return launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+
+
+class _WithoutForkHooks(dict[str, Any]):
+    """Settings of a process that never take a `preexec_fn`.
+
+    pyspark sets one, to ignore Ctrl-C, which a session of its own does better. With it Python runs in the forked child what
+    libraries hook to forks, and some of it waits for threads that are not there: fsspec drops clients of HDFS, and hangs.
+    """
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "preexec_fn":
+            super().__setitem__(key, value)
+
+
+def _fast_start_options(java: Path) -> list[str]:
+    """Return JVM options that halve Spark's cold start, at the price of slower code that this lane hardly runs.
+
+    A class-data archive is made when the first JVM ends, in its own time, and used from then on. It is written under a
+    name of its own and put in place by a later start, so that a torn archive is never used.
+    """
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=off:stderr"]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
+    release = java.parent.parent / "release"
+    identity = f"{java}\n{release.read_text() if release.exists() else ''}\n{pyspark.__version__}\n{pyspark.__file__}"
+    archive = folder / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _adopt_finished_archive(archive)
+        if archive.exists():
+            return [*options, f"-XX:SharedArchiveFile={archive}"]
+        return [*options, f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"]
+    except OSError:
+        return options  # a cache that cannot be written costs seconds, nothing else
+
+
+def _adopt_finished_archive(archive: Path) -> None:
+    for candidate in archive.parent.glob(f"{archive.stem}.*.new"):
+        if time.time() - candidate.stat().st_mtime < ARCHIVE_SETTLE_S:
+            continue  # its JVM may still be writing
+        if archive.exists():
+            candidate.unlink(missing_ok=True)
+        else:
+            candidate.rename(archive)

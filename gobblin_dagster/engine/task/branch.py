@@ -1,0 +1,177 @@
+"""One branch of the fork inside one work unit: its own converters, policies and writer, and its own failure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.converters.blame import on_rows
+from gobblin_dagster.constructs.quality.contract import Contract
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import (
+    BatchObserver,
+    BranchView,
+    Chunk,
+    ConstructContext,
+    DataWriter,
+    TaskLevelPolicy,
+    WriterContext,
+)
+from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
+from gobblin_dagster.engine.task.policy_checker import judge
+from gobblin_dagster.engine.task.row_pipeline import Quarantine, RowPipeline
+from gobblin_dagster.engine.task.shared_files import SharedFiles
+from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
+
+
+class Branch:
+    """Writes the rows that the fork gives it. A failure is kept, never raised: the other branches go on.
+
+    Source: gobblin-runtime `Fork`.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        spec: BranchSpec,
+        context: ConstructContext,
+        quarantine: Quarantine,
+        shared: SharedFiles | None = None,
+    ) -> None:
+        self.name = spec.name
+        self.failure: TaskFailure | None = None
+        self.files: tuple[StagedFile, ...] = ()
+        self.schema: pa.Schema | None = None
+        self.notes: tuple[str, ...] = ()
+        self._writer_spec = job.writer_of(spec)
+        self._contract_kind = spec.schema_contract or job.schema_contract
+        self._policy_specs: Sequence[TaskPolicySpec] = job.task_policies_of(spec)
+        self._context = dataclasses.replace(context, branch=spec.name)
+        self._stage = RowPipeline(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
+        self._shared = shared
+        self._writer: DataWriter | None = None
+        self._contract: Contract | None = None
+        self._previous_schema: str | None = None
+        self._policies: list[tuple[TaskPolicySpec, TaskLevelPolicy]] = []
+        self._observers: list[BatchObserver] = []
+        self._rows_in = 0
+        self._rows_written = 0
+
+    def open(
+        self,
+        schema: pa.Schema,
+        writer_context: Callable[[str, pa.Schema], WriterContext],
+        previous_schema: str | None,
+    ) -> None:
+        """Prepare for chunks of `schema`; `previous_schema` is what the branch published last."""
+        with self._keeping_failure():
+            self._previous_schema = previous_schema
+            self.schema = self._agreed(self._stage.open(schema))
+            self._policies = [
+                (spec, registry.create(ConstructKind.TASK_POLICY, spec, self._context)) for spec in self._policy_specs
+            ]
+            self._observers = [policy for _, policy in self._policies if isinstance(policy, BatchObserver)]
+            if self._shared is None:
+                self._writer = self._make_writer(writer_context(self.name, self.schema))
+            else:
+                self._writer = self._shared.writer(self.name, self.schema, self._make_writer)
+
+    def _make_writer(self, where: WriterContext) -> DataWriter:
+        writer: DataWriter = registry.create(
+            ConstructKind.WRITER, self._writer_spec, self._context, writer_context=where
+        )
+        return writer
+
+    def _agreed(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema to write by the branch's contract."""
+        if self._contract_kind is None or self._previous_schema is None:
+            return schema
+        self._contract = Contract(self._contract_kind, self._previous_schema, schema, self._context)
+        self.notes = self._contract.notes
+        return self._contract.schema
+
+    def write(self, chunk: Chunk) -> None:
+        """Take a chunk; does nothing once the branch has failed."""
+        if self.failure is not None or self._writer is None:
+            return
+        with self._keeping_failure():
+            self._rows_in += chunk.batch.num_rows
+            for processed in self._stage.process(chunk):
+                batch = processed.batch if self._contract is None else on_rows(self._contract.conform, processed)
+                self._writer.write(batch)
+                self._rows_written += batch.num_rows
+                for observer in self._observers:
+                    observer.observe(batch)
+
+    def finish(self) -> None:
+        """Close and sync the branch's files; shared ones are left to their group."""
+        if self.failure is None and self._writer is not None:
+            with self._keeping_failure():
+                self._stage.finish()
+                if self._shared is None:
+                    self.files = tuple(self._writer.finish())
+
+    def evaluate(self, rows_read: int, rows_expected: int | None) -> list[PolicyOutcome]:
+        """Judge the finished branch by its task-level policies; an enforced failure fails the branch."""
+        if self.failure is not None or self.schema is None:
+            return []
+        view = BranchView(
+            branch=self.name,
+            counts=self.counts,
+            rows_read=rows_read,
+            rows_expected=rows_expected,
+            schema=self.schema,
+            previous_schema=self._previous_schema,
+            files=self.files,
+        )
+        outcomes, failure = judge(view, self._policies)
+        self.failure = self.failure or failure
+        return outcomes
+
+    def abort(self) -> None:
+        """Delete what was staged."""
+        if self._writer is not None:
+            self._writer.abort()
+
+    @property
+    def counts(self) -> BranchCounts:
+        """Rows and bytes so far."""
+        return BranchCounts(
+            rows_in=self._rows_in,
+            rows_filtered=self._stage.rows_filtered,
+            rows_rejected=sum(self._stage.rejected.values()),
+            rows_written=self._rows_written,
+            bytes_written=sum(file.size_bytes for file in self.files),
+        )
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Rejected rows by policy."""
+        return self._stage.rejected
+
+    @property
+    def rows_quarantined(self) -> int:
+        """Rows that this branch sent to the quarantine."""
+        return self._stage.rows_quarantined
+
+    def _keeping_failure(self) -> _KeepFailure:
+        return _KeepFailure(self)
+
+
+class _KeepFailure:
+    """Turns an exception into the branch's failure, so that it ends this branch and nothing else."""
+
+    def __init__(self, branch: Branch) -> None:
+        self._branch = branch
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False  # KeyboardInterrupt and SystemExit end the process
+        self._branch.failure = describe_failure(error, self._branch.name)
+        return True

@@ -1,0 +1,24 @@
+"""Run one work unit read from standard input, and print its TaskState: the child process of `pack.py`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from gobblin_dagster.core.serialization import from_json, to_json
+from gobblin_dagster.engine.task.context import RunContext, TaskInput
+from gobblin_dagster.engine.task.multi_work_unit import run_one
+
+
+def main() -> None:
+    """Read, run, print."""
+    message = json.load(sys.stdin)
+    # What a construct prints must not mix with the result.
+    result, sys.stdout = sys.stdout, sys.stderr
+    state = run_one(from_json(RunContext, message["lane"]), from_json(TaskInput, message["task"]))
+    result.write(to_json(state))
+    result.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What every task of a run knows, and what it is told about each work unit: small, JSON, no live objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.layout import staging_dir
+from gobblin_dagster.spec.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The settings that all work units of a run share."""
+
+    format_name: ClassVar[str] = "RunContext/1"
+
+    job_json: str
+    """The JobSpec as JSON."""
+    run_id: str
+    base_dir: str
+    """Absolute folder that relative paths of the job file start from."""
+    output_root: str
+    """Absolute root of the job's output."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Values of environment variables in `job_json`, with the references that messages show instead."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job, parsed anew at each call: keep it."""
+        return JobSpec.model_validate_json(self.job_json)
+
+    @property
+    def staging_root(self) -> str:
+        """Absolute folder of all that this run stages."""
+        return staging_dir(self.output_root, self.run_id)
+
+    def staging_dir(self, commit_id: str) -> str:
+        """Return the absolute folder of what this run stages of one dataset."""
+        return staging_dir(self.output_root, self.run_id, commit_id)
+
+    def construct_context(self, spec: JobSpec, dataset_urn: str = "", branch: str | None = None) -> ConstructContext:
+        """Return where a construct of the job works."""
+        return ConstructContext(
+            job=spec.job,
+            base_dir=self.base_dir,
+            dataset_urn=dataset_urn,
+            branch=branch,
+            block_bytes=spec.execution.block_bytes,
+            run_id=self.run_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInput:
+    """One work unit with what the run says of its dataset."""
+
+    format_name: ClassVar[str] = "TaskInput/1"
+
+    unit: WorkUnit
+    commit_id: str
+    """In the name of every file staged."""
+    previous_schemas: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,44 @@
+"""Which work units of a pack share their files: small ones of one dataset, up to `execution.merge_bytes` of input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.task.context import TaskInput
+from gobblin_dagster.spec.job import JobSpec
+
+BYTES_PER_ROW = 100
+"""Assumed where a source announces rows and no bytes."""
+
+
+def make_groups(tasks: Sequence[TaskInput], spec: JobSpec) -> list[list[TaskInput]]:
+    """Cut a pack into groups of work units; one whose size is unknown or large stands alone. Deterministic.
+
+    Where task-level policies are declared, nothing is joined: they judge the files of each work unit.
+
+    Source: `MultiWorkUnit` and the merging of small files by `CompactionSource`. Differs: small files are not made first.
+    """
+    most = 0 if _judges_files(spec) else spec.execution.merge_bytes
+    groups: list[list[TaskInput]] = []
+    open_groups: dict[str, tuple[list[TaskInput], int]] = {}
+    for task in tasks:
+        urn, size = task.unit.dataset_urn, _estimate(task.unit)
+        group, filled = open_groups.get(urn, ([], 0))
+        if size is None or not group or filled + size > most:
+            group, filled = [], 0
+            groups.append(group)
+        group.append(task)
+        if size is not None:
+            open_groups[urn] = (group, filled + size)
+    return [sorted(group, key=lambda task: task.unit.id) for group in groups]
+
+
+def _estimate(unit: WorkUnit) -> int | None:
+    if unit.size_bytes is not None or unit.rows is None:
+        return unit.size_bytes
+    return unit.rows * BYTES_PER_ROW
+
+
+def _judges_files(spec: JobSpec) -> bool:
+    return any(spec.task_policies_of(branch) for branch in spec.fork.branches)

@@ -1,0 +1,105 @@
+"""The reading of one work unit: chunk by chunk to its end, to a limit, or to a fault behind which a part may be kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from gobblin_dagster.core.constructs import Chunk, Extractor, PositionedExtractor
+from gobblin_dagster.core.errors import ExtractError
+from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.task_state import TaskFailure
+from gobblin_dagster.core.watermark import Watermark
+from gobblin_dagster.core.watermark.ranges import WatermarkInterval
+from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.engine.task.retry import wait
+from gobblin_dagster.spec.job import JobSpec
+
+
+class StoppedError(Exception):
+    """The run was told to stop while a work unit waited."""
+
+
+class LimitedReader:
+    """Hands out the chunks of a work unit, and knows how far it got.
+
+    Source: gobblin-runtime `LimitingExtractorDecorator` and the limiters of gobblin-utility. Differs: what a limit leaves is
+    read by the next run.
+    """
+
+    def __init__(
+        self,
+        unit: WorkUnit,
+        extractor: Extractor,
+        spec: JobSpec,
+        is_stopped: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.rows = 0
+        self.failure: TaskFailure | None = None
+        """The fault that ended the reading behind a part that may be kept."""
+        self.high: Watermark = unit.expected_high
+        """End of what was handed out, exclusive."""
+        self._unit = unit
+        self._extractor = extractor
+        self._limit = spec.execution.limit
+        self._keeps_part = spec.commit.policy == "partial"
+        self._is_stopped = is_stopped
+        self._clock = clock
+        self._sleep = sleep
+        self._began = clock()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended before the work unit did."""
+        return self.high != self._unit.expected_high
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield chunks; raises as `Extractor.chunks` where nothing can be kept, and StoppedError."""
+        chunks = self._extractor.chunks()
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except Exception as error:
+                if not self._keeps_part or not self._ends_here():
+                    raise
+                self.failure = describe_failure(error)
+                return
+            if chunk is None:
+                return
+            self.rows += chunk.batch.num_rows
+            if chunk.batch.num_rows:  # an empty one only tells a position
+                yield chunk
+            if self._is_limit_reached() and self._ends_here():
+                return
+            self._throttle()
+
+    def _is_limit_reached(self) -> bool:
+        limit = self._limit
+        return (
+            (limit.rows is not None and self.rows >= limit.rows)
+            or (limit.bytes is not None and self._extractor.bytes_read >= limit.bytes)
+            or (limit.seconds is not None and self._clock() - self._began >= limit.seconds)
+        )
+
+    def _ends_here(self) -> bool:
+        """End the work unit where its extractor is; False where that is not known, or is its beginning."""
+        position = self._extractor.position() if isinstance(self._extractor, PositionedExtractor) else None
+        if position is None or position == self._unit.low:
+            return False
+        try:
+            WatermarkInterval(self._unit.low, position)
+            WatermarkInterval(position, self._unit.expected_high)
+        except ValueError:
+            problem = f"its extractor says that it read up to {position}, which lies outside of {self._unit.interval}."
+            raise ExtractError(dataset_urn=self._unit.dataset_urn, file="position", problem=problem) from None
+        self.high = position
+        return True
+
+    def _throttle(self) -> None:
+        """Wait while the reading is ahead of its rate."""
+        rate = self._limit.rows_per_second
+        ahead = self.rows / rate - (self._clock() - self._began) if rate is not None else 0
+        if ahead > 0 and not wait(ahead, self._is_stopped, self._sleep):
+            raise StoppedError

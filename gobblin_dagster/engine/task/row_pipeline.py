@@ -1,0 +1,149 @@
+"""A stage: converters, then row-level policies; once before the fork and once in each branch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gobblin_dagster.constructs.converters.blame import on_rows
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.writers.quarantine import BY_CONVERTER
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, Converter, RowLevelPolicy
+from gobblin_dagster.core.errors import ConvertError, DataQualityError
+from gobblin_dagster.engine.task.skip_errors import TolerantConverter
+from gobblin_dagster.spec.job import ConverterSpec, OnError, OnViolation, RowPolicySpec
+
+Quarantine: TypeAlias = Callable[[Chunk, str, str, str], None]
+"""Takes rejected rows with the policy's name, its reason, and the stage; called from the branches' threads."""
+
+
+class RowPipeline:
+    """Runs chunks through converters and row-level policies, and counts what it takes away.
+
+    Shape: chunks in are of the schema given to `open`, chunks out of the schema that it returned.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        converters: Sequence[ConverterSpec],
+        policies: Sequence[RowPolicySpec],
+        context: ConstructContext,
+        quarantine: Quarantine,
+    ) -> None:
+        self._name = name
+        self._context = context
+        self._quarantine = quarantine
+        self._converters = [self._converter(spec) for spec in converters]
+        self._policies: list[tuple[RowPolicySpec, RowLevelPolicy]] = [
+            (spec, registry.create(ConstructKind.ROW_POLICY, spec, dataclasses.replace(context, name=spec.name)))
+            for spec in policies
+        ]
+        self.rows_filtered = 0
+        self.rows_quarantined = 0
+        self._rows_unfit = 0
+        self.rejected: dict[str, int] = {spec.label: 0 for spec in converters if spec.on_error is not OnError.FAIL}
+        """Rows dropped or quarantined, by the name of the converter or policy."""
+        self.rejected |= {spec.name: 0 for spec, _ in self._policies}
+        self._judged = dict.fromkeys(self.rejected, 0)
+        self._first_rejected: dict[str, str] = {}
+
+    def open(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema after all converters; raises ConvertError."""
+        for converter in self._converters:
+            schema = converter.convert_schema(schema)
+        return schema
+
+    def process(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield what passes; raises ConvertError, DataQualityError (a policy of `on_violation: fail`)."""
+        rows_out, unfit = 0, self._rows_unfit
+        for converted in self._convert(chunk, 0):
+            rows_out += converted.batch.num_rows
+            passed = self._judge(converted)
+            if passed.batch.num_rows:
+                yield passed
+        self.rows_filtered += chunk.batch.num_rows - rows_out - (self._rows_unfit - unfit)
+
+    def finish(self) -> None:
+        """Judge the shares of rejected rows, once all rows have passed; raises DataQualityError."""
+        for spec, _ in self._policies:
+            rejected, judged = self.rejected[spec.name], self._judged[spec.name]
+            if spec.max_share is not None and rejected > spec.max_share * judged:
+                raise DataQualityError(
+                    dataset_urn=self._context.dataset_urn,
+                    branch=self._name,
+                    policy=spec.name,
+                    problem=f"expected at most {spec.max_share:.4%} of rows rejected; got {rejected} of {judged} "
+                    f"({rejected / judged:.4%}), first {self._first_rejected[spec.name]}.",
+                )
+
+    def _converter(self, spec: ConverterSpec) -> Converter:
+        converter: Converter = registry.create(ConstructKind.CONVERTER, spec, self._context)
+        if spec.on_error is OnError.FAIL:
+            return converter
+
+        def drop(chunk: Chunk, reason: str) -> None:
+            self._rows_unfit += chunk.batch.num_rows
+            self.rejected[spec.label] += chunk.batch.num_rows
+            if spec.on_error is OnError.QUARANTINE:
+                self.rows_quarantined += chunk.batch.num_rows
+                marked = chunk.batch.replace_schema_metadata(BY_CONVERTER)
+                self._quarantine(dataclasses.replace(chunk, batch=marked), spec.label, reason, self._name)
+
+        return TolerantConverter(converter, spec.max_errors, drop)
+
+    def _convert(self, chunk: Chunk, position: int) -> Iterator[Chunk]:
+        if position == len(self._converters):
+            yield chunk
+            return
+        for converted in self._converted(self._converters[position], chunk):
+            yield from self._convert(converted, position + 1)
+
+    @staticmethod
+    def _converted(converter: Converter, chunk: Chunk) -> Iterator[Chunk]:
+        """Convert, and let an error name the file, which a converter need not know."""
+        try:
+            yield from converter.convert(chunk)
+        except ConvertError as error:
+            if error.file is not None:
+                raise
+            raise dataclasses.replace(error, file=chunk.file) from error
+
+    def _judge(self, chunk: Chunk) -> Chunk:
+        for spec, policy in self._policies:
+            if not chunk.batch.num_rows:
+                break
+            passes = pc.fill_null(on_rows(policy.check, chunk), False)
+            self._judged[spec.name] += len(passes)
+            if passes.true_count == len(passes):
+                continue
+            self._reject(spec, policy, chunk.filter(pc.invert(passes)))
+            chunk = chunk.filter(passes)
+        return chunk
+
+    def _reject(self, spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> None:
+        count = chunk.batch.num_rows
+        self.rejected[spec.name] += count
+        self._first_rejected.setdefault(spec.name, f"{chunk.file} row {chunk.rows[0]}")
+        if spec.on_violation is OnViolation.FAIL:
+            raise DataQualityError(
+                dataset_urn=self._context.dataset_urn,
+                branch=self._name,
+                policy=spec.name,
+                problem=f"{policy.reason()}; {count} row(s) of a batch break it, first {chunk.file} row {chunk.rows[0]}.",
+            )
+        if spec.on_violation is OnViolation.QUARANTINE:
+            self.rows_quarantined += count
+            self._quarantine(chunk, spec.name, policy.reason(), self._name)
+
+
+def take_flagged(chunk: Chunk, flag: bool | pa.BooleanArray) -> Chunk | None:
+    """Return the rows that a fork's flag gives to a branch; None where there are none."""
+    if isinstance(flag, bool):
+        return chunk if flag else None
+    taken = chunk.filter(flag)
+    return taken if taken.batch.num_rows else None

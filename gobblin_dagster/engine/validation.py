@@ -1,0 +1,97 @@
+"""Check the constructs of a job file: that each exists, fits its options, and fits its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gobblin_dagster.constructs.registry import ConstructKind, Fault, registry
+from gobblin_dagster.core.constructs import (
+    ChecksExtract,
+    ConstructContext,
+    JudgesExtract,
+    JudgesWriter,
+    PositionedSource,
+    Source,
+)
+from gobblin_dagster.core.errors import (
+    UsageError,
+)
+from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
+from gobblin_dagster.engine.commit.steps import check_own_step
+from gobblin_dagster.spec.job import JobSpec
+
+
+def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
+    """Return every fault of a construct's declaration, own commit steps among them; see `Registry.check`."""
+    return check_own_step(type_name, options) if kind == "commit_step" else registry.check(kind, type_name, options)
+
+
+def check_parts(job: JobSpec, root: Path) -> None:
+    """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError).
+
+    Where limits end work units early, the source is made too: it must tell positions (UsageError). So it is where the
+    extraction reads everything, or where the source judges extractions. Publishers must not replace a whole by what a
+    limit leaves of it (UsageError).
+    """
+    check_publishers(job)
+    context = ConstructContext(job=job.job, base_dir=str(root))
+    judges = issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ChecksExtract)
+    if judges or job.execution.limit.ends_early or job.extract.reads_everything:
+        source = registry.create(ConstructKind.SOURCE, job.source, context)
+        if job.execution.limit.ends_early:
+            require_positions(job, source)
+        if isinstance(source, ChecksExtract):
+            source.check_extract(job.to_extract())
+        starts_over(job, source)
+    registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])
+
+
+def check_publishers(job: JobSpec) -> None:
+    """Refuse what publishers cannot do with what stands beside them in the job.
+
+    Raises:
+        UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a part of the
+            data in the place of the whole; or what a publisher says of itself is of a wrong type.
+    """
+    for branch in job.fork.branches:
+        spec, writer = job.publisher_of(branch), job.writer_of(branch)
+        publisher = registry.create(ConstructKind.PUBLISHER, spec, ConstructContext(job=job.job, base_dir=""))
+        where = f"Job {job.job!r}, branch {branch.name!r}: publisher {spec.type!r}"
+        if isinstance(publisher, JudgesWriter) and (why := publisher.unfit_writer(writer.type, writer.options)):
+            raise UsageError(problem=f"{where} cannot use its writer: {why}.")
+        if isinstance(publisher, JudgesExtract) and (why := publisher.unfit_extract(job.to_extract())):
+            raise UsageError(problem=f"{where} cannot publish what the job extracts: {why}.")
+        if traits_of(publisher, PublisherTraits).needs_all_units and job.execution.max_work_units is not None:
+            raise UsageError(
+                problem=f"{where} replaces what was published, and execution.max_work_units publishes the work of one plan in "
+                "several runs.",
+                hint="Leave one of them out.",
+            )
+
+
+def starts_over(spec: JobSpec, source: Source) -> bool:
+    """Tell whether a run plans each dataset from its beginning; raises UsageError where it should and the source cannot."""
+    if not spec.extract.reads_everything:
+        return False
+    way = traits_of(source, SourceTraits).full_extract
+    if not way:
+        raise UsageError(
+            problem=f"Job {spec.job!r}: source {spec.source.type!r}, as it is declared, cannot read everything in each run.",
+            hint="Leave out its limits, or `extract.is_full` and `extract.type: snapshot_only`.",
+        )
+    return way == "start_over"
+
+
+def require_positions(job: JobSpec, source: Source) -> None:
+    """Raise UsageError where limits would end work units early, and the source cannot tell where they ended."""
+    if not job.execution.limit.ends_early:
+        return
+    if not isinstance(source, PositionedSource) or not source.tells_positions():
+        raise UsageError(
+            problem=f"Job {job.job!r}: source {job.source.type!r} cannot tell how far it got, so `execution.limit` cannot end "
+            "a work unit early.",
+            hint="Leave out rows, bytes and seconds (rows_per_second is fine), or cut the source into smaller work units and "
+            "set `execution.max_work_units`.",
+        )

@@ -1,0 +1,1 @@
+"""The state store in plain files. Read first: `store`."""

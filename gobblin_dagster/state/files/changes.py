@@ -1,0 +1,154 @@
+"""The transactions of the plain-file state store as functions from one head of a dataset to the next.
+
+They check and compute, and touch no file. Where nothing is to be done, they return None and the head stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+
+from gobblin_dagster.core.commit import WAITING, CommitEffect, SequenceState, StoredSequence
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    StaleEpochError,
+    UnfinishedSequenceError,
+    WatermarkMovedError,
+)
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry
+
+
+# -- leases ------------------------------------------------------------------------------------------------------------
+def acquire(
+    head: DatasetHead, owner: LeaseOwner, now: datetime, until: datetime, is_dead: Callable[[LeaseOwner], bool]
+) -> DatasetHead | None:
+    """Take or renew a lease that is free, has expired, belongs to `owner` or to a dead process; None if it is another's."""
+    held = head.lease
+    if held is not None and held.owner == owner:
+        return replace(head, lease=replace(held, until=until))
+    if held is not None and not held.is_over(now) and not is_dead(held.owner):
+        return None
+    epoch = head.epoch + 1
+    return replace(head, epoch=epoch, lease=Lease(head.dataset_urn, epoch, owner, until))
+
+
+def holds(head: DatasetHead, lease: Lease) -> bool:
+    """Tell whether nobody took the lease over."""
+    return head.lease is not None and (head.lease.epoch, head.lease.owner) == (lease.epoch, lease.owner)
+
+
+def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead | None:
+    """Prolong a lease that is still held as given."""
+    return replace(head, lease=replace(lease, until=until)) if holds(head, lease) else None
+
+
+def release(head: DatasetHead, lease: Lease) -> DatasetHead | None:
+    """Give back a lease that is still held as given."""
+    return replace(head, lease=None) if holds(head, lease) else None
+
+
+# -- commit protocol ---------------------------------------------------------------------------------------------------
+def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
+    """Bring a sequence as PREPARED."""
+    _require_epoch(head, epoch)
+    if head.version != sequence.version_read:
+        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
+    if head.entry is not None and head.entry.sequence.state in WAITING:
+        raise UnfinishedSequenceError(dataset_urn=head.dataset_urn, sequence_id=head.entry.sequence.id)
+    prepared = replace(sequence, state=SequenceState.PREPARED, body="")
+    return replace(head, entry=SequenceEntry(number, prepared))
+
+
+def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
+    """Swap the state, consume the startpoint and flip the sequence, all with one another; None if it was committed before."""
+    sequence = _sequence(head)
+    if sequence.state is SequenceState.COMMITTED:
+        return None
+    _require_state(sequence, {SequenceState.PREPARED})
+    _require_epoch(head, epoch)
+    expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
+    got = (effect.after.job, effect.after.dataset_urn, effect.after.version)
+    if got != expected:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
+        )
+    if head.version != sequence.version_read:
+        raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
+    committed = replace(_with(head, replace(sequence, state=SequenceState.COMMITTED)), state=effect.after)
+    return replace(committed, startpoint=None) if has_startpoint(head, effect.startpoint) else committed
+
+
+def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
+    """Tell whether the dataset's startpoint is this one."""
+    return head.startpoint is not None and head.startpoint.id == startpoint_id
+
+
+def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
+    """Flip PREPARED to ABORTING."""
+    return _flip(head, epoch, SequenceState.PREPARED, SequenceState.ABORTING, reason)
+
+
+def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead | None:
+    """Flip ABORTING to ABORTED."""
+    return _flip(head, epoch, SequenceState.ABORTING, SequenceState.ABORTED)
+
+
+def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
+    """Flip an unfinished sequence to QUARANTINED."""
+    sequence = _sequence(head)
+    _require_state(sequence, WAITING)
+    return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
+
+
+def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
+    """Flip QUARANTINED to ABORTED."""
+    return _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.ABORTED, reason)
+
+
+def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:
+    """Add one to the failed redos."""
+    sequence = _sequence(head)
+    return _with(head, replace(sequence, redo_failures=sequence.redo_failures + 1, reason=reason))
+
+
+def mark_reported(head: DatasetHead) -> DatasetHead | None:
+    """Note that the materialization was logged; None if it was noted before."""
+    sequence = _sequence(head)
+    return None if sequence.reported else _with(head, replace(sequence, reported=True))
+
+
+def _sequence(head: DatasetHead) -> StoredSequence:
+    assert head.entry is not None, "the caller looked up the head of this sequence"  # noqa: S101  # narrows the type
+    return head.entry.sequence
+
+
+def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
+    assert head.entry is not None, "the caller looked up the head of this sequence"  # noqa: S101  # narrows the type
+    return replace(head, entry=replace(head.entry, sequence=sequence))
+
+
+def _flip(
+    head: DatasetHead, epoch: int, before: SequenceState, after: SequenceState, reason: str | None = None
+) -> DatasetHead | None:
+    """Flip a sequence, keeping its reason where none is given; None if it was flipped before."""
+    _require_epoch(head, epoch)
+    sequence = _sequence(head)
+    _require_state(sequence, {before, after})
+    if sequence.state is after:
+        return None
+    return _with(head, replace(sequence, state=after, reason=sequence.reason if reason is None else reason))
+
+
+def _require_epoch(head: DatasetHead, epoch: int) -> None:
+    if epoch != head.epoch or head.epoch == 0:
+        raise StaleEpochError(dataset_urn=head.dataset_urn, ours=epoch, current=head.epoch)
+
+
+def _require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
+    if sequence.state not in expected:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
+            problem=f"expected state {' or '.join(sorted(expected))}, got {sequence.state}",
+        )

@@ -1,0 +1,498 @@
+"""FileStateStore: the state store as plain files, for lakes without a database.
+
+    format.json                                     version of this layout
+    sequences/<id>.jsonl                            whose sequence it is, and its body; written before the head names it
+    jobs/<job>/datasets/<urn>/...                   see `file_dataset`
+    jobs/<job>/startpoints/<id>                     the dataset.urn whose head has, or had, that startpoint
+    jobs/<job>/runs/<started>-<run id>/<n>.json     run history, the newest number counts
+
+One transaction is one put-if-absent of a dataset's next head. Methods for many datasets are one transaction for each.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import posixpath
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import islice
+from typing import TypeVar
+
+from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.commit import (
+    UNFINISHED,
+    CommitEffect,
+    FileHistory,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+    canonical_json,
+)
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import (
+    CommitStateUnknownError,
+    CorruptRecordError,
+    StorageError,
+    StoreVersionError,
+    TransientError,
+)
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.state.files import changes
+from gobblin_dagster.state.files.dataset import AnswerLostError, DatasetFiles
+from gobblin_dagster.state.files.log import VersionLog
+from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry, decode, encode
+from gobblin_dagster.state.store import LeaseGrant
+
+LAYOUT_VERSION = 1
+_SYSTEM_CLOCK = SystemClock()
+_ENDED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
+_STAYS = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+    }
+)
+"""What a retry does not mend."""
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def _segment(text: str) -> str:
+    """Return any id or job name as one folder name."""
+    return DatasetUrn(text).path_segment
+
+
+def _text(segment: str) -> str:
+    return DatasetUrn.from_key(segment).value
+
+
+@contextmanager
+def _fate_of(dataset_urn: str, sequence_id: str) -> Iterator[None]:
+    """Tell a commit of which it is not known whether it took place from one that did not."""
+    try:
+        yield
+    except (TransientError, StorageError) as error:
+        if not isinstance(error.__cause__, AnswerLostError):
+            raise
+        raise CommitStateUnknownError(
+            dataset_urn=dataset_urn, sequence_id=sequence_id, problem=str(error.__cause__)
+        ) from error
+
+
+class FileStateStore:
+    """Implements `StateStore` on any `Storage` that keeps put-if-absent; opening makes the store.
+
+    Args:
+        root: Absolute folder of the store inside `storage`.
+        storage: Where the files lie.
+        clock: Judges when leases end; clocks of all machines should agree within a fraction of the lease's length.
+        threads: Datasets that are worked on at a time by methods for many.
+
+    Raises:
+        StoreVersionError: the store has a newer layout; nothing was changed.
+        StorageError: the folder cannot be used.
+
+    Source: gobblin-runtime `FsDatasetStateStore`. Differs: no file is ever overwritten, and the newest one wins only
+    where its writer had read the one before.
+    """
+
+    def __init__(self, root: str, storage: Storage, clock: Clock = _SYSTEM_CLOCK, threads: int = 8) -> None:
+        self._root = root
+        self._storage = storage
+        self._clock = clock
+        self._threads = threads
+        with self._errors():
+            self._check_format()
+
+    def __repr__(self) -> str:
+        return f"FileStateStore({self._root!r}, {self._storage!r})"
+
+    @property
+    def url(self) -> str:
+        return f"files:{self._root}"
+
+    def close(self) -> None:
+        """Do nothing: no file stays open between calls."""
+
+    def _path(self, *parts: str) -> str:
+        return posixpath.join(self._root, *parts)
+
+    def _check_format(self) -> None:
+        path = self._path("format.json")
+        try:
+            # First, so that whoever may only read, or has no room left, can still look at the store.
+            content = self._storage.read(path)
+        except FileNotFoundError:
+            content = canonical_json({"store": "gobblin", "version": LAYOUT_VERSION}).encode()
+            if not self._storage.put_if_absent(path, content):
+                content = self._storage.read(path)
+        try:
+            version = int(json.loads(content)["version"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptRecordError(what=f"The record {path}", problem=f"no version in {content[:80]!r}") from error
+        if version > LAYOUT_VERSION:
+            raise StoreVersionError(store=self.url, found=str(version), known=str(LAYOUT_VERSION))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn what the storage raises into our errors."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _STAYS:
+                raise StorageError(operation="use the state store", path=self.url, problem=str(error)) from error
+            raise TransientError(problem=f"State store {self.url} cannot be used now: {error}.") from error
+
+    def _each(self, function: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """Apply a function to items, several at a time: most of each is waiting for a disk or a network."""
+        work = list(items)
+        with self._errors():
+            if min(self._threads, len(work)) <= 1:
+                return [function(item) for item in work]
+            with ThreadPoolExecutor(min(self._threads, len(work))) as pool:
+                return list(pool.map(function, work))
+
+    # -- finding things ------------------------------------------------------------------------------------------------
+    def _names(self, *parts: str) -> list[str]:
+        """Return decoded names of a folder; hidden files are other programs' (a file browser's, a sync tool's)."""
+        return [_text(name) for name in self._storage.list_names(self._path(*parts)) if not name.startswith(".")]
+
+    def _jobs(self) -> list[str]:
+        return sorted(self._names("jobs"))
+
+    def _dataset(self, job: str, urn: str) -> DatasetFiles:
+        folder = self._path("jobs", _segment(job), "datasets", _segment(urn))
+        return DatasetFiles(self._storage, folder, job, urn)
+
+    def _datasets(self, job: str, urns: Collection[str] | None = None) -> list[DatasetFiles]:
+        if urns is None:
+            with self._errors():
+                urns = self._names("jobs", _segment(job), "datasets")
+        return [self._dataset(job, urn) for urn in dict.fromkeys(urns)]
+
+    def _sequence_path(self, sequence_id: str) -> str:
+        return self._path("sequences", f"{_segment(sequence_id)}.jsonl")
+
+    def _find(self, sequence_id: str) -> DatasetFiles | None:
+        """Return the dataset of a sequence, which it may yet have failed to reach."""
+        path = self._sequence_path(sequence_id)
+        try:
+            content = self._storage.read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            owner = json.loads(content.partition(b"\n")[0])
+            return self._dataset(owner["job"], owner["dataset_urn"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptRecordError(what=f"The record {path}", problem=f"it names no dataset: {error}") from error
+
+    def _with_body(self, entry: SequenceEntry) -> StoredSequence:
+        try:
+            content = self._storage.read(self._sequence_path(entry.sequence.id))
+        except FileNotFoundError:
+            content = b""
+        # A body that was damaged or lost is handed out as it is: its digest tells, for this dataset alone.
+        return replace(entry.sequence, body=content.partition(b"\n")[2].decode(errors="replace"))
+
+    # -- dataset states ------------------------------------------------------------------------------------------------
+    def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        heads = self._each(DatasetFiles.head, self._datasets(job, urns))
+        return {head.dataset_urn: head.state for head in heads if head.state is not None}
+
+    def list_jobs(self) -> list[str]:
+        with self._errors():
+            return [job for job in self._jobs() if self._is_known(job)]
+
+    def _is_known(self, job: str) -> bool:
+        """Tell whether a job left more than leases."""
+        if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
+            return True
+        heads = map(DatasetFiles.head, self._datasets(job))
+        return any(head.entry is not None or head.startpoint is not None for head in heads)
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+    def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
+        is_dead = cache(LeaseOwner.is_provably_dead)
+
+        def acquire(dataset: DatasetFiles) -> Lease | None:
+            now = self._clock.now()
+            return dataset.change(lambda head, _: changes.acquire(head, owner, now, now + ttl, is_dead)).lease
+
+        leases = [lease for lease in self._each(acquire, self._datasets(job, urns)) if lease is not None]
+        return LeaseGrant(
+            granted={lease.dataset_urn: lease for lease in leases if lease.owner == owner},
+            busy={lease.dataset_urn: lease for lease in leases if lease.owner != owner},
+        )
+
+    def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
+        def renew(lease: Lease) -> Lease | None:
+            until = self._clock.now() + ttl
+            dataset = self._dataset(job, lease.dataset_urn)
+            head = dataset.change(lambda head, _: changes.renew(head, lease, until))
+            return head.lease if changes.holds(head, lease) else None
+
+        return {lease.dataset_urn: lease for lease in self._each(renew, leases) if lease is not None}
+
+    def release_leases(self, job: str, leases: Collection[Lease]) -> None:
+        def release(lease: Lease) -> None:
+            self._dataset(job, lease.dataset_urn).change(lambda head, _: changes.release(head, lease))
+
+        self._each(release, leases)
+
+    def load_leases(self, job: str) -> dict[str, Lease]:
+        heads = self._each(DatasetFiles.head, self._datasets(job))
+        return {head.dataset_urn: head.lease for head in heads if head.lease is not None}
+
+    # -- commit protocol -----------------------------------------------------------------------------------------------
+    def prepare(self, sequence: StoredSequence, epoch: int) -> None:
+        dataset = self._dataset(sequence.job, sequence.dataset_urn)
+
+        def prepare(head: DatasetHead, number: int) -> DatasetHead:
+            return self._prepared(dataset, head, sequence, epoch, number)
+
+        with self._errors():
+            dataset.change(prepare)
+
+    def _prepared(
+        self, dataset: DatasetFiles, head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
+    ) -> DatasetHead:
+        prepared = changes.prepare(head, sequence, epoch, number)
+        if head.entry is not None:
+            dataset.archive(head.entry)
+        self._put_body(sequence)
+        return prepared
+
+    def _put_body(self, sequence: StoredSequence) -> None:
+        path = self._sequence_path(sequence.id)
+        owner = canonical_json({"job": sequence.job, "dataset_urn": sequence.dataset_urn})
+        content = f"{owner}\n{sequence.body}".encode()
+        if not self._storage.put_if_absent(path, content) and self._storage.read(path) != content:
+            raise CorruptRecordError(what=f"The record {path}", problem="another sequence of this id was stored before")
+
+    def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
+        def commit(dataset: DatasetFiles, head: DatasetHead) -> DatasetHead | None:
+            return _committed(dataset, head, epoch, effect)
+
+        with _fate_of(effect.after.dataset_urn, sequence_id):
+            self._change(sequence_id, commit)
+        self._forget_marker(effect.after.job, effect.startpoint)
+
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
+        dataset = self._dataset(sequence.job, sequence.dataset_urn)
+
+        def record(head: DatasetHead, number: int) -> DatasetHead | None:
+            return _committed(dataset, self._prepared(dataset, head, sequence, epoch, number), epoch, effect)
+
+        with _fate_of(sequence.dataset_urn, sequence.id), self._errors():
+            dataset.change(record)
+        self._forget_marker(sequence.job, effect.startpoint)
+
+    def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
+        self._change(sequence_id, lambda _, head: changes.start_abort(head, epoch, reason))
+
+    def finish_abort(self, sequence_id: str, epoch: int) -> None:
+        self._change(sequence_id, lambda _, head: changes.finish_abort(head, epoch))
+
+    def quarantine(self, sequence_id: str, reason: str) -> None:
+        self._change(sequence_id, lambda _, head: changes.quarantine(head, reason))
+
+    def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
+        self._change(sequence_id, lambda _, head: changes.abandon(head, epoch, reason))
+
+    def record_redo_failure(self, sequence_id: str, reason: str) -> int:
+        entry = self._change(sequence_id, lambda _, head: changes.count_redo_failure(head, reason)).entry
+        return entry.sequence.redo_failures if entry else 0
+
+    def _change(
+        self, sequence_id: str, apply: Callable[[DatasetFiles, DatasetHead], DatasetHead | None]
+    ) -> DatasetHead:
+        """Change the head that holds a sequence; one that left its head has ended and can only be found as it is."""
+        unknown = CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
+        with self._errors():
+            dataset = self._find(sequence_id)
+            if dataset is None:
+                raise unknown
+
+            def change(head: DatasetHead, _: int) -> DatasetHead | None:
+                if head.entry is not None and head.entry.sequence.id == sequence_id:
+                    return apply(dataset, head)
+                entry = dataset.archived(sequence_id)
+                if entry is None:
+                    raise unknown
+                if apply(dataset, replace(head, entry=entry)) is not None:
+                    problem = f"it has ended as {entry.sequence.state} and cannot change"
+                    raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem=problem)
+                return None
+
+            return dataset.change(change)
+
+    def load_sequence(self, sequence_id: str) -> StoredSequence | None:
+        with self._errors():
+            dataset = self._find(sequence_id)
+            if dataset is None:
+                return None
+            entry = dataset.head().entry
+            if entry is None or entry.sequence.id != sequence_id:
+                entry = dataset.archived(sequence_id)
+            return self._with_body(entry) if entry else None
+
+    def load_sequences(
+        self,
+        job: str | None = None,
+        states: Collection[SequenceState] = UNFINISHED,
+        urns: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[StoredSequence]:
+        wanted = frozenset(states)
+        with self._errors():
+            jobs = self._jobs() if job is None else [job]
+        datasets = [dataset for name in jobs for dataset in self._datasets(name, urns)]
+        entries = self._each(lambda dataset: dataset.entries(is_ended_too=bool(wanted & _ENDED)), datasets)
+        found = [entry for some in entries for entry in some if entry.sequence.state in wanted]
+        return self._each(self._with_body, sorted(found, key=_age, reverse=True)[:limit])
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+    def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
+        with self._errors():
+            files = self._dataset(job, dataset_urn).files(snapshot)
+        return sorted(files, key=lambda file: (file.branch, file.path))
+
+    def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
+        with self._errors():
+            return self._dataset(job, dataset_urn).history()
+
+    # -- startpoints ---------------------------------------------------------------------------------------------------
+    def save_startpoint(self, startpoint: Startpoint) -> None:
+        replaced = ""
+
+        def save(head: DatasetHead, _: int) -> DatasetHead:
+            nonlocal replaced
+            replaced = head.startpoint.id if head.startpoint else ""
+            return replace(head, startpoint=startpoint)
+
+        with self._errors():
+            # The marker first: heads that no marker names are not looked into.
+            marker = self._marker(startpoint.job, startpoint.id)
+            self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
+            self._dataset(startpoint.job, startpoint.dataset_urn).change(save)
+            if replaced not in ("", startpoint.id):
+                self._storage.delete(self._marker(startpoint.job, replaced))
+
+    def pin_startpoint(self, startpoint: Startpoint) -> bool:
+        return self._replace_startpoint(startpoint, startpoint)
+
+    def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        with self._errors():
+            marked = self._each(self._marked, [self._marker(job, marker) for marker in self._names(*_markers(job))])
+        wanted = {urn for urn in marked if urn is not None and (urns is None or urn in urns)}
+        heads = self._each(DatasetFiles.head, self._datasets(job, wanted))
+        return {head.dataset_urn: head.startpoint for head in heads if head.startpoint is not None}
+
+    def delete_startpoint(self, startpoint: Startpoint) -> bool:
+        is_there = self._replace_startpoint(startpoint, None)
+        with self._errors():
+            self._storage.delete(self._marker(startpoint.job, startpoint.id))
+        return is_there
+
+    def _replace_startpoint(self, old: Startpoint, new: Startpoint | None) -> bool:
+        is_there = False
+
+        def change(head: DatasetHead, _: int) -> DatasetHead | None:
+            nonlocal is_there
+            is_there = changes.has_startpoint(head, old.id)
+            return replace(head, startpoint=new) if is_there else None
+
+        with self._errors():
+            self._dataset(old.job, old.dataset_urn).change(change)
+        return is_there
+
+    def _marker(self, job: str, startpoint_id: str) -> str:
+        return self._path(*_markers(job), _segment(startpoint_id))
+
+    def _marked(self, marker: str) -> str | None:
+        try:
+            return self._storage.read(marker).decode()
+        except FileNotFoundError:
+            return None  # consumed since it was listed
+
+    def _forget_marker(self, job: str, startpoint_id: str) -> None:
+        """Delete the marker of a startpoint that was consumed; one that stays costs a look into its head, nothing more."""
+        if startpoint_id:
+            with suppress(OSError):
+                self._storage.delete(self._marker(job, startpoint_id))
+
+    # -- reporting to Dagster ------------------------------------------------------------------------------------------
+    def load_unreported(self, job: str) -> list[StoredSequence]:
+        entries = self._each(DatasetFiles.unreported, self._datasets(job))
+        found = [entry for some in entries for entry in some if entry.sequence.state is SequenceState.COMMITTED]
+        return self._each(self._with_body, sorted(found, key=_age))
+
+    def mark_reported(self, sequence_ids: Collection[str]) -> None:
+        self._each(self._mark_reported, sequence_ids)
+
+    def _mark_reported(self, sequence_id: str) -> None:
+        dataset = self._find(sequence_id)
+        if dataset is None:
+            return
+
+        def mark(head: DatasetHead, _: int) -> DatasetHead | None:
+            if head.entry is not None and head.entry.sequence.id == sequence_id:
+                return changes.mark_reported(head)
+            entry = dataset.archived(sequence_id)
+            if entry is not None:
+                dataset.archive(replace(entry, sequence=replace(entry.sequence, reported=True)))
+            return None
+
+        dataset.change(mark)
+
+    # -- run history ---------------------------------------------------------------------------------------------------
+    def save_run(self, record: RunRecord) -> None:
+        # The time in the name lets the newest runs be found without reading the others.
+        name = f"{record.started_at.astimezone(UTC):%Y%m%dT%H%M%S%f}-{_segment(record.run_id)}"
+        log = VersionLog(self._storage, self._path("jobs", _segment(record.job), "runs", name))
+        with self._errors():
+            log.write(encode(record))
+
+    def prune_runs(self, job: str, keep: int) -> None:
+        folder = self._path("jobs", _segment(job), "runs")
+        with self._errors():
+            for name in sorted(self._storage.list_names(folder), reverse=True)[keep:]:
+                self._storage.delete_tree(posixpath.join(folder, name))
+
+    def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
+        with self._errors():
+            folders = [self._path("jobs", _segment(name), "runs") for name in (self._jobs() if job is None else [job])]
+            runs = [(name, folder) for folder in folders for name in self._storage.list_names(folder)]
+            logs = (VersionLog(self._storage, posixpath.join(at, name)) for name, at in sorted(runs, reverse=True))
+            # A run that was killed while it wrote its first record has a folder without one.
+            newest = ((log, *log.read_newest()) for log in logs)
+            records = (decode(RunRecord, content, log.path(n)) for log, n, content in newest if n)
+            return list(islice(records, limit))
+
+
+def _committed(dataset: DatasetFiles, head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
+    committed = changes.commit(head, epoch, effect)
+    return None if committed is None else dataset.add_part(committed, effect)
+
+
+def _markers(job: str) -> tuple[str, str, str]:
+    return "jobs", _segment(job), "startpoints"
+
+
+def _age(entry: SequenceEntry) -> tuple[datetime, int, str]:
+    return entry.sequence.created_at, entry.number, entry.sequence.id

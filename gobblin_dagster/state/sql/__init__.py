@@ -1,0 +1,1 @@
+"""The state store in a SQL database. Read first: `store`."""

@@ -1,0 +1,113 @@
+"""Leases as SQL: a few statements for any number of datasets, each function inside its caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, and_, literal, select, true, update
+
+from gobblin_dagster.core.errors import StaleEpochError
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.database.dialect import insert, is_among, listed
+from gobblin_dagster.state.sql.tables import leases
+from gobblin_dagster.state.store import LeaseGrant
+
+_NO_OWNER: dict[str, Any] = {"run_id": None, "host": None, "boot": None, "pid": None, "started": None, "until": None}
+
+
+def acquire(
+    connection: Connection, job: str, urns: Collection[str], owner: LeaseOwner, *, now: datetime, ttl: timedelta
+) -> LeaseGrant:
+    """Take or renew what is free, has expired, belongs to `owner` or to a dead process."""
+    until = now + ttl
+    _add_rows(connection, job, urns)
+    is_dead = cache(LeaseOwner.is_provably_dead)
+    taken, renewed = dict[str, Lease](), dict[str, Lease]()
+    busy: dict[str, Lease] = {}
+    for row in _lock_rows(connection, job, urns):
+        urn, epoch, held = row["dataset_urn"], row["epoch"], _lease(row)
+        if held is not None and held.owner == owner:
+            renewed[urn] = Lease(urn, epoch, owner, until)
+        elif held is None or held.is_over(now) or is_dead(held.owner):
+            taken[urn] = Lease(urn, epoch + 1, owner, until)
+        else:
+            busy[urn] = held
+    _update(connection, job, taken, {"epoch": leases.c.epoch + 1, **_owner_columns(owner), "until": until})
+    _update(connection, job, renewed, {"until": until})
+    return LeaseGrant({**taken, **renewed}, busy)
+
+
+def renew(connection: Connection, job: str, ours: Collection[Lease], now: datetime, ttl: timedelta) -> dict[str, Lease]:
+    """Prolong those that are still held as given."""
+    until = now + ttl
+    kept = _still_held(connection, job, ours)
+    _update(connection, job, kept, {"until": until})
+    return {urn: Lease(urn, lease.epoch, lease.owner, until) for urn, lease in kept.items()}
+
+
+def release(connection: Connection, job: str, ours: Collection[Lease]) -> None:
+    """Empty the owner of those that are still held as given."""
+    _update(connection, job, _still_held(connection, job, ours), _NO_OWNER)
+
+
+def load(connection: Connection, job: str) -> dict[str, Lease]:
+    """Return all held leases of a job."""
+    rows = connection.execute(select(leases).where(leases.c.job == job, leases.c.run_id.is_not(None))).mappings()
+    return {row["dataset_urn"]: lease for row in rows if (lease := _lease(row)) is not None}
+
+
+def require_epoch(connection: Connection, job: str, urn: str, epoch: int) -> None:
+    """Lock the dataset's lease until the transaction ends; raises StaleEpochError where its epoch is another."""
+    query = select(leases.c.epoch).where(leases.c.job == job, leases.c.dataset_urn == urn).with_for_update()
+    current = connection.scalar(query)
+    if current is None or current != epoch:
+        raise StaleEpochError(dataset_urn=urn, ours=epoch, current=current or 0)
+
+
+def _add_rows(connection: Connection, job: str, urns: Collection[str]) -> None:
+    """Give each dataset a row to lock; it has no owner and epoch 0, which is never granted."""
+    urn = listed(connection, urns)
+    rows = select(literal(job), urn, literal(0)).where(true())  # SQLite needs the WHERE before ON CONFLICT
+    statement = insert(connection, leases).from_select(["job", "dataset_urn", "epoch"], rows)
+    connection.execute(statement.on_conflict_do_nothing())
+
+
+def _lock_rows(connection: Connection, job: str, urns: Collection[str]) -> list[RowMapping]:
+    # One order for all, so that two runs cannot wait for each other.
+    query = select(leases).where(leases.c.job == job, is_among(connection, leases.c.dataset_urn, urns))
+    return list(connection.execute(query.order_by(leases.c.dataset_urn).with_for_update()).mappings())
+
+
+def _still_held(connection: Connection, job: str, ours: Collection[Lease]) -> dict[str, Lease]:
+    asked = {lease.dataset_urn: lease for lease in ours}
+    held = (_lease(row) for row in _lock_rows(connection, job, asked))
+    return {
+        lease.dataset_urn: lease
+        for lease in held
+        if lease is not None and (lease.epoch, lease.owner) == _identity(asked[lease.dataset_urn])
+    }
+
+
+def _identity(lease: Lease) -> tuple[int, LeaseOwner]:
+    return lease.epoch, lease.owner
+
+
+def _update(connection: Connection, job: str, urns: Collection[str], values: dict[str, Any]) -> None:
+    if urns:
+        chosen = and_(leases.c.job == job, is_among(connection, leases.c.dataset_urn, urns))
+        connection.execute(update(leases).where(chosen).values(values))
+
+
+def _owner_columns(owner: LeaseOwner) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in ("run_id", "host", "boot", "pid", "started")}
+
+
+def _lease(row: RowMapping) -> Lease | None:
+    """Return the lease of a row; None where nobody holds it."""
+    if row["run_id"] is None:
+        return None
+    owner = LeaseOwner(row["run_id"], row["host"], row["boot"], row["pid"], row["started"])
+    return Lease(row["dataset_urn"], row["epoch"], owner, row["until"])

@@ -1,0 +1,192 @@
+"""The commit protocol as SQL, each function inside its caller's transaction.
+
+Order of locks: sequence, lease, dataset state. The compare-and-swap on the state's version is the fence; the lease's
+epoch is checked first because it tells more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, select, update
+from sqlalchemy import insert as plain_insert
+from sqlalchemy.exc import IntegrityError
+
+from gobblin_dagster.core import serialization
+from gobblin_dagster.core.commit import WAITING, CommitEffect, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
+from gobblin_dagster.database.dialect import insert, is_among
+from gobblin_dagster.state.sql import startpoints
+from gobblin_dagster.state.sql.leases import require_epoch
+from gobblin_dagster.state.sql.tables import dataset_states, is_unreported, sequences, snapshot_files, snapshot_removals
+
+_COLUMNS = tuple(field.name for field in fields(StoredSequence))
+
+
+def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> None:
+    """Insert the sequence as PREPARED."""
+    job, urn = sequence.job, sequence.dataset_urn
+    require_epoch(connection, job, urn, epoch)
+    found = _version(connection, job, urn)
+    if found != sequence.version_read:
+        raise WatermarkMovedError(dataset_urn=urn, expected=sequence.version_read, found=found)
+    blocking = connection.scalar(
+        select(sequences.c.id).where(sequences.c.job == job, sequences.c.dataset_urn == urn, _has_state(WAITING))
+    )
+    if blocking is not None:
+        raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=blocking)
+    values = {name: getattr(sequence, name) for name in _COLUMNS}
+    connection.execute(plain_insert(sequences).values({**values, "state": SequenceState.PREPARED.value}))
+
+
+def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
+    """Swap the state, add and remove files, consume the startpoint, flip the sequence, which is locked and PREPARED."""
+    require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
+    _require_successor(sequence, effect.after)
+    _swap_state(connection, effect.after)
+    _add_files(connection, sequence, effect.files)
+    _remove_files(connection, effect.after, effect.removed)
+    if effect.startpoint:
+        startpoints.delete(connection, sequence.job, sequence.dataset_urn, effect.startpoint)
+    set_state(connection, sequence.id, SequenceState.COMMITTED)
+
+
+def lock(connection: Connection, sequence_id: str) -> StoredSequence:
+    """Return a sequence, locked until the transaction ends; raises CorruptRecordError where there is none."""
+    query = select(sequences).where(sequences.c.id == sequence_id).with_for_update()
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None:
+        raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
+    return _sequence(row)
+
+
+def require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
+    """Raise CorruptRecordError where the sequence is in another state."""
+    if sequence.state not in expected:
+        problem = f"expected state {' or '.join(sorted(expected))}, got {sequence.state}"
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}", problem=problem
+        )
+
+
+def set_state(connection: Connection, sequence_id: str, state: SequenceState, reason: str | None = None) -> None:
+    """Flip a locked sequence; keeps its reason where none is given."""
+    values = {"state": state.value} if reason is None else {"state": state.value, "reason": reason}
+    connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(values))
+
+
+def count_redo_failure(connection: Connection, sequence_id: str, reason: str) -> int:
+    """Add one to the failed redos of a sequence."""
+    failures = lock(connection, sequence_id).redo_failures + 1
+    values = {"redo_failures": failures, "reason": reason}
+    connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(values))
+    return failures
+
+
+def load(
+    connection: Connection,
+    job: str | None,
+    states: Collection[SequenceState],
+    urns: Collection[str] | None,
+    limit: int | None,
+) -> list[StoredSequence]:
+    """Return sequences, newest first."""
+    query = select(sequences).where(_has_state(states)).order_by(sequences.c.number.desc()).limit(limit)
+    if job is not None:
+        query = query.where(sequences.c.job == job)
+    if urns is not None:
+        query = query.where(is_among(connection, sequences.c.dataset_urn, urns))
+    return [_sequence(row) for row in connection.execute(query).mappings()]
+
+
+def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
+    """Return one sequence, not locked."""
+    row = connection.execute(select(sequences).where(sequences.c.id == sequence_id)).mappings().one_or_none()
+    return None if row is None else _sequence(row)
+
+
+def load_unreported(connection: Connection, job: str) -> list[StoredSequence]:
+    """Return committed sequences that nobody reported, oldest first."""
+    query = select(sequences).where(is_unreported, sequences.c.job == job).order_by(sequences.c.number)
+    return [_sequence(row) for row in connection.execute(query).mappings()]
+
+
+def mark_reported(connection: Connection, sequence_ids: Collection[str]) -> None:
+    """Note the report of many sequences in one statement."""
+    connection.execute(
+        update(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).values(reported=True)
+    )
+
+
+def _has_state(states: Iterable[SequenceState]) -> ColumnElement[bool]:
+    return sequences.c.state.in_([state.value for state in states])
+
+
+def _version(connection: Connection, job: str, urn: str) -> int:
+    query = select(dataset_states.c.version).where(dataset_states.c.job == job, dataset_states.c.dataset_urn == urn)
+    return connection.scalar(query) or 0
+
+
+def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
+    expected = (sequence.job, sequence.dataset_urn, sequence.version_read + 1)
+    got = (after.job, after.dataset_urn, after.version)
+    if got != expected:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id}", problem=f"expected the state of {expected}, got that of {got}"
+        )
+
+
+def _swap_state(connection: Connection, after: DatasetState) -> None:
+    """Replace the state of the version before; the compare-and-swap."""
+    key = {"job": after.job, "dataset_urn": after.dataset_urn}
+    values = {"version": after.version, "body": serialization.to_json(after)}
+    if after.version == 1:
+        statement = insert(connection, dataset_states).values({**key, **values}).on_conflict_do_nothing()
+    else:
+        statement = update(dataset_states).values(values)
+        statement = statement.where(*(dataset_states.c[name] == value for name, value in key.items()))
+        statement = statement.where(dataset_states.c.version == after.version - 1)
+    if connection.execute(statement).rowcount != 1:
+        found = _version(connection, after.job, after.dataset_urn)
+        raise WatermarkMovedError(dataset_urn=after.dataset_urn, expected=after.version - 1, found=found)
+
+
+def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence[PublishedFile]) -> None:
+    if not files:
+        return
+    columns = [field.name for field in fields(PublishedFile)]
+    values = attrgetter(*columns)
+    rows = [(sequence.job, sequence.dataset_urn, *values(file)) for file in files]
+    try:
+        _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *columns), rows)
+    except IntegrityError as error:
+        raise CorruptRecordError(
+            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
+            problem="it publishes a path that a snapshot names already",
+        ) from error
+
+
+def _remove_files(connection: Connection, after: DatasetState, paths: Collection[str]) -> None:
+    if paths:
+        rows = [(after.job, after.dataset_urn, path, after.snapshot) for path in dict.fromkeys(paths)]
+        _insert_rows(connection, snapshot_removals, ("job", "dataset_urn", "path", "snapshot"), rows)
+
+
+def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Insert rows straight through the driver: with thousands, half of the transaction would be SQLAlchemy's own work."""
+    statement = plain_insert(table).compile(dialect=connection.dialect, column_keys=columns)
+    parameters: list[Any]
+    if statement.positiontup is None:
+        parameters = [dict(zip(columns, row, strict=True)) for row in rows]
+    else:
+        parameters = list(map(itemgetter(*(columns.index(name) for name in statement.positiontup)), rows))
+    connection.exec_driver_sql(str(statement), parameters)
+
+
+def _sequence(row: RowMapping) -> StoredSequence:
+    values = {name: row[name] for name in _COLUMNS}
+    return StoredSequence(**{**values, "state": SequenceState(row["state"])})

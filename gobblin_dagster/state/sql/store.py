@@ -1,0 +1,281 @@
+"""SqlStateStore: the state store in SQLite (the embedded default) or PostgreSQL.
+
+Each method is one transaction, durable on return; what happens inside stands in `sql_leases` and `sql_sequences`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union
+from sqlalchemy.exc import DBAPIError
+
+from gobblin_dagster.core import serialization
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.commit import (
+    UNFINISHED,
+    WAITING,
+    CommitEffect,
+    FileHistory,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+)
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
+from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.database.dialect import is_among
+from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
+from gobblin_dagster.state.sql import leases as sql_leases
+from gobblin_dagster.state.sql import schema as schema
+from gobblin_dagster.state.sql import sequences as sql_sequences
+from gobblin_dagster.state.sql import snapshots as sql_snapshots
+from gobblin_dagster.state.sql import startpoints as sql_startpoints
+from gobblin_dagster.state.sql.tables import dataset_states, runs, sequences, startpoints
+from gobblin_dagster.state.store import LeaseGrant
+
+
+class SqlStateStore:
+    """Implements `StateStore` by SQLAlchemy; opening makes or migrates the tables.
+
+    Times are the database's own in PostgreSQL and `clock`'s in SQLite.
+
+    Args:
+        engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
+        clock: Used where the database has no clock of its own.
+
+    Raises:
+        StoreVersionError: the store has a revision that this program does not know; nothing was changed.
+        TransientError: the database cannot be reached.
+        EnvironmentFaultError: the database's driver is not installed.
+        StorageError: the file or its folder cannot be used.
+        UsageError: the URL cannot be read.
+
+    Source: gobblin-metastore `MysqlStateStore`. Differs: versions and epochs are checked in every transaction.
+    """
+
+    def __init__(self, engine_url: str | URL, clock: Clock) -> None:
+        parsed = parse_url(engine_url)
+        self._url = shown_url(parsed)
+        self._clock = clock
+        self._reader: Engine = make_engine(parsed)
+        self._writer: Engine = self._reader.execution_options(**{WRITE: True})
+        try:
+            with self._read() as connection:
+                current = schema.is_current(connection, self._url)
+            if not current:
+                with self._write() as connection:
+                    schema.upgrade(connection, self._url)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"SqlStateStore({self._url!r})"
+
+    def close(self) -> None:
+        self._reader.dispose()
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with errors_of(self._url), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with errors_of(self._url), self._writer.begin() as connection:
+            yield connection
+
+    def _now(self, connection: Connection) -> datetime:
+        """Return the instant by the store's clock; not `now()`, which stands still while a transaction waits."""
+        if connection.dialect.name == "sqlite":
+            return self._clock.now()
+        instant: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+        return instant.astimezone(UTC)
+
+    # -- dataset states ------------------------------------------------------------------------------------------------
+    def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        query = select(dataset_states.c.dataset_urn, dataset_states.c.body).where(dataset_states.c.job == job)
+        with self._read() as connection:
+            if urns is not None:
+                query = query.where(is_among(connection, dataset_states.c.dataset_urn, urns))
+            rows = connection.execute(query).all()
+        return {urn: _load_state(job, urn, body) for urn, body in rows}
+
+    def list_jobs(self) -> list[str]:
+        query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, runs)))
+        with self._read() as connection:
+            return sorted(connection.scalars(query))
+
+    # -- leases --------------------------------------------------------------------------------------------------------
+    def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
+        with self._write() as connection:
+            return sql_leases.acquire(connection, job, urns, owner, now=self._now(connection), ttl=ttl)
+
+    def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
+        with self._write() as connection:
+            return sql_leases.renew(connection, job, leases, self._now(connection), ttl)
+
+    def release_leases(self, job: str, leases: Collection[Lease]) -> None:
+        with self._write() as connection:
+            sql_leases.release(connection, job, leases)
+
+    def load_leases(self, job: str) -> dict[str, Lease]:
+        with self._read() as connection:
+            return sql_leases.load(connection, job)
+
+    # -- commit protocol -----------------------------------------------------------------------------------------------
+    def prepare(self, sequence: StoredSequence, epoch: int) -> None:
+        with self._write() as connection:
+            sql_sequences.prepare(connection, sequence, epoch)
+
+    def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
+        with errors_of(self._url), self._writer.connect() as connection:
+            transaction = connection.begin()
+            sequence = sql_sequences.lock(connection, sequence_id)
+            if sequence.state is SequenceState.COMMITTED:
+                return
+            sql_sequences.require_state(sequence, {SequenceState.PREPARED})
+            sql_sequences.commit(connection, sequence, epoch, effect)
+            _commit(transaction, sequence)
+
+    def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
+        with errors_of(self._url), self._writer.connect() as connection:
+            transaction = connection.begin()
+            sql_sequences.prepare(connection, sequence, epoch)
+            sql_sequences.commit(connection, sequence, epoch, effect)
+            _commit(transaction, sequence)
+
+    def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
+        self._flip(sequence_id, SequenceState.PREPARED, SequenceState.ABORTING, epoch, reason)
+
+    def finish_abort(self, sequence_id: str, epoch: int) -> None:
+        self._flip(sequence_id, SequenceState.ABORTING, SequenceState.ABORTED, epoch, None)
+
+    def _flip(
+        self, sequence_id: str, before: SequenceState, after: SequenceState, epoch: int, reason: str | None
+    ) -> None:
+        """Flip a sequence; one that was flipped already is left as it is, so that a lost answer may be retried."""
+        with self._write() as connection:
+            sequence = sql_sequences.lock(connection, sequence_id)
+            sql_leases.require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
+            sql_sequences.require_state(sequence, {before, after})
+            if sequence.state is before:
+                sql_sequences.set_state(connection, sequence_id, after, reason)
+
+    def quarantine(self, sequence_id: str, reason: str) -> None:
+        with self._write() as connection:
+            sequence = sql_sequences.lock(connection, sequence_id)
+            sql_sequences.require_state(sequence, WAITING)
+            sql_sequences.set_state(connection, sequence_id, SequenceState.QUARANTINED, reason)
+
+    def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
+        self._flip(sequence_id, SequenceState.QUARANTINED, SequenceState.ABORTED, epoch, reason)
+
+    def record_redo_failure(self, sequence_id: str, reason: str) -> int:
+        with self._write() as connection:
+            return sql_sequences.count_redo_failure(connection, sequence_id, reason)
+
+    def load_sequence(self, sequence_id: str) -> StoredSequence | None:
+        with self._read() as connection:
+            return sql_sequences.load_one(connection, sequence_id)
+
+    def load_sequences(
+        self,
+        job: str | None = None,
+        states: Collection[SequenceState] = UNFINISHED,
+        urns: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> list[StoredSequence]:
+        with self._read() as connection:
+            return sql_sequences.load(connection, job, states, urns, limit)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+    def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
+        with self._read() as connection:
+            state = _state_of(connection, job, dataset_urn)
+            if state is None:
+                return []
+            return sql_snapshots.load(connection, state, snapshot)
+
+    def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
+        with self._read() as connection:
+            return sql_snapshots.load_history(connection, job, dataset_urn)
+
+    # -- startpoints ---------------------------------------------------------------------------------------------------
+    def save_startpoint(self, startpoint: Startpoint) -> None:
+        with self._write() as connection:
+            sql_startpoints.save(connection, startpoint)
+
+    def pin_startpoint(self, startpoint: Startpoint) -> bool:
+        with self._write() as connection:
+            return sql_startpoints.pin(connection, startpoint)
+
+    def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
+        with self._read() as connection:
+            return sql_startpoints.load(connection, job, urns)
+
+    def delete_startpoint(self, startpoint: Startpoint) -> bool:
+        with self._write() as connection:
+            return sql_startpoints.delete(connection, startpoint.job, startpoint.dataset_urn, startpoint.id)
+
+    # -- reporting to Dagster ------------------------------------------------------------------------------------------
+    def load_unreported(self, job: str) -> list[StoredSequence]:
+        with self._read() as connection:
+            return sql_sequences.load_unreported(connection, job)
+
+    def mark_reported(self, sequence_ids: Collection[str]) -> None:
+        with self._write() as connection:
+            sql_sequences.mark_reported(connection, sequence_ids)
+
+    # -- run history ---------------------------------------------------------------------------------------------------
+    def save_run(self, record: RunRecord) -> None:
+        key = {"run_id": record.run_id, "job": record.job}
+        values = {**key, "started_at": record.started_at, "body": serialization.to_json(record)}
+        with self._write() as connection:
+            connection.execute(delete(runs).where(*(runs.c[name] == value for name, value in key.items())))
+            connection.execute(insert(runs).values(values))
+
+    def prune_runs(self, job: str, keep: int) -> None:
+        newest = select(runs.c.run_id).where(runs.c.job == job)
+        newest = newest.order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(keep)
+        with self._write() as connection:
+            connection.execute(delete(runs).where(runs.c.job == job, runs.c.run_id.not_in(newest)))
+
+    def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
+        query = select(runs.c.body).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
+        if job is not None:
+            query = query.where(runs.c.job == job)
+        with self._read() as connection:
+            return [serialization.from_json(RunRecord, body) for body in connection.scalars(query)]
+
+
+def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
+    try:
+        transaction.commit()
+    except DBAPIError as error:
+        # COMMIT was sent; only its answer would tell whether the database obeyed.
+        raise CommitStateUnknownError(
+            dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, problem=" ".join(str(error.orig).split())
+        ) from error
+
+
+def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None:
+    columns = dataset_states.c
+    body = connection.scalar(select(columns.body).where(columns.job == job, columns.dataset_urn == urn))
+    return None if body is None else _load_state(job, urn, body)
+
+
+def _load_state(job: str, urn: str, body: str) -> DatasetState:
+    try:
+        return serialization.from_json(DatasetState, body)
+    except CorruptRecordError as error:
+        raise CorruptRecordError(what=f"The state of dataset {urn!r} of job {job!r}", problem=error.problem) from error

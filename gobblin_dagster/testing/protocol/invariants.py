@@ -1,0 +1,238 @@
+"""Checkers of the protocol's invariants on the example, for the manifest reader and for whoever lists the folder.
+
+`check_instant` may be asked at any moment, also in the middle of a commit or over the disk that a crash left;
+`check_recovered` after a run that followed the last fault. The numbers I1-I14 are those of `docs/concepts/commit.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.manifest import read_manifest
+from gobblin_dagster.engine.commit.steps.permissions import PermissionStorage
+from gobblin_dagster.testing.protocol.scenario import JOB, PERMISSIONS, URN, Example, records
+
+
+class Harm(StrEnum):
+    """What a broken invariant does to a user."""
+
+    LOST = "lost"
+    """Records that will never be published (I1)."""
+    DUPLICATED = "duplicated"
+    """Records published twice (I2)."""
+    AHEAD = "ahead"
+    """A watermark or manifest that promises data that is not there, whole (I3, I12)."""
+    TORN = "torn"
+    """A reader saw part of a commit (I4, I9)."""
+    REGRESSED = "regressed"
+    """A version, snapshot or watermark went down (I5)."""
+    ORPHAN = "orphan"
+    """A visible file that no snapshot and no unfinished sequence names (I10)."""
+    STUCK = "stuck"
+    """Unfinished business after a recovery (I8, I13)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken invariant."""
+
+    harm: Harm
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest progress that was ever seen, which may only grow."""
+
+    version: int = 0
+    snapshot: int = 0
+    manifest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What store and output hold at one moment."""
+
+    manifest: list[PublishedFile] | Violation
+    state: DatasetState | None
+    snapshot: list[PublishedFile]
+    sequences: list[StoredSequence]
+    """Ended ones too."""
+    visible: Mapping[str, bytes]
+    """What a reader of the folder finds, by path."""
+
+    @classmethod
+    def of(cls, example: Example) -> _Facts:
+        manifest = _read_manifest(example)
+        store = example.open_store()
+        try:
+            return cls(
+                manifest,
+                store.load_dataset_states(JOB, [URN]).get(URN),
+                store.load_snapshot(JOB, URN),
+                store.load_sequences(JOB, states=tuple(SequenceState)),
+                _visible(example),
+            )
+        finally:
+            example.close_store(store)
+
+    @property
+    def unfinished(self) -> list[StoredSequence]:
+        return [stored for stored in self.sequences if stored.state in UNFINISHED]
+
+    def rows(self, paths: Iterable[str]) -> Counter[str]:
+        return Counter(row for path in paths for row in self.visible.get(path, b"").decode().splitlines())
+
+    def rows_in(self, folder: str) -> Counter[str]:
+        return self.rows(path for path in self.visible if path.startswith(f"{folder}/"))
+
+
+def check_instant(example: Example, seen: Seen | None = None) -> tuple[list[Violation], Seen]:
+    """Check what must hold at every moment; returns the violations and the progress seen."""
+    return _check_instant(example, _Facts.of(example), seen or Seen())
+
+
+def check_recovered(example: Example, ends: Mapping[str, int], seen: Seen | None = None) -> list[Violation]:
+    """Check what must hold once a run that read up to `ends` has ended well after the last fault."""
+    facts = _Facts.of(example)
+    violations, now = _check_instant(example, facts, seen or Seen())
+    state, snapshot = facts.state, facts.snapshot
+    expected = Counter(records(ends))
+    for branch in example.branches:
+        got = facts.rows(file.path for file in snapshot if file.branch == branch)
+        violations += _compare(f"reader of snapshots, branch {branch}", expected, got)
+        if example.shape != "at least once":
+            got = facts.rows_in(f"{example.output_root}/{branch}")
+            violations += _compare(f"folder reader, branch {branch}", expected, got)
+    if state is None or state.committed.gaps("0") or now.manifest != state.snapshot:
+        violations.append(Violation(Harm.STUCK, f"state {state}, manifest {now.manifest}"))
+    if facts.unfinished:
+        violations.append(Violation(Harm.STUCK, "a sequence is unfinished after recovery"))
+    if example.shape != "at least once":
+        orphans = facts.visible.keys() - {file.path for file in snapshot}
+        violations += [Violation(Harm.ORPHAN, path) for path in sorted(orphans)]
+    if example.shape == "permissions":
+        violations += [
+            Violation(Harm.TORN, f"{file.path} has not the mode of published files")
+            for file in snapshot
+            if not _has_mode(example, file)
+        ]
+    return violations
+
+
+def tree_digest(example: Example) -> str:
+    """Return a digest of all visible files, manifests and the dataset's state: equal before and after a replay (I6)."""
+    total = hashlib.sha256()
+    for path in sorted(example.storage.walk_files(example.output_root)):
+        total.update(f"{path}\0".encode() + example.storage.read(path))
+    store = example.open_store()
+    try:
+        total.update(repr(store.load_dataset_states(JOB, [URN])).encode())
+    finally:
+        example.close_store(store)
+    return total.hexdigest()
+
+
+def _check_instant(example: Example, facts: _Facts, seen: Seen) -> tuple[list[Violation], Seen]:
+    violations = _check_snapshot(example, facts)
+    manifest, state = facts.manifest, facts.state
+    if isinstance(manifest, Violation):
+        return [*violations, manifest], seen
+    newest = max((file.snapshot for file in manifest), default=0)
+    if manifest != [file for file in facts.snapshot if file.snapshot <= newest]:
+        violations.append(Violation(Harm.TORN, f"the manifest of snapshot {newest} differs from the store's"))
+    if example.shape != "at least once":
+        violations += _check_folder(example, facts)
+    now = Seen(state.version if state else 0, state.snapshot if state else 0, newest)
+    if now.version < seen.version or now.snapshot < seen.snapshot or now.manifest < seen.manifest:
+        violations.append(Violation(Harm.REGRESSED, f"{seen} became {now}"))
+    if len(facts.unfinished) > 1:
+        violations.append(Violation(Harm.STUCK, "two sequences of one dataset are unfinished"))
+    return violations, now
+
+
+def _check_snapshot(example: Example, facts: _Facts) -> list[Violation]:
+    """Compare the snapshot's records with those that the committed ranges promise, branch by branch."""
+    expected: Counter[str] = Counter()
+    if facts.state is not None:
+        for partition, parts in facts.state.committed.ranges.items():
+            for low, high in parts:
+                if isinstance(low, int) and isinstance(high, int):
+                    expected.update(records({partition: high}, {partition: low}))
+    violations = []
+    newest = max((file.snapshot for file in facts.snapshot), default=0)
+    if newest != (facts.state.snapshot if facts.state else 0):
+        violations.append(Violation(Harm.AHEAD, f"snapshot {newest} under state {facts.state}"))
+    for branch in example.branches:
+        files = [file for file in facts.snapshot if file.branch == branch]
+        whole = [file.path for file in files if _is_as_published(file, facts.visible.get(file.path))]
+        violations += [
+            Violation(Harm.AHEAD, f"{file.path} is not there as published") for file in files if file.path not in whole
+        ]
+        violations += _compare(f"snapshot, branch {branch}", expected, facts.rows(whole))
+    return violations
+
+
+def _check_folder(example: Example, facts: _Facts) -> list[Violation]:
+    """Check the weaker promise to readers of the folder: no record twice, nothing whose owner is unknown."""
+    owned = {file.path for file in facts.snapshot}
+    for stored in facts.sequences:
+        if stored.state in {SequenceState.PREPARED, SequenceState.ABORTING, SequenceState.QUARANTINED}:
+            owned |= {file.path for file in decode_sequence(stored).files}
+    violations = [Violation(Harm.ORPHAN, path) for path in sorted(facts.visible.keys() - owned)]
+    for branch in example.branches:
+        rows = facts.rows_in(f"{example.output_root}/{branch}")
+        if len(rows) < rows.total():
+            twice = [row for row, count in rows.items() if count > 1]
+            detail = f"folder reader, branch {branch}: {len(twice)}, e.g. {twice[0]}"
+            violations.append(Violation(Harm.DUPLICATED, detail))
+    return violations
+
+
+def _read_manifest(example: Example) -> list[PublishedFile] | Violation:
+    try:
+        return read_manifest(example.storage, example.output_root, JOB, URN)
+    except CorruptRecordError as error:
+        return Violation(Harm.TORN, str(error))
+
+
+def _visible(example: Example) -> dict[str, bytes]:
+    """Read all whose names do not begin with `_` or `.`, as readers of folders do."""
+    root = example.output_root
+    return {
+        path: example.storage.read(path)
+        for path in example.storage.walk_files(root)
+        if not any(part[0] in "._" for part in path.removeprefix(f"{root}/").split("/"))
+    }
+
+
+def _is_as_published(file: PublishedFile, content: bytes | None) -> bool:
+    """Tell whether a file is there with the bytes and rows that were prepared."""
+    if content is None:
+        return False
+    found = (len(content), hashlib.sha256(content).hexdigest(), len(content.splitlines()))
+    return found == (file.size_bytes, file.sha256, file.rows)
+
+
+def _has_mode(example: Example, file: PublishedFile) -> bool:
+    storage = example.storage
+    return isinstance(storage, PermissionStorage) and storage.has_permissions(file.path, PERMISSIONS.file_mode, None)
+
+
+def _compare(who: str, expected: Counter[str], got: Counter[str]) -> Iterable[Violation]:
+    """Compare multisets: fewer is lost, more is a duplicate or a record from nowhere."""
+    if dict.__eq__(expected, got):
+        return
+    missing, surplus = expected - got, got - expected
+    if missing:
+        yield Violation(Harm.LOST, f"{who}: {missing.total()} records are missing, e.g. {min(missing)}")
+    if surplus:
+        yield Violation(Harm.DUPLICATED, f"{who}: {surplus.total()} records too many, e.g. {min(surplus)}")

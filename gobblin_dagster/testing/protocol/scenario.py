@@ -1,0 +1,309 @@
+"""The example of the exactly-once design as a scenario: one topic, two partitions, two days, three files a batch.
+
+`Example.run` is a whole run on the real committer: lease, recover, plan, stage, prepare, publish. It reads a source whose
+records are known one by one (`urn:partition:offset:sha`), so that checkers can compare multisets, never counts alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Engine, Executable, Interval, delete, literal, update
+
+from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.task_state import BranchCounts, StagedFile, TaskState, WorkingState
+from gobblin_dagster.core.watermark import CompositeWatermark
+from gobblin_dagster.database.engine import make_engine, parse_url
+from gobblin_dagster.engine.commit.build import NO_PERMISSIONS, build_sequence
+from gobblin_dagster.engine.commit.committer import Committer
+from gobblin_dagster.engine.commit.listener import SilentListener
+from gobblin_dagster.engine.commit.manifest import fill_manifests
+from gobblin_dagster.engine.commit.policy import choose_publishable
+from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, rename_steps, renames_of
+from gobblin_dagster.engine.layout import staging_dir
+from gobblin_dagster.state import open_store
+from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.state.sql.tables import leases, metadata
+from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
+from gobblin_dagster.testing.protocol.storages import Ground
+
+JOB = "kafka_to_lake"
+URN = "MyTopic"
+TTL = timedelta(minutes=1)
+START = datetime(2015, 12, 10, 1, tzinfo=UTC)
+FIRST_BATCH = {"0": 100, "1": 200}
+"""Ends of the partitions when the first run plans: the watermarks of the design's example."""
+SECOND_BATCH = {"0": 110, "1": 220}
+StoreKind: TypeAlias = Literal["sqlite", "files", "postgres"]
+Shape: TypeAlias = Literal["plain", "batches", "permissions", "at least once"]
+"""What the steps of a sequence are: a rename each, many in one, with modes after them, or done without a write-ahead."""
+PERMISSIONS = Permissions(file_mode=0o640, dir_mode=0o750)
+
+
+def record(partition: str, offset: int) -> str:
+    """Return the record at a place of the source."""
+    name = f"{URN}:{partition}:{offset}"
+    return f"{name}:{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def records(ends: Mapping[str, int], starts: Mapping[str, int] | None = None) -> Iterator[str]:
+    """Yield the source's records from `starts` (default: the first) to `ends`, exclusive."""
+    for partition, end in sorted(ends.items()):
+        yield from _known(partition, end)[(starts or {}).get(partition, 0) :]
+
+
+@cache
+def _known(partition: str, end: int) -> list[str]:
+    return [record(partition, offset) for offset in range(end)]
+
+
+@dataclass
+class SetClock:
+    """A clock that stands still until it is set."""
+
+    instant: datetime = START
+
+    def now(self) -> datetime:
+        return self.instant
+
+
+@dataclass
+class Example:
+    """The scenario in a folder of its own; one clock for all its runs."""
+
+    root: Path
+    """A local folder: the SQLite file, the files of the ground `local`."""
+    kind: StoreKind = "sqlite"
+    branches: tuple[str, ...] = ("main",)
+    loses: str = ""
+    """Work unit whose staged files vanish in run A once its sequence is prepared; empty for none."""
+    shape: Shape = "plain"
+    ground: Ground = field(default_factory=lambda: Ground(""))
+    """Where the files lie; `root` where it names no folder."""
+    store_url: str = ""
+    """The database, for `postgres`: this example may empty it."""
+    halts: bool = False
+    """Whether a killed run is halted in this process, see `testing.faults`; on some grounds all are."""
+    clock: SetClock = field(default_factory=SetClock)
+    _opened: StateStore | None = None
+    _engine: Engine | None = None
+
+    def __post_init__(self) -> None:
+        if not self.ground.root:
+            self.ground = replace(self.ground, root=str(self.root))
+        self.halts = self.halts or self.kind == "postgres" or not self.ground.outlives_processes
+
+    @property
+    def output_root(self) -> str:
+        """Where published data lies."""
+        return f"{self.ground.root}/job-output"
+
+    @property
+    def storage(self) -> Storage:
+        """The storage as it is, for whoever looks at the files."""
+        return self.ground.storage
+
+    def reset(self) -> None:
+        """Start from an empty, opened store; a saved copy makes it cheap."""
+        if self.ground.root != str(self.root):
+            self.storage.delete_tree(self.ground.root)
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.clock.instant = START
+        template = self.root.with_name(f"{self.root.name}-{self.kind}-new")
+        if not template.exists():
+            self.root.mkdir(parents=True)
+            self.close_store(self.open_store())
+            shutil.copytree(self.root, template)
+        else:
+            shutil.copytree(template, self.root)
+        if self.ground.root != str(self.root):
+            self.close_store(self.open_store())
+        if self.kind == "postgres":
+            self._execute(*map(delete, reversed(metadata.sorted_tables)))
+
+    def open_store(self, storage: Storage | None = None, points: FaultPoints | None = None) -> StateStore:
+        """Open the state store; `storage` and `points` reach inside the transactions of the plain-file store."""
+        inner = self._open_files(storage or self.storage, points) if self.kind == "files" else self._open_sql()
+        return counted_store(inner, points) if points else inner
+
+    def close_store(self, store: StateStore) -> None:
+        """Close a store that this example opened; connections to a server are kept, they are dear."""
+        if self.kind != "postgres":
+            store.close()
+
+    def forget_connections(self) -> None:
+        """Open new connections from now on; for a forked child, which must not touch those of its parent."""
+        self._opened = None
+
+    def _open_sql(self) -> StateStore:
+        # The closed store is used again: it holds no connection, and its compiled statements save most of the time.
+        if self._opened is None:
+            self._opened = open_store(self.store_url or "sqlite:///state.db", self.root, self.clock)
+        return self._opened
+
+    def _open_files(self, storage: Storage, points: FaultPoints | None) -> StateStore:
+        counted = counted_storage(storage, points, "log") if points else storage
+        return FileStateStore(f"{self.ground.root}/state", counted, self.clock)
+
+    def _execute(self, *statements: Executable) -> None:
+        if self._engine is None:
+            self._engine = make_engine(parse_url(self.store_url))
+        with self._engine.begin() as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def _come_to(self, instant: datetime) -> None:
+        """Move the clock on; a database that has its own sees leases that were taken so much earlier."""
+        passed = instant - self.clock.instant
+        if passed <= timedelta():
+            return
+        self.clock.instant = instant
+        if self.kind == "postgres":
+            self._execute(update(leases).values(until=leases.c.until - literal(passed, Interval())))
+
+    def run(
+        self,
+        runner: str,
+        ends: Mapping[str, int],
+        *,
+        hour: int = 0,
+        points: FaultPoints | None = None,
+        storage: Storage | None = None,
+        rebooted: bool = False,
+    ) -> bool:
+        """Do one run to its end; False where the dataset was busy.
+
+        Args:
+            runner: name, part of staging folders and commit ids.
+            ends: how far the source reaches by now.
+            hour: when, in hours after the start; leases of earlier hours have expired.
+            points: fault points that all calls pass.
+            storage: the storage below them.
+            rebooted: give the run an owner of an earlier boot, provably dead to everybody later.
+        """
+        self._come_to(START + timedelta(hours=hour))
+        files = storage or self.storage
+        store = self.open_store(files, points)
+        try:
+            owner = LeaseOwner.current(runner)
+            if rebooted:
+                owner = replace(owner, boot="an earlier boot")
+            grant = store.acquire_leases(JOB, [URN], owner, TTL)
+            if URN not in grant.granted:
+                return False
+            counted = self.ground.over(counted_storage(files, points) if points else files)
+            self._work(runner, ends, store, counted, grant.granted[URN].epoch)
+            store.release_leases(JOB, [grant.granted[URN]])
+            return True
+        finally:
+            with suppress(Halted):
+                self.close_store(store)
+
+    def _work(self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, epoch: int) -> None:
+        losing = _Loser(self.loses, self.storage) if self.loses and runner == "A" else None
+        committer = Committer(store, storage, parallelism=1, listener=losing)
+        for stored in store.load_sequences(JOB, urns=[URN]):
+            committer.recover(stored, epoch)
+        states = store.load_dataset_states(JOB, [URN])
+        fill_manifests(storage, store, self.output_root, JOB, states)
+        commit_id = hashlib.sha256(f"commit of {runner}".encode()).hexdigest()[:32]
+        staging = staging_dir(self.output_root, runner, commit_id)
+        units = self._stage(storage, states.get(URN), ends, commit_id, staging)
+        if not units:
+            return
+        sequence = build_sequence(
+            permissions=PERMISSIONS if self.shape == "permissions" else NO_PERMISSIONS,
+            commit_id=commit_id,
+            job=JOB,
+            run_id=runner,
+            dataset_urn=URN,
+            before=states.get(URN),
+            decision=choose_publishable("full", units),
+            output_root=self.output_root,
+            staging_dirs=[staging],
+            now=self.clock.now(),
+        )
+        if self.shape == "batches":
+            sequence = replace(sequence, steps=rename_steps(renames_of(sequence.steps), batch=2))
+        if self.shape == "at least once":
+            committer.publish_unlogged(sequence, epoch)
+            return
+        committer.prepare(sequence, epoch)
+        committer.publish(sequence, epoch, verify_sources=False)
+
+    def _stage(
+        self, storage: Storage, before: DatasetState | None, ends: Mapping[str, int], commit_id: str, staging: str
+    ) -> list[TaskState]:
+        """Write what is new as three files: the first day of each partition, the second day of both."""
+        watermark = before.watermark if before else None
+        low = dict.fromkeys(ends, 0) | (dict(watermark.values) if isinstance(watermark, CompositeWatermark) else {})
+        ends = {p: max(end, low[p]) for p, end in ends.items()}
+        middle = {p: low[p] + (end - low[p]) * 6 // 10 for p, end in ends.items()}
+        parts = [
+            ("2015-12-09", {"0": low["0"]}, {"0": middle["0"]}),
+            ("2015-12-09", {"1": low["1"]}, {"1": middle["1"]}),
+            ("2015-12-10", middle, dict(ends)),
+        ]
+        return [
+            self._stage_unit(storage, f"wu-{number}", day, start, end, commit_id, staging)
+            for number, (day, start, end) in enumerate(parts, 1)
+            if start != end
+        ]
+
+    def _stage_unit(
+        self,
+        storage: Storage,
+        unit: str,
+        day: str,
+        start: Mapping[str, int],
+        end: Mapping[str, int],
+        commit_id: str,
+        staging: str,
+    ) -> TaskState:
+        rows = list(records(end, start))
+        staged = []
+        for branch in self.branches:
+            target = f"{branch}/{URN}/{day}/{commit_id}-{unit}.txt"
+            sink = storage.open_new(f"{staging}/{target}")
+            sink.write("\n".join(rows).encode())
+            digest = sink.finish()
+            staged.append(
+                StagedFile(branch, f"{staging}/{target}", target, digest.size_bytes, digest.sha256, len(rows))
+            )
+        return TaskState(
+            work_unit_id=unit,
+            dataset_urn=URN,
+            state=WorkingState.SUCCESSFUL,
+            attempt="0",
+            low=CompositeWatermark(start),
+            expected_high=CompositeWatermark(end),
+            actual_high=CompositeWatermark(end),
+            rows_read=len(rows),
+            branches={name: BranchCounts(rows_in=len(rows), rows_written=len(rows)) for name in self.branches},
+            files=tuple(staged),
+        )
+
+
+class _Loser(SilentListener):
+    """Deletes staged files behind the committer's back, as a wiped scratch disk does."""
+
+    def __init__(self, unit: str, storage: Storage) -> None:
+        self._unit = unit
+        self._storage = storage
+
+    def prepared(self, sequence: CommitSequence) -> None:
+        for step in sequence.steps:
+            if isinstance(step, RenameFileStep) and self._unit in step.source:
+                self._storage.delete(step.source)

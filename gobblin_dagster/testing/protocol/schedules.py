@@ -1,0 +1,268 @@
+"""Schedules: runs the example once per fault point and action, and tells what a user would have lost.
+
+Each family starts from nothing, lets run A meet a fault, checks the disk as it lies, lets later runs recover and go on
+with new data, checks again, and replays to see that nothing changes. Families yield one schedule after the other, so that
+a search for a planted bug stops at the first that shows it. They are deterministic; what is sampled takes a seed.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.steps import RenameFileStep
+from gobblin_dagster.testing.faults import (
+    CRASHED,
+    Action,
+    Fault,
+    FaultPoints,
+    Halted,
+    crash_after,
+    crash_before,
+    fail_with,
+    freeze_while,
+    halt_after,
+    halt_before,
+    lose_answer,
+    run_in_child,
+)
+from gobblin_dagster.testing.protocol.invariants import (
+    Harm,
+    Seen,
+    Violation,
+    check_instant,
+    check_recovered,
+    tree_digest,
+)
+from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, JOB, SECOND_BATCH, Example
+
+KILLS: dict[str, Action] = {"crash before": crash_before, "crash after": crash_after}
+HALTS: dict[str, Action] = {"crash before": halt_before, "crash after": halt_after}
+"""The same where a run is no process of its own."""
+ERRORS: dict[str, Action] = {
+    "EIO": fail_with(errno.EIO),
+    "ENOSPC": fail_with(errno.ENOSPC),
+    "answer lost": lose_answer,
+}
+LATER = 1
+MUCH_LATER = 2
+"""Hours at which recovering and replaying runs start: all leases of earlier hours have expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One way that things went, and what it broke."""
+
+    name: str
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What many schedules did to the records."""
+
+    schedules: int
+    broken: tuple[Schedule, ...] = field(default=())
+
+    @classmethod
+    def of(cls, schedules: Iterable[Schedule]) -> Report:
+        """Run all schedules."""
+        done = list(schedules)
+        return cls(len(done), tuple(schedule for schedule in done if schedule.violations))
+
+    def count(self, harm: Harm) -> int:
+        """Return how many schedules did that harm."""
+        return sum(any(violation.harm is harm for violation in schedule.violations) for schedule in self.broken)
+
+    def __str__(self) -> str:
+        harms = ", ".join(f"{self.count(harm)} {harm}" for harm in Harm)
+        examples = "".join(f"\n  {s.name}: {v.harm}: {v.detail}" for s in self.broken[:5] for v in s.violations[:2])
+        return f"{self.schedules} schedules: {harms}{examples}"
+
+
+def trace_of(example: Example) -> list[str]:
+    """Return the names of all fault points of an undisturbed run A."""
+    example.reset()
+    points = FaultPoints()
+    run_a(example, points)
+    return points.trace
+
+
+def instants(example: Example) -> Iterator[Schedule]:
+    """Check at every instant of two undisturbed runs, as a reader who polls all the time does."""
+    example.reset()
+    found: list[Schedule] = []
+    seen = Seen()
+
+    def watch(number: int, name: str) -> None:
+        nonlocal seen
+        violations, seen = check_instant(example, seen)
+        found.append(Schedule(f"instant {number} {name}", tuple(violations)))
+
+    for runner, ends, hour in (("A", FIRST_BATCH, 0), ("B", SECOND_BATCH, LATER)):
+        example.run(runner, ends, hour=hour, points=FaultPoints(watch=watch))
+    yield from found
+    yield Schedule("end", tuple(check_recovered(example, SECOND_BATCH, seen)))
+
+
+def kills(example: Example) -> Iterator[Schedule]:
+    """Kill run A before and after each call."""
+    for number, name in enumerate(trace_of(example), 1):
+        for what in KILLS:
+            example.reset()
+            kill(example, "A", number, what)
+            yield recovered(example, f"{what} {number} {name}")
+
+
+def errors(example: Example) -> Iterator[Schedule]:
+    """Let each call of run A fail, and let each be done with its answer lost."""
+    for number, name in enumerate(trace_of(example), 1):
+        for what, action in ERRORS.items():
+            example.reset()
+            run_a(example, FaultPoints(Fault(number, action)))
+            yield recovered(example, f"{what} {number} {name}")
+
+
+def freezes(example: Example) -> Iterator[Schedule]:
+    """Freeze run A before each call until its lease is over and run B has done all; then let A go on."""
+    for number, name in enumerate(trace_of(example), 1):
+        example.reset()
+        freeze = freeze_while(functools.partial(example.run, "B", SECOND_BATCH, hour=LATER))
+        run_a(example, FaultPoints(Fault(number, freeze)))
+        yield recovered(example, f"freeze {number} {name}", runner="C", hour=MUCH_LATER)
+
+
+def frozen_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:
+    """Freeze run A somewhere, let run B come to a call of its own and die there, let A go on, recover with C.
+
+    All pairs of calls, or so many random ones where `samples` is given.
+    """
+    for first, second, (what,) in _pairs(example, seed, samples, kills=1):
+        example.reset()
+        other = functools.partial(kill, example, "B", second, what, hour=LATER, is_nested=True)
+        run_a(example, FaultPoints(Fault(first, freeze_while(other))))
+        yield recovered(example, f"freeze {first} while B: {what} {second}", runner="C", hour=MUCH_LATER)
+
+
+def late_movers(example: Example) -> Iterator[Schedule]:
+    """Let run A freeze before its moves, and wake and do them all before each call of the run that recovers after it."""
+    first = trace_of(example).index("storage.make_dirs") + 1
+    count = 1
+    number = 0
+    while number < count:
+        number += 1
+        example.reset()
+        kill(example, "A", first, "crash before")
+        moves = _moves_of(example)
+        watch = functools.partial(_move_at, example, number, moves)
+        points = FaultPoints(watch=watch)
+        with suppress(GobblinDagsterError, OSError):
+            example.run("B", SECOND_BATCH, hour=LATER, points=points)
+        count = len(points.trace)
+        yield recovered(example, f"late moves at {number} {points.trace[number - 1]}", runner="C", hour=MUCH_LATER)
+
+
+def killed_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:
+    """Kill run A somewhere, and the run that recovers after it somewhere too; all pairs, or so many random ones."""
+    for first, second, (one, two) in _pairs(example, seed, samples, kills=2):
+        example.reset()
+        kill(example, "A", first, one)
+        # A process that is gone need not be waited for.
+        kill(example, "A2", second, two, hour=LATER if example.halts else 0)
+        yield recovered(example, f"{one} {first}, then {two} {second}", hour=MUCH_LATER)
+
+
+def _pairs(example: Example, seed: int, samples: int, kills: int) -> Iterable[tuple[int, int, tuple[str, ...]]]:
+    """Return (call of the first run, call of the second, kinds of kills)."""
+    points = range(1, len(trace_of(example)) + 1)
+    if not samples:
+        return itertools.product(points, points, itertools.product(KILLS, repeat=kills))
+    rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
+    return [(rng.choice(points), rng.choice(points), tuple(rng.choices(list(KILLS), k=kills))) for _ in range(samples)]
+
+
+def _moves_of(example: Example) -> list[tuple[str, str]]:
+    """Return (source, target) of each step of the only prepared sequence."""
+    store = example.open_store()
+    try:
+        (stored,) = store.load_sequences(JOB)
+        steps = decode_sequence(stored).steps
+    finally:
+        example.close_store(store)
+    return [(step.source, step.target) for step in steps if isinstance(step, RenameFileStep)]
+
+
+def _move_at(example: Example, at: int, moves: list[tuple[str, str]], number: int, name: str) -> None:
+    for source, target in moves if number == at else ():
+        with suppress(OSError):
+            example.ground.over(example.storage).move(source, target)
+
+
+def run_a(example: Example, points: FaultPoints, storage: Storage | None = None) -> None:
+    """Run A in this process, whatever becomes of it."""
+    with suppress(GobblinDagsterError, OSError, Halted):
+        example.run("A", FIRST_BATCH, points=points, storage=storage, rebooted=storage is not None)
+
+
+def kill(example: Example, runner: str, number: int, what: str, hour: int = 0, *, is_nested: bool = False) -> None:
+    """Let a run die at a call; one with fewer calls ends well or with an error of its own.
+
+    Args:
+        example: says whether runs are processes.
+        runner: its name.
+        number: of the call.
+        what: a key of `KILLS`.
+        hour: when it begins.
+        is_nested: whether another run is in the middle of its work in this process.
+    """
+    action = (HALTS if example.halts else KILLS)[what]
+    points = FaultPoints(Fault(number, action))
+
+    def work() -> None:
+        if is_nested and not example.halts:
+            example.forget_connections()
+        with suppress(GobblinDagsterError, OSError, Halted):
+            example.run(runner, FIRST_BATCH, hour=hour, points=points)
+
+    if example.halts:
+        work()
+        return
+    status = run_in_child(work)
+    if status not in {0, CRASHED}:
+        raise AssertionError(f"run {runner} ended with exit status {status}; its traceback is on standard error")
+
+
+def recovered(
+    example: Example, name: str, runner: str = "B", hour: int = LATER, storage: Storage | None = None
+) -> Schedule:
+    """Check the disk as it lies, let a run recover and read what is new, check, replay, compare."""
+    return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage)))
+
+
+def _check_recover_replay(example: Example, runner: str, hour: int, storage: Storage | None) -> Iterator[Violation]:
+    violations, seen = check_instant(example)
+    yield from violations
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("recovery", functools.partial(example.run, runner, SECOND_BATCH, hour=hour, storage=storage)),
+        ("replay", functools.partial(example.run, "D", SECOND_BATCH, hour=hour + 1, storage=storage)),
+    ]
+    before = ""
+    for what, run in steps:
+        try:
+            run()
+        except (GobblinDagsterError, OSError) as error:
+            yield Violation(Harm.STUCK, f"{what} failed: {error}")
+            return
+        yield from check_recovered(example, SECOND_BATCH, seen)
+        after = tree_digest(example)
+        if before and after != before:
+            yield Violation(Harm.DUPLICATED, "a replay changed published bytes or state")
+        before = after

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Cli, write_job
+
+
+def test_check_good_project_is_ok(cli: Cli, project: Path) -> None:
+    called = cli("check")
+    assert (called.code, called.out) == (0, "ok    jobs/numbers.yaml: job numbers\n")
+
+
+def test_check_shows_the_faults_of_all_files(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "one.yaml").write_text("job: one\n")
+    (project / "jobs" / "two.yaml").write_text("job: two\nsource: {type: files, glob: x}\n")
+    called = cli("check")
+    assert called.code == 2
+    assert "ok    jobs/numbers.yaml: job numbers" in called.out
+    assert "FAULT jobs/one.yaml has 3 faults:" in called.out
+    assert "jobs/two.yaml:2: source.glob: unknown key" in called.out
+
+
+def test_check_json_has_file_line_and_place_of_each_fault(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 1}}, job="bad", comit={})
+    called = cli("check", "--output", "json")
+    document = called.json()
+    assert called.code == 2
+    assert document["valid"] is False
+    assert document["files"][0] == {"file": "jobs/numbers.yaml", "job": "numbers", "faults": [], "notes": []}
+    (fault,) = document["files"][1]["faults"]
+    assert fault["path"] == "comit"
+    assert fault["problem"] == "unknown key; did you mean 'commit'?"
+    lines = (project / "jobs" / "bad.yaml").read_text().splitlines()
+    assert "comit" in lines[fault["line"] - 1]
+
+
+def test_check_faulty_project_file_is_shown(cli: Cli, project: Path) -> None:
+    (project / "gobblin.yaml").write_text("project: x\nstat: y\n")
+    called = cli("check")
+    assert called.code == 2
+    assert "gobblin.yaml:2: stat: unknown key; did you mean 'state'?" in called.out
+
+
+def test_check_missing_jobs_folder_and_empty_jobs_folder(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "numbers.yaml").unlink()
+    assert "There is no job file" in cli("check").err
+    (project / "jobs").rmdir()
+    called = cli("check")
+    assert called.code == 2
+    assert "Project 'tests' has no jobs folder jobs" in called.err
+
+
+def test_schema_is_one_json_document_with_the_built_in_constructs(cli: Cli) -> None:
+    document = cli("schema").json()
+    assert document["$schema"].endswith("2020-12/schema")
+    types = {option["title"] for option in document["$defs"]["writer"]["oneOf"]}
+    assert {"parquet", "csv"} <= types
+
+
+def test_check_names_a_source_that_limits_cannot_end(cli: Cli, project: Path) -> None:
+    write_job(project, {"a": {"rows": 1}}, job="bounded", execution={"limit": {"rows": 5}})
+    limit = "execution: {limit: {rows: 5}}\n"
+    source = "source: {type: spark, format: csv, path: in}\nextract: {namespace: n, table: t}\noutput: {path: lake}\n"
+    (project / "jobs" / "limited.yaml").write_text(f"job: limited\n{source}{limit}")
+    called = cli("check")
+    assert called.code == 2
+    assert "ok    jobs/bounded.yaml: job bounded" in called.out
+    assert "FAULT jobs/limited.yaml has 1 fault:" in called.out
+    assert "source 'spark' cannot tell how far it got" in called.out
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"type": "spark", "format": "csv", "path": "in"}, "without a `watermark` everything is read each time"),
+        (
+            {"type": "rest", "url": "http://127.0.0.1:9", "datasets": {"a": "/a"}, "columns": {"id": "int64"}},
+            "without a `cursor` everything is read each time",
+        ),
+    ],
+    ids=["spark", "rest"],
+)
+def test_check_names_a_source_that_would_publish_everything_again(
+    cli: Cli, project: Path, source: dict[str, Any], said: str
+) -> None:
+    write_job(project, {}, source=source)
+    called = cli("check")
+    assert (called.code, said in called.out) == (2, True)
+    extract = {"namespace": "n", "table": "t", "type": "snapshot_only"}
+    write_job(project, {}, source=source, extract=extract)
+    assert cli("check").code == 0
+
+
+def test_check_names_a_full_extract_that_its_source_cannot_make(cli: Cli, project: Path) -> None:
+    files = {"type": "files", "path": "in/*.csv", "format": {"type": "csv"}, "max_files_per_run": 3}
+    write_job(project, {}, source=files, extract={"namespace": "n", "table": "t", "type": "snapshot_only"})
+    called = cli("check")
+    assert called.code == 2
+    assert "source 'files', as it is declared, cannot read everything in each run" in called.out
+
+
+def test_check_names_sql_that_cannot_be_parsed_with_its_line(cli: Cli, project: Path) -> None:
+    write_job(
+        project,
+        {"a": {"rows": 1}},
+        converters=[{"type": "sql", "select": "* EXCLUDE (tailnum"}],
+        row_policies=[{"type": "sql", "name": "paid", "rule": "amount >"}],
+    )
+    called = cli("check", "-o", "json")
+    faults = {fault["path"]: fault for file in called.json()["files"] for fault in file["faults"]}
+    assert called.code == 2
+    assert set(faults) == {"converters[0].select", "row_policies[0].rule"}
+    assert all("is no SQL" in fault["problem"] and fault["line"] for fault in faults.values())
+
+
+def test_check_names_packages_that_are_not_installed(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("confluent_kafka", "boto3"):
+        monkeypatch.setitem(sys.modules, module, None)
+    write_job(
+        project,
+        {},
+        source={"type": "kafka", "brokers": "x:1", "topics": ["t"]},
+        output={"path": "s3://bucket/lake"},
+    )
+    called = cli("check")
+    assert called.code == 2
+    assert "source: The package confluent-kafka is not installed; it is needed for Kafka." in called.out
+    assert "output.path: The package boto3 is not installed" in called.out
+    assert "pip install 'gobblin-dagster[s3]'" in called.out

@@ -1,0 +1,75 @@
+"""`gobblin compact`: words, exit codes and documents; and the example of its page."""
+
+from __future__ import annotations
+
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.conftest import Cli, write_job
+
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "compact.md"
+
+
+@pytest.fixture
+def three_files(cli: Cli, project: Path, inline: list[InlineRunner]) -> Path:
+    for rows in (10, 25, 40):
+        write_job(project, {"a": {"rows": rows}, "b/c": {"rows": 3}})
+        assert cli("run").code == 0
+    return project
+
+
+def test_compact_tells_what_became_of_the_files(cli: Cli, three_files: Path) -> None:
+    planned = cli("compact", "numbers", "--dry-run")
+    assert (planned.code, planned.out.count("\n")) == (0, 1)
+    assert re.fullmatch(r"a: 3 files \(.* KB\) would become 1\n", planned.out)
+    done = cli("compact", "numbers")
+    assert re.fullmatch(r"a: 3 files \(.* KB\) became 1 \(.* KB\), snapshot 4\n", done.out)
+    assert len(cli("show", "a", "--paths", "main").out.splitlines()) == 1
+    assert "3 files removed" in cli("show", "a").out
+    assert cli("compact", "numbers").out == "No dataset has small files to merge.\n"
+    assert cli("state", "history", "a", "-o", "json").json()["history"][-1]["why"] == "compaction"
+
+
+def test_compact_json_names_the_files(cli: Cli, three_files: Path) -> None:
+    document = cli("compact", "numbers", "a", "--output", "json").json()
+    (dataset,) = document["datasets"]
+    (merge,) = dataset["merges"]
+    assert (dataset["dataset"], dataset["snapshot"], merge["branch"], merge["rows"]) == ("a", 4, "main", 40)
+    assert len(merge["files"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["none"], "No job 'none'"),
+        (["numbers", "x"], "Nothing was published of dataset 'x'"),
+        (["numbers", "--target-size", "big"], "--target-size 'big' is no size"),
+        (["numbers", "--min-files", "1"], "greater than or equal to 2"),
+    ],
+    ids=["job", "dataset", "size", "files"],
+)
+def test_compact_refuses_what_cannot_be(cli: Cli, three_files: Path, arguments: list[str], problem: str) -> None:
+    refused = cli("compact", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert problem in refused.err
+
+
+def test_compact_of_a_damaged_file_fails_and_leaves_the_dataset(cli: Cli, three_files: Path) -> None:
+    path = Path(cli("show", "a", "--paths", "main").out.splitlines()[0])
+    path.write_bytes(path.read_bytes()[:-100])
+    failed = cli("compact", "numbers")
+    assert failed.code == 1
+    assert re.search(r"a: left as it is: .*\.parquet cannot be read", failed.out.replace("\n", " "))
+    assert "snapshot   3" in cli("show", "a").out
+
+
+def test_example_of_the_page_runs(three_files: Path) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    with redirect_stdout(StringIO()) as printed:
+        exec(compile(example, str(PAGE), "exec"), {})
+    assert printed.getvalue() == "a 3 files became 1\n"

@@ -1,0 +1,49 @@
+"""docs/start/own-project.md, word for word: its files and commands; docs/reference/project.md: its keys."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gobblin_dagster.spec.project import ProjectSpec, SparkSpec
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.conftest import Cli
+
+DOCS = Path(__file__).parents[4] / "docs"
+PAGE = (DOCS / "start" / "own-project.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_project_of_the_page_is_made_checked_and_run(
+    cli: Cli, inline: list[InlineRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "gobblin.yaml").write_text(BLOCKS[0])
+    (tmp_path / "jobs/places.yaml").write_text(BLOCKS[1])
+    for folder in ("north", "south"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+        (tmp_path / "data" / folder / "2026-01-01.csv").write_text("id,place,amount\n1,here,1.50\n")
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^\$ gobblin (.*?)(?: +#.*)?$", PAGE, re.MULTILINE)
+    said = {command: cli(*shlex.split(command)) for command in commands}
+    assert {command: called.code for command, called in said.items()} == dict.fromkeys(commands, 0)
+    assert "2 committed" in said["run"].err + said["run"].out
+    assert (tmp_path / "lake/shop/places/main/north").is_dir()
+
+
+def test_every_key_of_the_project_file_stands_on_the_page_with_its_default() -> None:
+    page = (DOCS / "reference" / "project.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \| (.+?) \| ", page, re.MULTILINE)
+    told = {name: default.strip("`") for keys, default in rows for name in re.findall(r"`([\w.]+)`", keys)}
+    fields = {name: field for name, field in ProjectSpec.model_fields.items() if name != "spark"}
+    fields |= {f"spark.{name}": field for name, field in SparkSpec.model_fields.items()}
+    assert told.keys() == fields.keys()
+    for name, text in told.items():
+        if text not in {"none", "required"}:
+            assert yaml.safe_load(text) == fields[name].default, name
+        else:
+            assert fields[name].is_required() == (text == "required"), name

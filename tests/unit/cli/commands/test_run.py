@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.cli.commands.run import exit_code
+from gobblin_dagster.core.clock import SystemClock
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.project import open_project
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.conftest import Cli, write_job
+from tests.unit.cli.test_main import HEAVY, imported_by
+
+KILLED = """
+import sys
+import gobblin_dagster.cli.spark as spark
+from gobblin_dagster.cli.main import main
+from gobblin_dagster.testing.inline_runner import InlineRunner
+spark.LazySparkRunner = lambda *settings: InlineRunner()
+sys.exit(main(["run", "--crash-at", sys.argv[1]]))
+"""
+
+NO_FOLDER = {"type": "files", "path": "no/such/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
+
+
+def result(status: RunStatus) -> RunResult:
+    now = SystemClock().now()
+    return RunResult("job", "run", status, now, now)
+
+
+def test_run_prints_plan_progress_commit_and_summary(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run")
+    assert called.code == 0
+    assert called.err == ""
+    lines = called.out.splitlines()
+    assert lines[0] == "Plan of job numbers: 2 datasets with new data, 0 up to date"
+    assert "read a: 25 rows" in lines
+    assert "read b/c: 3 rows" in lines
+    assert any(line.split() == ["a", "committed", "0", "->", "25", "25", "1", "1"] for line in lines)
+    assert lines[-2].startswith("Job numbers succeeded: 2 committed; 2 watermarks moved, 28 rows read, 28 published")
+    assert lines[-1].startswith("Next: `gobblin run` reads only what is new")
+
+
+def test_run_output_in_a_pipe_has_no_control_codes_nor_blanks_at_line_ends(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    called = cli("run")
+    assert "\x1b" not in called.out
+    assert all(line == line.rstrip() for line in called.out.splitlines())
+
+
+def test_run_beside_another_leaves_the_datasets_that_are_busy_and_shows_the_packs_of_the_others(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    with closing(open_project(project).open_store()) as store:
+        store.acquire_leases("numbers", ["a"], LeaseOwner("run-9", "elsewhere", "", 1, ""), timedelta(minutes=5))
+    called = cli("run")
+    assert (called.code, "is held by run run-9" in called.out) == (4, True)
+    assert "read b/c: 3 rows" in called.out
+
+
+def test_dataset_that_another_run_holds_is_busy_and_not_said_to_be_lost(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    cli("run")
+    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 5}})
+    with closing(open_project(project).open_store()) as store:
+        store.acquire_leases("numbers", ["a"], LeaseOwner("run-9", "elsewhere", "", 1, ""), timedelta(minutes=5))
+    called = cli("run")
+    assert (called.code, "is held by run run-9" in called.out) == (4, True)
+    assert "state store" not in called.out
+
+
+def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    cli("run")
+    export = project / "state.jsonl"
+    export.write_text(cli("state", "export", "--select", "a").out)
+    shutil.rmtree(project / ".gobblin")
+    planned = cli("plan")
+    assert "0 datasets with new data, 0 up to date, 2 that cannot be planned" in planned.out
+    assert "_gobblin/manifests/numbers/a tells of snapshots that the state store sqlite:///" in planned.out
+    called = cli("run")
+    assert called.code == 1
+    assert "a: error[source]: " in called.out
+    assert "_gobblin/manifests/numbers/b%2Fc tells of snapshots that the state store sqlite:///" in called.out
+    assert cli("state", "import", export, "--yes").code == 0
+    shutil.rmtree(project / "lake/_gobblin/manifests/numbers/b%2Fc")
+    assert "1 committed, 1 idle" in cli("run").out
+
+
+def set_back_store(cli: Cli, project: Path) -> None:
+    """Run twice, and put back the store as it was between the runs."""
+    cli("run")
+    shutil.copytree(project / ".gobblin", project / "backup")
+    write_job(project, {"a": {"rows": 40}, "b/c": {"rows": 3}})
+    cli("run")
+    shutil.rmtree(project / ".gobblin")
+    shutil.copytree(project / "backup", project / ".gobblin")
+
+
+def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_since(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    set_back_store(cli, project)
+    assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1" in cli("plan").out
+    called = cli("run")
+    assert called.code == 1
+    assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1, the newest that " in called.out
+    assert "it was set back to an older copy" in called.out
+    manifest = project / "lake/_gobblin/manifests/numbers/a/0000000002.json"
+    for file in json.loads(manifest.read_text())["branches"]["main"]:
+        (project / "lake" / file["path"]).unlink()
+    manifest.unlink()
+    assert "15 rows read, 15 published" in cli("run").out
+    published = read_published(project / "lake", "numbers", "a")
+    assert sorted(published.to_arrow("main").to_table(columns=["id"])["id"].to_pylist()) == list(range(40))
+    assert {file.path for file in published.files} == {
+        str(path) for path in (project / "lake/test/numbers/main/a").iterdir()
+    }
+
+
+def test_run_whose_state_store_was_set_back_goes_on_behind_what_is_published(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    set_back_store(cli, project)
+    assert cli("state", "set", "a", "40", "--reason", "set back", "--yes").code == 0
+    (project / "lake/_gobblin/manifests/numbers/a/0000000002.json").unlink()
+    assert "nothing to do" in cli("run").out
+
+
+def test_run_again_says_nothing_to_do_and_starts_nothing(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    cli("run")
+    called = cli("run")
+    assert called.code == 0
+    assert called.out.startswith("Job numbers: nothing to do, 2 datasets up to date")
+    assert [runner.is_started for runner in inline] == [True, False]
+
+
+def test_idle_run_imports_neither_spark_nor_dagster(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    cli("run")
+    assert not imported_by("run", cwd=project) & HEAVY
+
+
+def test_run_json_is_one_document_with_stable_keys(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run", "--output", "json")
+    document = called.json()
+    assert called.code == 0
+    assert (document["schema_version"], document["exit_code"]) == (1, 0)
+    (job,) = document["jobs"]
+    assert (job["job"], job["status"], len(job["datasets"])) == ("numbers", "succeeded", 2)
+    assert (
+        job["datasets"][0].items()
+        >= {
+            "dataset": "a",
+            "outcome": "committed",
+            "low": "0",
+            "actual_high": "25",
+            "rows_read": 25,
+            "rows_by_branch": {"main": 25},
+            "failures": [],
+        }.items()
+    )
+    assert "Plan of job numbers" in called.err
+
+
+def test_run_json_progress_is_one_object_per_line_on_stderr(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    called = cli("run", "-o", "json", "--progress", "json")
+    events = [json.loads(line) for line in called.err.splitlines()]
+    assert [event["event"] for event in events] == ["spark_starting", "task_done", "task_done"]
+    assert events[1].items() >= {"job": "numbers", "dataset": "a", "rows_read": 25, "done": 1, "total": 2}.items()
+
+
+def test_run_progress_none_shows_no_progress(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run", "--progress", "none")
+    assert "Spark starts" not in called.out
+    assert "read a" not in called.out
+    assert "Commit" in called.out
+
+
+def test_run_select_and_exclude_take_globs(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run", "--select", "b*", "--exclude", "a", "--output", "json")
+    assert [dataset["dataset"] for dataset in called.json()["jobs"][0]["datasets"]] == ["b/c"]
+    assert cli("run", "--exclude", "b*", "-o", "json").json()["jobs"][0]["datasets"][0]["dataset"] == "a"
+
+
+def test_run_select_that_matches_nothing_is_a_usage_error(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run", "--select", "zz*")
+    assert called.code == 2
+    assert "No dataset of job 'numbers' is selected by --select zz*" in called.err
+
+
+def test_run_dry_run_prints_the_plan_and_changes_nothing(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    called = cli("run", "--dry-run")
+    assert called.code == 0
+    assert called.out.startswith("Plan of job numbers: 2 datasets with new data")
+    assert not any(runner.is_started for runner in inline)
+    assert not (project / "lake").exists()
+    assert cli("run", "--dry-run", "-o", "json").json()["dry_run"] is True
+
+
+def test_run_one_bad_dataset_exits_4_and_names_dataset_file_and_row(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    write_job(project, {"bad": {"rows": 50, "fail_at": 20}, "good": {"rows": 50}})
+    called = cli("run")
+    assert called.code == 4
+    assert "bad: error[extract]: Dataset 'bad', file bad.rows, row 20: is told to fail." in called.out
+    assert "Job numbers partial: 1 committed, 1 failed; 1 watermark moved" in called.out
+    assert "Next: mend what is named above" in called.out
+
+
+def test_run_policy_successful_names_datasets_with_gaps(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    write_job(project, {"a": {"rows": 30, "unit_rows": 10, "fail_at": 15}}, commit={"policy": "successful"})
+    called = cli("run")
+    assert called.code == 4
+    assert "1 dataset with failed work units" in called.out
+    assert "Next: mend what is named above" in called.out
+    assert "  work units that failed: [10, 20)\n" in called.out
+    (again,) = cli("run", "-o", "json").json()["jobs"][0]["datasets"]
+    assert (again["outcome"], again["failed_ranges"]) == ("failed", ["[10, 20)"])
+
+
+def test_run_all_bad_exits_1(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    write_job(project, {"bad": {"rows": 50, "fail_at": 20}})
+    assert cli("run").code == 1
+
+
+def test_run_named_jobs_only_and_unknown_names_are_refused(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    write_job(project, {"x": {"rows": 1}}, job="other")
+    assert [job["job"] for job in cli("run", "other", "-o", "json").json()["jobs"]] == ["other"]
+    called = cli("run", "otter")
+    assert called.code == 2
+    assert "No job 'otter'" in called.err
+    assert "numbers, other" in called.err
+
+
+def test_run_several_jobs_one_of_them_failing_as_a_whole_exits_4(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    write_job(project, {}, job="another", source=NO_FOLDER)
+    called = cli("run")
+    assert called.code == 4
+    assert "error[source]: Source of job 'another'" in called.err
+    assert "no/such" in called.err
+    assert "Job numbers succeeded" in called.out
+
+
+def test_run_without_job_files_is_a_usage_error(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "numbers.yaml").unlink()
+    called = cli("run")
+    assert called.code == 2
+    assert "There is no job file" in called.err
+
+
+def test_run_with_a_faulty_job_file_shows_all_its_faults(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "numbers.yaml").write_text("job: 1\nsource: {type: fles}\nextract: {namespace: a, table: b}\n")
+    called = cli("run")
+    assert called.code == 2
+    assert "jobs/numbers.yaml:1: job: expected text, got 1" in called.err
+    assert "jobs/numbers.yaml:2: source.type: There is no source type 'fles'; did you mean 'files'?" in called.err
+    assert "jobs/numbers.yaml:1: output: is missing" in called.err
+
+
+def test_killed_run_is_finished_by_the_next_one_with_nothing_lost(
+    cli: Cli, project: Path, inline: list[InlineRunner]
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, "commit:1"], cwd=project, check=False)
+    assert killed.returncode == -9
+    called = cli("run")
+    assert called.code == 0
+    assert "recovered " in called.out
+    assert "; 0 lost, 0 duplicated (source rows " in called.out
+    assert "Recovered what an earlier run left: " in called.out
+    states = cli("state", "list", "--output", "json").json()["datasets"]
+    assert [(state["dataset"], state["watermark"]) for state in states] == [("a", "25"), ("b/c", "3")]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "raised", "code"),
+    [
+        ([RunStatus.SUCCEEDED], 0, 0),
+        ([RunStatus.SUCCEEDED, RunStatus.SUCCEEDED], 0, 0),
+        ([RunStatus.FAILED, RunStatus.FAILED], 0, 1),
+        ([RunStatus.SUCCEEDED, RunStatus.FAILED], 0, 4),
+        ([RunStatus.PARTIAL], 0, 4),
+        ([RunStatus.SUCCEEDED], 1, 4),
+        ([RunStatus.FAILED], 2, 1),
+        ([RunStatus.PARTIAL, RunStatus.FAILED], 0, 4),
+        ([], 2, 2),
+        ([], 1, 1),
+        ([RunStatus.SUCCEEDED, RunStatus.INTERRUPTED], 0, 130),
+        ([RunStatus.BUSY, RunStatus.BUSY], 0, 5),
+        ([RunStatus.BUSY, RunStatus.SUCCEEDED], 0, 4),
+        ([RunStatus.BUSY, RunStatus.FAILED], 0, 1),
+        ([RunStatus.BUSY], 2, 2),
+        ([], 5, 5),
+    ],
+)
+def test_exit_code_over_several_jobs(statuses: list[RunStatus], raised: int, code: int) -> None:
+    assert exit_code([result(status) for status in statuses], raised) == code

@@ -1,0 +1,209 @@
+"""`gobblin startpoint set|list|remove`: shown, confirmed, honoured by the next run."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.startpoint import Specific, Startpoint
+from gobblin_dagster.engine.project import open_project
+from gobblin_dagster.testing.inline_runner import InlineRunner
+from tests.unit.cli.conftest import Cli, write_job
+
+WHY = ("--reason", "snow")
+
+
+@pytest.fixture
+def ran(cli: Cli, project: Path, inline: list[InlineRunner]) -> Path:
+    assert cli("run").code == 0
+    return project
+
+
+def waiting(cli: Cli) -> dict[str, str]:
+    """Return positions by dataset."""
+    listed = cli("startpoint", "list", "-o", "json").json()["startpoints"]
+    return {one["dataset"]: one["position"] for one in listed}
+
+
+def rows_read(cli: Cli) -> dict[str, int]:
+    datasets = cli("run", "-o", "json").json()["jobs"][0]["datasets"]
+    return {one["dataset"]: one["rows_read"] for one in datasets}
+
+
+def test_next_run_begins_at_the_startpoint_and_the_one_after_does_not(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    assert called.code == 0
+    assert "a        20         25              5\n" in called.out
+    assert called.out.endswith("Done; it counts from the next run on.\n")
+    assert waiting(cli) == {"a": "20"}
+    assert rows_read(cli) == {"a": 5, "b/c": 0}
+    assert waiting(cli) == {}
+    assert rows_read(cli) == {"a": 0, "b/c": 0}
+
+
+def test_plan_shows_the_startpoint(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "upcoming", *WHY, "--yes")
+    shown = cli("plan", "--detailed-exitcode")
+    assert shown.code == 3
+    assert "a: begins at 25, by the startpoint upcoming of " in shown.out
+    (first, second) = cli("plan", "-o", "json").json()["jobs"][0]["datasets"]
+    assert (first["startpoint"]["position"], first["startpoint"]["why"]) == ("upcoming", "snow")
+    assert second["startpoint"] is None
+
+
+def test_history_explains_it(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    cli("run")
+    entries = cli("state", "history", "a", "-o", "json").json()["history"]
+    assert [(entry["by"], entry["why"]) for entry in entries] == [("run", ""), ("startpoint", "startpoint 20: snow")]
+
+
+def test_dry_run_stores_nothing(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "a", "20", *WHY, "--dry-run")
+    assert called.code == 0
+    assert called.out.endswith("Nothing was changed.\n")
+    (shown,) = cli("startpoint", "set", "a", "20", *WHY, "--dry-run", "-o", "json").json()["startpoints"]
+    assert (shown["begins_at"], shown["expected_high"]) == ("20", "25")
+    assert waiting(cli) == {}
+
+
+def test_without_a_terminal_it_is_refused(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "a", "20", *WHY)
+    assert (called.code, waiting(cli)) == (2, {})
+    assert "Repeat with --yes" in called.err
+
+
+def test_set_replaces_what_the_dataset_has(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    called = cli("startpoint", "set", "a", "oldest", *WHY, "--yes")
+    assert "instead of 20" in called.out
+    assert waiting(cli) == {"a": "oldest"}
+
+
+def test_star_sets_all_that_have_none_and_each_consumes_its_own(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    assert cli("startpoint", "set", "*", "oldest", *WHY, "--yes").code == 0
+    assert waiting(cli) == {"a": "20", "b/c": "oldest"}
+    assert cli("run", "--select", "a").code == 0
+    assert waiting(cli) == {"b/c": "oldest"}
+    assert rows_read(cli) == {"a": 0, "b/c": 3}
+
+
+def test_star_leaves_datasets_alone_that_appear_later(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "*", "upcoming", *WHY, "--yes")
+    write_job(ran, {"a": {"rows": 25}, "b/c": {"rows": 3}, "new": {"rows": 4}})
+    assert rows_read(cli) == {"a": 0, "b/c": 0, "new": 4}
+
+
+def test_dataset_that_was_never_published_may_have_one(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    assert cli("startpoint", "set", "a", "22", *WHY, "--yes").code == 0
+    assert rows_read(cli) == {"a": 3, "b/c": 3}
+
+
+@pytest.mark.parametrize(
+    ("position", "code", "problem"),
+    [
+        ("x", 1, "'x' is no watermark of type 'long'"),
+        ("timestamp:2013-01-31", 1, "ids know no times"),
+        ("timestamp:tomorrow", 2, "'timestamp:tomorrow' holds no instant"),
+        ("timestamp:9999-12-31T23:00-02:00", 2, "'timestamp:9999-12-31T23:00-02:00' holds no instant"),
+    ],
+    ids=["watermark", "unsupported", "instant", "instant that UTC cannot write"],
+)
+def test_position_that_is_none_is_refused_when_it_is_set(
+    cli: Cli, ran: Path, position: str, code: int, problem: str
+) -> None:
+    called = cli("startpoint", "set", "a", position, *WHY, "--yes")
+    assert called.code == code
+    assert problem in called.out + called.err
+    assert waiting(cli) == {}
+
+
+def test_dataset_that_the_source_lacks_is_refused(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "typo", "20", *WHY, "--yes")
+    assert called.code == 2
+    assert "The source of job 'numbers' has no dataset 'typo'." in called.err
+
+
+def test_of_many_those_that_cannot_be_resolved_are_left_out(cli: Cli, ran: Path) -> None:
+    write_job(ran, {"a": {"rows": 25}, "b/c": {"rows": 3, "problem": "its folder is gone"}})
+    called = cli("startpoint", "set", "*", "oldest", *WHY, "--yes")
+    assert called.code == 4
+    assert "its folder is gone" in called.out
+    assert waiting(cli) == {"a": "oldest"}
+
+
+def test_remove_takes_it_back(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "*", "oldest", *WHY, "--yes")
+    called = cli("startpoint", "remove", "a", "--dry-run")
+    assert called.out.startswith("a (numbers): oldest, set by ")
+    assert set(waiting(cli)) == {"a", "b/c"}
+    assert cli("startpoint", "remove", "a", "--yes").code == 0
+    assert set(waiting(cli)) == {"b/c"}
+    assert cli("startpoint", "remove", "*", "--yes", "-o", "json").json()["startpoints"][0]["dataset"] == "b/c"
+    refused = cli("startpoint", "remove", "a", "--yes")
+    assert (refused.code, "Dataset 'a' has no startpoint" in refused.err) == (2, True)
+
+
+def test_list_shows_state_and_expiry(cli: Cli, ran: Path) -> None:
+    assert cli("startpoint", "list").out == "0 startpoints\n"
+    cli("startpoint", "set", "a", "20", *WHY, "--expires", "2", "--yes")
+    (one,) = cli("startpoint", "list", "-o", "json").json()["startpoints"]
+    assert (one["state"], one["why"], one["pinned"]) == ("waiting", "snow", None)
+    assert one["expires_at"][:8] >= one["created_at"][:8]
+    shown = cli("startpoint", "list").out
+    assert shown.startswith("1 startpoint\ndataset")
+    assert "waiting" in shown
+
+
+def test_job_is_named_where_several_have_the_dataset(cli: Cli, ran: Path) -> None:
+    write_job(ran, {"a": {"rows": 5}}, job="others")
+    refused = cli("startpoint", "set", "new", "oldest", *WHY, "--yes")
+    assert refused.code == 2
+    assert "is not clear: numbers, others" in refused.err
+    assert cli("startpoint", "set", "a", "oldest", *WHY, "--yes", "--job", "others").code == 0
+    assert cli("startpoint", "set", "a", "oldest", *WHY, "--yes", "--job", "numbers").code == 0
+    several = cli("startpoint", "remove", "a", "--yes")
+    assert "in several jobs: numbers, others" in several.err
+
+
+def test_who_set_it_is_kept(cli: Cli, ran: Path) -> None:
+    cli("startpoint", "set", "a", "20", *WHY, "--yes")
+    store = open_project(ran).open_store()
+    try:
+        saved = store.load_startpoints("numbers")["a"]
+    finally:
+        store.close()
+    assert "@" in saved.who
+    assert (saved.expires_at - saved.created_at).days == 7
+
+
+def test_expired_one_is_told_by_list_and_plan_and_deleted_by_run_or_clean(cli: Cli, ran: Path) -> None:
+    then = datetime(2013, 1, 31, tzinfo=UTC)
+
+    def wish() -> None:
+        with closing(open_project(ran).open_store()) as store:
+            store.save_startpoint(Startpoint("numbers", "a", Specific("20"), then, then, "anna@host"))
+
+    wish()
+    assert "expired" in cli("startpoint", "list").out
+    assert (
+        "its startpoint 20 expired at 2013-01-31 00:00Z and is not applied; the next run deletes it." in cli("plan").out
+    )
+    assert rows_read(cli) == {"a": 0, "b/c": 0}
+    assert waiting(cli) == {}
+    wish()
+    said = "a: startpoint 20 of anna@host expired at 2013-01-31 00:00:00Z, "
+    assert said + "would be deleted" in cli("clean", "--dry-run").out
+    assert waiting(cli) == {"a": "20"}
+    assert cli("clean", "-o", "json").json()["jobs"][0]["startpoints"][0]["dataset"] == "a"
+    assert waiting(cli) == {}
+    assert "nothing to clean up" in cli("clean").out
+
+
+def test_expiry_beyond_the_calendar_is_refused(cli: Cli, ran: Path) -> None:
+    called = cli("startpoint", "set", "a", "20", *WHY, "--yes", "--expires", "9999999")
+    assert (called.code, "Invalid value for '--expires'" in called.err) == (2, True)

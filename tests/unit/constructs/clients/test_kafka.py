@@ -1,0 +1,90 @@
+"""Connections to Kafka: what they say of a broker that is away, what they refuse, how they write ids."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from pydantic import ValidationError
+
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, _id_text, is_absent, telling, topic_ids
+
+SCRIPT = """
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings
+
+admin = AdminClient(client_settings(KafkaConnection(brokers="127.0.0.1:1"), {}))
+admin.poll(2)  # hands out what the library logged
+try:
+    admin.list_topics(timeout=1)
+except KafkaException:
+    print("away")
+"""
+
+
+def test_broker_that_is_away_is_told_by_the_error_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("away\n", "")
+
+
+@pytest.mark.parametrize(
+    ("halves", "text"),
+    [((0, 0), ""), ((-1, -1), "_____________________w"), ((5, -7), "AAAAAAAAAAX_________-Q")],
+    ids=["none", "all bits", "some"],
+)
+def test_id_of_a_topic_is_written_as_kafka_writes_it(halves: tuple[int, int], text: str) -> None:
+    assert _id_text(Uuid(*halves)) == text
+
+
+class Admin:
+    """Answers for topics: an id, or an error by its code."""
+
+    def __init__(self, answers: dict[str, Uuid | int]) -> None:
+        self._answers = answers
+        self.asked = 0
+
+    def describe_topics(self, topics: TopicCollection, **_: Any) -> dict[str, Future[Any]]:
+        self.asked += 1
+        return {name: self._answer(self._answers[name]) for name in topics.topic_names}
+
+    def _answer(self, what: Uuid | int) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if isinstance(what, int):
+            answer.set_exception(KafkaException(KafkaError(what)))
+        else:
+            answer.set_result(SimpleNamespace(topic_id=what))
+        return answer
+
+
+def test_ids_of_all_topics_are_asked_for_at_once_and_old_brokers_have_none() -> None:
+    gone, old = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNSUPPORTED_VERSION
+    admin = Admin({"a": Uuid(5, -7), "b": Uuid(0, 0), "c": old, "d": gone})
+    ids, faults = topic_ids(KafkaConnection(brokers="b:1"), ["d", "b", "c", "a", "a"], admin)
+    assert ids == {"a": "AAAAAAAAAAX_________-Q", "b": "", "c": ""}
+    assert [(topic, is_absent(error)) for topic, error in faults.items()] == [("d", True)]
+    assert admin.asked == 1
+    assert topic_ids(KafkaConnection(brokers="b:1"), [], admin) == ({}, {})
+    assert admin.asked == 1, "the library refuses to ask for nothing"
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.assertion.private.key.passphrase"])
+def test_secret_is_refused_in_a_job_file(name: str) -> None:
+    with pytest.raises(ValidationError, match="config_env"):
+        KafkaConnection(brokers="b:1", config={name: "x"})
+
+
+def test_what_says_most_is_the_last_refusal_then_the_last_fault() -> None:
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    away = KafkaError(KafkaError._TRANSPORT, "b:1: Connection refused (after 0ms in state CONNECT)")
+    alert = KafkaError(KafkaError._TRANSPORT, "b:1: alert bad certificate: SSL alert number 42 (after 3ms)")
+    login = KafkaError(KafkaError._AUTHENTICATION, "b:1: Invalid username or password")
+    assert telling([]) == telling([down]) == ""
+    assert telling([away, down]) == "b:1: Connection refused"
+    assert telling([alert, away, down]) == "b:1: alert bad certificate: SSL alert number 42"
+    assert telling([login, away]) == "b:1: Invalid username or password"

@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.errors import ExtractError
+from tests.unit.constructs.formats.reading import extractor, put, read
+
+
+def read_csv(root: Path, *names: str, block_bytes: int = 1 << 20, **options: Any) -> pa.Table:
+    return read(root, *names, block_bytes=block_bytes, type="csv", **options)
+
+
+def test_every_column_is_text_unless_declared(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"year,flight,tail,when,cost\n2013,0012,N1,2013-01-01T10:00:00Z,1.50\n2013,,NA,,\n")
+    table = read_csv(
+        tmp_path,
+        "day.csv",
+        columns={"year": "int32", "when": "timestamp", "cost": "decimal(6,2)"},
+        null_values=["", "NA"],
+    )
+    assert table.schema.types[:5] == [
+        pa.int32(), pa.string(), pa.string(), pa.timestamp("us", "UTC"), pa.decimal128(6, 2)
+    ]  # fmt: skip
+    assert table.column("flight").to_pylist() == ["0012", None]
+    assert table.column("tail").to_pylist() == ["N1", None]
+    assert table.column("when").to_pylist() == [datetime(2013, 1, 1, 10, tzinfo=UTC), None]
+    assert table.column("cost").to_pylist() == [Decimal("1.50"), None]
+
+
+def test_rows_are_numbered_from_one_in_each_file_across_blocks(tmp_path: Path) -> None:
+    put(tmp_path, one_csv=b"a\n" + b"x\n" * 50_000, two_csv=b"a\n1\n\n2\n")
+    table = read_csv(tmp_path, "one.csv", "two.csv", block_bytes=1 << 16)
+    assert table.column("_row").to_pylist() == [*range(1, 50_001), 1, 2]
+    assert table.column("_file").to_pylist()[-3:] == ["one.csv", "two.csv", "two.csv"]
+    reader = extractor(tmp_path, "one.csv", type="csv", block_bytes=1 << 16)
+    assert max(chunk.batch.num_rows for chunk in reader.chunks()) < 40_000
+    assert reader.bytes_read == (tmp_path / "one.csv").stat().st_size
+
+
+def test_quoted_values_hold_delimiters_quotes_and_line_ends(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b'a,b\n"x, ""y""\nz",""\n')
+    assert read_csv(tmp_path, "day.csv").select(["a", "b"]).to_pylist() == [{"a": 'x, "y"\nz', "b": ""}]
+
+
+@pytest.mark.parametrize("block_bytes", [24, 1 << 20])
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (b'a,b\n1,2\n3,"x\n5,6\n', {}),
+        (b'a,b\n1,2\n3,"x', {}),
+        (b'a,b\r\n1,2\r\n3,"x\r\n', {}),
+        (b"1,2\n3,'x\n", {"quote": "'", "header": False, "column_names": ["a", "b"]}),
+        ('a,b\n1,2\n3,"x\n5,6\n'.encode("utf-16"), {"encoding": "utf-16"}),
+    ],
+    ids=["rows behind it", "end of file", "crlf", "no header", "utf-16"],
+)
+def test_quote_that_nobody_closes_swallows_no_rows(
+    tmp_path: Path, data: bytes, options: dict[str, Any], block_bytes: int
+) -> None:
+    put(tmp_path, day_csv=data)
+    with pytest.raises(ExtractError, match="row 2: a quote is opened and never closed"):
+        read_csv(tmp_path, "day.csv", block_bytes=block_bytes, **options)
+
+
+@pytest.mark.parametrize("block_bytes", range(14, 40, 3))
+@pytest.mark.parametrize(
+    "value", [b'"x"y', b'"x"y"', b'"x" ', b'"x""z"y', b'"x"""y', b'""y', b'"x\n"y', b'"x"\\y'], ids=bytes.decode
+)
+@pytest.mark.parametrize("after", [b"", b'\n"""5,6""",5" pipe\n'], ids=["last", "others behind it"])
+def test_value_that_goes_on_behind_its_quote_is_refused_with_its_row(
+    tmp_path: Path, value: bytes, after: bytes, block_bytes: int
+) -> None:
+    put(tmp_path, day_csv=b'a,b\n1,2\n"""3"" of 4",""\n9,' + value + after)
+    with pytest.raises(ExtractError, match=r"row 3: a quoted value goes on behind its closing quote"):
+        read_csv(tmp_path, "day.csv", block_bytes=max(block_bytes, 30))
+    put(tmp_path, head_csv=b'a,"b"c\n1,2\n')
+    with pytest.raises(ExtractError, match=r"head\.csv: its header: a quoted value goes on"):
+        read_csv(tmp_path, "head.csv")
+
+
+@pytest.mark.parametrize("block_bytes", range(24, 40))
+def test_quotes_inside_of_values_are_kept(tmp_path: Path, block_bytes: int) -> None:
+    values = ['a""b', '5" pipe', '5"', "x", '"q" z', '{"k": "v"}', '","', "", '"']
+    lines = ['a""b', '5" pipe', '5"', "x", '"""q"" z"', '"{""k"": ""v""}"', '""","""', '""', '""""']
+    put(tmp_path, day_csv="\n".join(["n,a", *(f"1,{line}" for line in lines)]).encode())
+    assert read_csv(tmp_path, "day.csv", block_bytes=block_bytes).column("a").to_pylist() == values
+    put(tmp_path, esc_csv=b'n,a\n1,"x \\"y\\" z"\n')
+    assert read_csv(tmp_path, "esc.csv", escape="\\").column("a").to_pylist() == ['x "y" z']
+
+
+def test_quoted_nulls_are_texts_unless_asked_for(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b'"a","n"\n"","1"\n"NA",""\n,\n"x","NA"\n')
+    options: dict[str, Any] = {"null_values": ["", "NA"]}
+    assert read_csv(tmp_path, "day.csv", **options).column("a").to_pylist() == ["", "NA", None, "x"]
+    columns = {"n": "int64"}
+    with pytest.raises(ExtractError, match=r"column 'n': .*invalid value ''.*`quoted_nulls: true`"):
+        read_csv(tmp_path, "day.csv", columns=columns, **options)
+    table = read_csv(tmp_path, "day.csv", columns=columns, quoted_nulls=True, **options)
+    assert table.select(["a", "n"]).to_pylist() == [
+        {"a": None, "n": 1}, {"a": None, "n": None}, {"a": None, "n": None}, {"a": "x", "n": None}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("last", [b'"x"', b"x", b'"x\n"', b'"x""y"', b'""', b'x"'])
+@pytest.mark.parametrize("block_bytes", range(14, 22))
+def test_file_that_is_sound_may_end_in_any_way(tmp_path: Path, last: bytes, end: bytes, block_bytes: int) -> None:
+    put(tmp_path, day_csv=b"a,b\n1,2\n3," + last + end)
+    assert read_csv(tmp_path, "day.csv", block_bytes=block_bytes).column("a").to_pylist() == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (b"a;b\n1;'x;y'\n", {"delimiter": ";", "quote": "'"}),
+        (b"a\tb\n1\tx;y\n", {"delimiter": "\t", "quote": None}),
+        (b"a,b\n1,x;y\n", {}),
+        (b"\xef\xbb\xbfa,b\r\n1,x;y\r\n", {}),
+        (b"\xef\xbb\xbfa,b\r\n1,x;y\r\n", {"encoding": "UTF_8"}),
+        (b'\n\n"a",b\n1,x;y', {}),
+        (b"a,b\n1,x\\;y\n", {"escape": "\\"}),
+        (b"1,x;y\n", {"header": False, "column_names": ["a", "b"]}),
+        ("a,b\n1,x;y\n".encode("utf-16"), {"encoding": "utf-16"}),
+    ],
+    ids=[
+        "semicolon",
+        "tab",
+        "plain",
+        "signature-and-crlf",
+        "another-name",
+        "blank-lines",
+        "escape",
+        "no-header",
+        "utf-16",
+    ],
+)
+def test_dialects_read_the_same_row(tmp_path: Path, data: bytes, options: dict[str, Any]) -> None:
+    put(tmp_path, day_csv=data)
+    assert read_csv(tmp_path, "day.csv", **options).select(["a", "b"]).to_pylist() == [{"a": "1", "b": "x;y"}]
+
+
+def test_latin_1_is_read_where_it_is_declared_and_refused_where_not(tmp_path: Path) -> None:
+    put(tmp_path, day_csv="a,b\n1,x\n2,Zürich\n".encode("latin-1"))
+    assert read_csv(tmp_path, "day.csv", encoding="latin-1").column("b").to_pylist() == ["x", "Zürich"]
+    with pytest.raises(ExtractError, match=r"file day\.csv, row 2: column 'b': .*invalid UTF8.*set `encoding`"):
+        read_csv(tmp_path, "day.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("gz", gzip.compress), ("bz2", bz2.compress), ("zst", lambda data: pa.compress(data, "zstd", asbytes=True))],
+)
+def test_packed_files_are_unpacked_by_their_ending(tmp_path: Path, name: str, pack: Any) -> None:
+    data = b"a,b\n" + b"1,2\n" * 9
+    (tmp_path / f"day.csv.{name}").write_bytes(pack(data))
+    reader = extractor(tmp_path, f"day.csv.{name}", type="csv")
+    assert sum(chunk.batch.num_rows for chunk in reader.chunks()) == 9
+    assert reader.bytes_read == (tmp_path / f"day.csv.{name}").stat().st_size
+
+
+def test_truncated_packed_file_is_an_error(tmp_path: Path) -> None:
+    data = gzip.compress(os.urandom(50_000).hex().encode())
+    put(tmp_path, day_gz=b"")
+    (tmp_path / "day.csv.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(ExtractError, match=r"file day\.csv\.gz"):
+        read_csv(tmp_path, "day.csv.gz", header=False, column_names=["a"])
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 16, 1 << 20])
+@pytest.mark.parametrize(("row", "got"), [(b"1", 1), (b"1,2,3", 3)], ids=["short", "long"])
+def test_row_of_another_length_is_named_with_its_number(tmp_path: Path, block_bytes: int, row: bytes, got: int) -> None:
+    put(tmp_path, day_csv=b"a,b\n" + b'"x\ny",2\n' * 30_000 + row + b"\n" + b"1,2\n" * 9)
+    with pytest.raises(ExtractError) as caught:
+        read_csv(tmp_path, "day.csv", block_bytes=block_bytes)
+    assert (caught.value.dataset_urn, caught.value.file, caught.value.row) == ("AA", "day.csv", 30_001)
+    assert caught.value.problem == f"expected 2 values, got {got}: {row.decode()!r}"
+
+
+def test_row_of_another_length_without_header_is_numbered_from_one(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"1,2\n3\n")
+    with pytest.raises(ExtractError, match="row 2: expected 2 values, got 1"):
+        read_csv(tmp_path, "day.csv", header=False, column_names=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("int32", b"12", b"1.5"),
+        ("int8", b"127", b"128"),
+        ("int32", b" 7 ", b"seven"),
+        ("float64", b"1e3", b"one"),
+        ("date", b"2013-01-01", b"01.01.2013"),
+        ("timestamp", b"2013-01-01T00:00:00Z", b"noon"),
+        ("bool", b"true", b"maybe"),
+        ("decimal(4,2)", b"12.34", b"123.45"),
+    ],
+)
+def test_value_that_does_not_fit_its_type_is_named_with_its_number(
+    tmp_path: Path, kind: str, good: bytes, bad: bytes
+) -> None:
+    put(tmp_path, day_csv=b"a,b\n" + b"x," + good + b"\n" + b"x,\n" * 50_000 + b"x," + bad + b"\n" + b"x,\n" * 9)
+    with pytest.raises(ExtractError) as caught:
+        read_csv(tmp_path, "day.csv", columns={"b": kind}, block_bytes=1 << 16)
+    assert caught.value.row == 50_002
+    assert "column 'b'" in caught.value.problem
+    assert bad.decode() in caught.value.problem
+    assert "Row #" not in caught.value.problem
+
+
+@pytest.mark.parametrize(("kind", "large"), [("float32", "-1e39"), ("float64", " 1e400 ")])
+def test_number_too_large_for_a_float_is_not_made_infinite(tmp_path: Path, kind: str, large: str) -> None:
+    words = b"a,b\nx,inf\nx,-Infinity\nx,\nx,1.5\n"
+    put(tmp_path, sound_csv=words, day_csv=words + b'"x\nx",1\n' * 50_000 + f"x,{large}\n".encode())
+    found = read_csv(tmp_path, "sound.csv", columns={"b": kind}).column("b").to_pylist()
+    assert found == [float("inf"), -float("inf"), None, 1.5]
+    with pytest.raises(ExtractError, match=rf"row 50005: column 'b': {large} is too large for (float|double)"):
+        read_csv(tmp_path, "day.csv", columns={"b": kind}, block_bytes=1 << 16)
+
+
+def test_declared_column_that_the_header_lacks_is_named_with_the_header(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a,b\n1,2\n")
+    with pytest.raises(ExtractError) as caught:
+        read_csv(tmp_path, "day.csv", columns={"c": "int32"})
+    assert caught.value.problem == "expected the column(s) c (declared in `columns`), the file has a, b."
+
+
+def test_include_reads_fewer_columns_in_the_given_order(tmp_path: Path) -> None:
+    put(tmp_path, one_csv=b"a,b,c\n1,2,3\n", two_csv=b"d,c,b,a\n4,3,2,1\n")
+    table = read_csv(tmp_path, "one.csv", "two.csv", include=["c", "a"], columns={"a": "int8"})
+    assert table.select([0, 1]).to_pylist() == [{"c": "3", "a": 1}] * 2
+    with pytest.raises(ExtractError, match="named in `include`"):
+        read_csv(tmp_path, "one.csv", include=["z"])
+
+
+def test_columns_are_found_by_name_in_each_file(tmp_path: Path) -> None:
+    put(tmp_path, one_csv=b"a,b\n1,2\n", two_csv=b"b,a\n4,3\n")
+    assert read_csv(tmp_path, "one.csv", "two.csv").select(["a", "b"]).to_pylist() == [
+        {"a": "1", "b": "2"},
+        {"a": "3", "b": "4"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        (b"a\n1\n", r"expected the column\(s\) b \(as in the first file of its work unit\), the file has a"),
+        (b"a,b,c\n1,2,3\n", r"has the column\(s\) c, .*`include`.*`files_per_work_unit: 1`"),
+    ],
+    ids=["one-less", "one-more"],
+)
+def test_later_file_with_other_columns_is_refused_not_cut(tmp_path: Path, second: bytes, problem: str) -> None:
+    put(tmp_path, one_csv=b"a,b\n1,2\n", two_csv=second)
+    with pytest.raises(ExtractError, match=rf"file two\.csv: {problem}"):
+        read_csv(tmp_path, "one.csv", "two.csv")
+
+
+@pytest.mark.parametrize("data", [b"a,b", b"a,b\n", b"a,b\n\n\n"])
+def test_file_with_nothing_but_a_header_has_no_rows(tmp_path: Path, data: bytes) -> None:
+    put(tmp_path, day_csv=data, next_csv=b"a,b\n1,2\n")
+    assert read_csv(tmp_path, "day.csv", "next.csv").num_rows == 1
+    empty = read_csv(tmp_path, "day.csv", columns={"a": "date"})
+    assert (empty.num_rows, empty.schema.field("a").type) == (0, pa.date32())
+
+
+@pytest.mark.parametrize("options", [{}, {"header": False, "column_names": ["a"]}])
+def test_empty_file_is_an_error_that_says_so(tmp_path: Path, options: dict[str, Any]) -> None:
+    put(tmp_path, day_csv=b"")
+    with pytest.raises(ExtractError, match="is empty; a CSV file has at least its header"):
+        read_csv(tmp_path, "day.csv", **options)
+
+
+def test_column_named_twice_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a,b,a\n1,2,3\n")
+    with pytest.raises(ExtractError, match=r"names the column\(s\) a more than once"):
+        read_csv(tmp_path, "day.csv")
+
+
+def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"PAR1\xff\xfe\x00\x80" * 99)
+    with pytest.raises(
+        ExtractError, match=r"its first line is no text in utf-8; it looks like Parquet \(`format: parquet`\)"
+    ):
+        read_csv(tmp_path, "day.csv")
+    put(tmp_path, day_csv=b"\xbc\xbd" * 99)
+    with pytest.raises(ExtractError, match="its first line is no text in utf-8; set `encoding`, if it is a text"):
+        read_csv(tmp_path, "day.csv")
+
+
+def test_row_longer_than_a_block_says_how_to_go_on(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a,b\n1,2\n" + b'"' + b"x" * 200_000 + b'",2\n1,2\n')
+    with pytest.raises(ExtractError, match=r"execution\.block_bytes"):
+        read_csv(tmp_path, "day.csv", block_bytes=1 << 16)
+    assert read_csv(tmp_path, "day.csv").num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"delimiter": ";;"}, "at most 1"),
+        ({"encoding": "utf-99"}, "no encoding"),
+        ({"header": False}, "either a header or `column_names`"),
+        ({"column_names": ["a"]}, "either a header or `column_names`"),
+        ({"include": ["a"], "columns": {"b": "int8"}}, "`columns` declares b, which `include` leaves out"),
+        ({"columns": {"b": "integer"}}, "unknown column type 'integer'"),
+        ({"delimiter": "§"}, "expected a character of ASCII, got '§'"),
+    ],
+)
+def test_bad_option_is_refused_with_a_reason(options: dict[str, Any], problem: str) -> None:
+    ((_, message),) = registry.check(ConstructKind.FORMAT, "csv", options)
+    assert problem in message
+
+
+@pytest.mark.parametrize("size", [3, 100_000], ids=["small", "many blocks"])
+def test_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    put(tmp_path, day_csv=b"a\n" + b"x\n" * size)
+    opened: list[str] = []
+    open_raw = InputFile.open_raw
+
+    def open_and_note(file: InputFile) -> pa.NativeFile:
+        opened.append(file.path)
+        return open_raw(file)
+
+    monkeypatch.setattr(InputFile, "open_raw", open_and_note)
+    assert read_csv(tmp_path, "day.csv", block_bytes=1 << 16).column("a").to_pylist() == ["x"] * size
+    assert opened == [str(tmp_path / "day.csv")]
+
+
+def test_dates_are_dates(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a\n2013-02-28\n")
+    assert read_csv(tmp_path, "day.csv", columns={"a": "date"}).column("a").to_pylist() == [date(2013, 2, 28)]

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ExtractError, SpecError
+from tests.unit.constructs.formats.reading import extractor, file_format, put, read
+
+
+def read_lines(root: Path, *names: str, block_bytes: int = 1 << 20, **options: Any) -> pa.Table:
+    return read(root, *names, block_bytes=block_bytes, type="jsonl", **options)
+
+
+def test_schema_is_settled_by_the_first_file_and_times_stay_text(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        one_jsonl=b'{"id": 1, "at": "2013-01-01 00:00:00", "who": {"at": "2013-01-01"}, "no": null, "of": ["2013-01-01"]}\n',
+        two_jsonl=b'{"id": 2}\n\n{"at": "later", "id": 3}',
+    )
+    table = read_lines(tmp_path, "one.jsonl", "two.jsonl")
+    assert table.schema.types[:5] == [
+        pa.int64(), pa.string(), pa.struct([("at", pa.string())]), pa.string(), pa.list_(pa.string())
+    ]  # fmt: skip
+    assert table.select(["id", "at", "_row"]).to_pylist() == [
+        {"id": 1, "at": "2013-01-01 00:00:00", "_row": 1},
+        {"id": 2, "at": None, "_row": 1},
+        {"id": 3, "at": "later", "_row": 2},
+    ]
+
+
+def test_undeclared_fields_are_kept_with_the_types_of_the_first_rows(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        one_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": {"on": "2013-01-01"}, "day": "2013-01-02"}\n{"id": 2}\n',
+        two_jsonl=b'{"n": 9, "id": 3}\n',
+        three_jsonl=b'{"day": "2013-01-03", "id": 4}\n',
+    )
+    declared = {"at": "timestamp", "id": "int32", "n": "string", "day": "date"}
+    with pytest.raises(ExtractError, match=r"two\.jsonl, row 1: Column\(/n\) changed from string to number"):
+        read_lines(tmp_path, "one.jsonl", "two.jsonl", columns=declared)
+    table = read_lines(tmp_path, "one.jsonl", "three.jsonl", columns=declared)
+    assert table.column_names[:5] == ["at", "id", "n", "day", "x"]
+    assert table.schema.types[:5] == [
+        pa.timestamp("us", "UTC"), pa.int32(), pa.string(), pa.date32(), pa.struct([("on", pa.string())])
+    ]  # fmt: skip
+    assert table.column("at").to_pylist() == [datetime(2013, 1, 1, 10, tzinfo=UTC), None, None]
+    assert table.column("day").to_pylist() == [date(2013, 1, 2), None, date(2013, 1, 3)]
+    assert table.column("x").to_pylist() == [{"on": "2013-01-01"}, None, None]
+
+
+def test_included_fields_are_read_in_their_order_and_no_others(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": 1}\n{"x": "y", "id": 2}\n')
+    table = read_lines(tmp_path, "day.jsonl", columns={"at": "timestamp"}, include=["id", "at"])
+    assert table.select([0, 1]).to_pylist() == [
+        {"id": 1, "at": datetime(2013, 1, 1, 10, tzinfo=UTC)},
+        {"id": 2, "at": None},
+    ]
+    with pytest.raises(ExtractError, match=r"first rows lack the field.s. y, named in `include`; declare their types"):
+        read_lines(tmp_path, "day.jsonl", include=["id", "y"])
+    table = read_lines(tmp_path, "day.jsonl", columns={"y": "bool"}, include=["y"])
+    assert table.select([0]).to_pylist() == [{"y": None}, {"y": None}]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"include": ["id"], "columns": {"at": "date"}}, "declares at, which `include` leaves out"),
+        ({"include": ["id", "id"]}, "names id more than once"),
+    ],
+)
+def test_include_that_does_not_fit_is_refused(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        file_format({"type": "jsonl", **options}, ConstructContext(job="flights", base_dir=str(tmp_path)))
+
+
+def test_undeclared_whole_number_beyond_64_bits_is_refused_beside_declared_columns(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 12345678901234567890, "x": 12345678901234567890}\n')
+    with pytest.raises(ExtractError, match="row 1: x is 12345678901234567890"):
+        read_lines(tmp_path, "day.jsonl", columns={"id": "float64"})
+
+
+def test_late_field_is_named_with_its_place(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        day_jsonl=b'{"id": 1, "who": {"a": 1}}\n' * 9 + b'{"id": 2, "long": "%s", "who": {"b": 1}}\n' % (b"x" * 99),
+    )
+    with pytest.raises(
+        ExtractError, match=r"row 10: unexpected field\(s\) long, who\.b, which the first rows lack: .*include"
+    ):
+        read_lines(tmp_path, "day.jsonl", block_bytes=200, columns={"id": "int64"})
+
+
+@pytest.mark.parametrize("levels", [300, 3_000])
+@pytest.mark.parametrize("value", [(b"[", b"]"), (b'{"a":', b"}")], ids=["lists", "objects"])
+@pytest.mark.parametrize("options", [{}, {"columns": {"id": "int64"}}], ids=["settled", "declared"])
+def test_values_nested_too_deep_are_refused_with_their_row(
+    tmp_path: Path, levels: int, value: tuple[bytes, bytes], options: dict[str, Any]
+) -> None:
+    deep = value[0] * levels + b"1" + value[1] * levels
+    put(tmp_path, day_jsonl=b'{"id": 1, "b": "%s"}\n{"id": 2, "a": %s}\n{"id": 3}\n' % (b"[" * 500, deep))
+    with pytest.raises(ExtractError, match=r"row 2: values nested .* at most 200 are read"):
+        read_lines(tmp_path, "day.jsonl", **options)
+
+
+def test_fields_that_are_left_out_may_be_nested_as_deep_as_they_like(tmp_path: Path) -> None:
+    deep = b"[" * 3_000 + b"]" * 3_000
+    put(tmp_path, day_jsonl=b'{"x": 1.5, "a": %s}\n' % deep)
+    table = read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
+    assert table.column("x").to_pylist() == [1.5]
+    put(tmp_path, day_jsonl=b'{"x": 1e99, "a": %s}\n' % deep)
+    with pytest.raises(ExtractError, match="row 1: values nested more than 200 levels deep"):
+        read_lines(tmp_path, "day.jsonl", include=["x"], columns={"x": "float32"})
+
+
+@pytest.mark.parametrize("declared", [{}, {"text": "string"}], ids=["settled", "declared"])
+def test_text_that_is_no_utf8_is_refused_with_its_row(tmp_path: Path, declared: dict[str, str]) -> None:
+    put(tmp_path, day_jsonl=b'{"text": "x"}\n' * 9_999 + b'{"text": "M\xfcller"}\n')
+    with pytest.raises(ExtractError, match=r"day\.jsonl, row 10000: is no text in UTF-8"):
+        read_lines(tmp_path, "day.jsonl", columns=declared, block_bytes=1 << 16)
+
+
+def test_signature_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
+    put(tmp_path, one_jsonl=b'\xef\xbb\xbf{"id": 1}\r\n{"id": 2}\r\n', two_jsonl=b'\xef\xbb\xbf{"id": 3}')
+    assert read_lines(tmp_path, "one.jsonl", "two.jsonl").column("id").to_pylist() == [1, 2, 3]
+
+
+def test_dates_are_texts_or_days_since_1970(tmp_path: Path) -> None:
+    put(tmp_path, text_jsonl=b'{"on": "2013-01-31"}\n{"on": null}\n', number_jsonl=b'{"on": 15736}\n')
+    table = read_lines(tmp_path, "text.jsonl", "number.jsonl", columns={"on": "date"})
+    assert table.column("on").to_pylist() == [date(2013, 1, 31), None, date(2013, 1, 31)]
+    put(tmp_path, bad_jsonl=b'{"on": "2013-01-31"}\n' * 5 + b'{"on": "31.1.2013"}\n')
+    with pytest.raises(ExtractError, match=r"row 6: .*31\.1\.2013"):
+        read_lines(tmp_path, "bad.jsonl", columns={"on": "date"})
+
+
+def test_rows_are_numbered_across_blocks(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b"".join(b'{"id": %d}\n' % number for number in range(1, 20_001)))
+    table = read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
+    assert table.column("_row").to_pylist() == table.column("id").to_pylist() == list(range(1, 20_001))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"id": 1', "JSON|Missing|Invalid|parse"),
+        (b"nonsense", "expected one object a line, got"),
+        (b'{"id": "x"}', "changed from number to string"),
+        (b'{"id": 1.5}', "1.5"),
+        (b'{"id": 1, "new": 2}', "unexpected field.*Declare `columns`"),
+        (b"[1]", "expected one object a line, got"),
+    ],
+)
+def test_row_that_does_not_fit_is_named_with_its_number(tmp_path: Path, line: bytes, problem: str) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n\n' * 20_000 + line + b"\n" + b'{"id": 1}\n' * 9)
+    with pytest.raises(ExtractError, match=problem) as caught:
+        read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
+    assert (caught.value.dataset_urn, caught.value.file, caught.value.row) == ("AA", "day.jsonl", 20_001)
+
+
+def test_two_objects_on_a_line_are_refused(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 2}{"id": 3}\n')
+    with pytest.raises(ExtractError, match="one object a line"):
+        read_lines(tmp_path, "day.jsonl")
+
+
+@pytest.mark.parametrize("line", ["null", "  null", "5", "[1]", '"text"'])
+@pytest.mark.parametrize("columns", [{}, {"id": "int64"}], ids=["settled", "declared"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_line_that_is_no_object_is_refused(tmp_path: Path, before: int, columns: dict[str, str], line: str) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n' * before + line.encode() + b'\n {"id": 3}\n')
+    with pytest.raises(ExtractError, match="expected one object a line, got ") as caught:
+        read_lines(tmp_path, "day.jsonl", columns=columns)
+    assert caught.value.row == before + 1
+
+
+def test_line_longer_than_many_blocks_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b"[" + b'{"id": 1},' * 200_000 + b"]")
+    with pytest.raises(ExtractError, match=r"expected one object a line.*execution\.block_bytes"):
+        read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
+
+
+def test_empty_file_needs_declared_columns(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b"\n")
+    with pytest.raises(ExtractError, match="declare `columns`"):
+        read_lines(tmp_path, "day.jsonl")
+    assert read_lines(tmp_path, "day.jsonl", columns={"id": "int64"}).num_rows == 0
+    with pytest.raises(ExtractError, match="declare `columns`"):
+        read_lines(tmp_path, "day.jsonl", include=["id", "x"], columns={"id": "int64"})
+    assert read_lines(tmp_path, "day.jsonl", include=["id"], columns={"id": "int64"}).num_rows == 0
+
+
+def test_number_too_large_for_a_declared_float_is_not_made_infinite(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"x": 3.40282356e38}\n{"x": -Infinity}\n{"x": null}\n{}\n')
+    columns = {"x": "float32"}
+    assert read_lines(tmp_path, "day.jsonl", columns=columns).column("x").null_count == 2
+    put(tmp_path, day_jsonl=b'{"x": -Infinity}\n{"x": 3.402823568e38}\n')
+    with pytest.raises(ExtractError, match=r"row 2: x is 3.402823568e\+38, which is too large for float32"):
+        read_lines(tmp_path, "day.jsonl", columns=columns)
+
+
+def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path) -> None:
+    put(tmp_path, one_jsonl=b"", two_jsonl=b"\n", three_jsonl=b'{"id": 1}\n', four_jsonl=b"")
+    table = read_lines(tmp_path, "one.jsonl", "two.jsonl", "three.jsonl", "four.jsonl")
+    assert table.to_pylist() == [{"id": 1, "_file": "three.jsonl", "_row": 1}]
+    declared = read_lines(tmp_path, "one.jsonl", "three.jsonl", columns={"x": "string"})
+    assert declared.select([0, 1]).to_pylist() == [{"x": None, "id": 1}]
+    assert read_lines(tmp_path, "one.jsonl", "two.jsonl", columns={"x": "string"}).column_names[0] == "x"
+    with pytest.raises(ExtractError, match=r"two\.jsonl: holds no line"):
+        read_lines(tmp_path, "one.jsonl", "two.jsonl")
+
+
+def test_count_rows_counts_lines_of_packed_files(tmp_path: Path) -> None:
+    (tmp_path / "day.jsonl.gz").write_bytes(gzip.compress(b'{"id": 1}\n\n{"id": 2}'))
+    context = ConstructContext(job="flights", base_dir=str(tmp_path))
+    assert file_format({"type": "jsonl"}, context).count_rows(InputFile(str(tmp_path / "day.jsonl.gz"))) == 2
+    reader = extractor(tmp_path, "day.jsonl.gz", type="jsonl")
+    assert sum(chunk.batch.num_rows for chunk in reader.chunks()) == 2
+    assert reader.bytes_read == (tmp_path / "day.jsonl.gz").stat().st_size
+
+
+def test_whole_number_beyond_64_bits_is_refused_where_its_column_would_become_a_float(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 12345678901234567890}\n{"id": 9007199254740993}\n')
+    with pytest.raises(
+        ExtractError, match="row 2: id is 12345678901234567890, which no column of numbers holds as it stands"
+    ) as caught:
+        read(tmp_path, "day.jsonl", type="jsonl")
+    assert "Declare `columns`" in str(caught.value)
+    columns = {"id": "decimal(20,0)"}
+    table = read(tmp_path, "day.jsonl", type="jsonl", columns=columns)
+    assert [int(value) for value in table["id"].to_pylist()] == [1, 12345678901234567890, 9007199254740993]
+    put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 1e30}\n')
+    assert read(tmp_path, "day.jsonl", type="jsonl")["id"].to_pylist() == [1, 1e30]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (b'{"a": {"id": 12345678901234567890}}', "a.id is 12345678901234567890"),
+        (b'{"a": {"id": 1.5}}\n{"a": {"id": 9007199254740993}}', "a.id is 9007199254740993"),
+        (b'{"a": [[1.5], [9007199254740993]]}', "a is 9007199254740993"),
+        (b'{"a": [{"id": 12345678901234567890}]}', "a.id is 12345678901234567890"),
+        (b'{"a": 1.5}\n{"a": null}\n{"a": 9007199254740993}', "a is 9007199254740993"),
+    ],
+    ids=["struct", "among fractions", "list", "struct in a list", "top"],
+)
+def test_whole_number_that_a_float_only_comes_near_is_refused_wherever_it_stands(
+    tmp_path: Path, line: bytes, place: str
+) -> None:
+    put(tmp_path, day_jsonl=line + b"\n")
+    with pytest.raises(ExtractError, match=place):
+        read(tmp_path, "day.jsonl", type="jsonl")
+
+
+def test_whole_number_that_a_later_block_would_round_is_refused_with_its_row(tmp_path: Path) -> None:
+    lines = [b'{"v": 1.5, "pad": "%s"}' % (b"x" * 100)] * 2000
+    put(tmp_path, day_jsonl=b"\n".join([*lines, b'{"v": 9007199254740993, "pad": ""}', b""]))
+    with pytest.raises(ExtractError, match="row 2001: v is 9007199254740993"):
+        read_lines(tmp_path, "day.jsonl", block_bytes=65536)
+
+
+def test_large_whole_numbers_that_a_float_holds_are_read(tmp_path: Path) -> None:
+    put(tmp_path, day_jsonl=b'{"a": {"v": 1.5}}\n{"a": {"v": 9007199254740992}}\n{"a": {"v": 1e30}}\n')
+    assert read(tmp_path, "day.jsonl", type="jsonl")["a"].to_pylist() == [{"v": 1.5}, {"v": 2.0**53}, {"v": 1e30}]

@@ -1,0 +1,164 @@
+"""Formats that bring their own types: ORC and Avro (Parquet has a file of its own)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ExtractError
+from tests.unit.constructs.formats.reading import extractor, file_format, put, read
+
+FIELDS = [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
+
+
+def write(path: Path, rows: list[dict[str, Any]], fields: list[Any] = FIELDS, **options: Any) -> None:
+    """Write rows in the format that the path ends in."""
+    if path.suffix == ".orc":
+        types = {"long": pa.int64(), "double": pa.float64()}
+        schema = pa.schema([(one["name"], types.get(str(one["type"]), pa.string())) for one in fields])
+        orc.write_table(pa.Table.from_pylist(rows, schema), path, **options)
+    else:
+        schema_of_avro = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
+        with path.open("wb") as file:
+            fastavro.writer(file, schema_of_avro, rows, **options)
+
+
+formats = pytest.mark.parametrize("kind", ["orc", "avro"])
+
+
+@formats
+def test_rows_are_numbered_and_read_in_small_batches(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / f"day.{kind}", [{"id": n, "text": None if n % 7 == 0 else "x" * 20} for n in range(1, 20_001)])
+    table = read(tmp_path, f"day.{kind}", type=kind)
+    assert table.column("_row").to_pylist() == table.column("id").to_pylist() == list(range(1, 20_001))
+    assert table.column("text").null_count == 20_000 // 7
+    reader = extractor(tmp_path, f"day.{kind}", type=kind, block_bytes=1 << 16)
+    assert max(chunk.batch.num_rows for chunk in reader.chunks()) < 5_000
+    assert reader.bytes_read == (tmp_path / f"day.{kind}").stat().st_size
+
+
+@formats
+def test_columns_are_chosen_and_found_by_name_in_each_file(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / f"one.{kind}", [{"id": 1, "text": "x"}])
+    write(tmp_path / f"two.{kind}", [{"id": 2, "text": "y"}], fields=FIELDS[::-1])
+    table = read(tmp_path, f"one.{kind}", f"two.{kind}", type=kind)
+    assert table.select(["id", "text"]).to_pylist() == [{"id": 1, "text": "x"}, {"id": 2, "text": "y"}]
+    assert read(tmp_path, f"one.{kind}", type=kind, include=["text"]).column_names == ["text", "_file", "_row"]
+
+
+@formats
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (FIELDS[:1], r"expected the column\(s\) text"),
+        ([*FIELDS, {"name": "new", "type": "string"}], r"has the column\(s\) new"),
+        ([{"name": "id", "type": "double"}, FIELDS[1]], "'id' is of type double, .* it is int64"),
+    ],
+    ids=["one less", "one more", "another type"],
+)
+def test_later_file_with_other_columns_is_refused(tmp_path: Path, kind: str, fields: list[Any], problem: str) -> None:
+    write(tmp_path / f"one.{kind}", [{"id": 1, "text": "x"}])
+    write(tmp_path / f"two.{kind}", [{"id": 2, "text": "y", "new": "z"}], fields=fields)
+    with pytest.raises(ExtractError, match=rf"two\.{kind}: .*{problem}"):
+        read(tmp_path, f"one.{kind}", f"two.{kind}", type=kind)
+
+
+@formats
+def test_rows_are_counted_without_reading_them(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / f"day.{kind}", [{"id": n, "text": ""} for n in range(3_000)])
+    made = file_format({"type": kind}, ConstructContext(job="flights", base_dir=str(tmp_path)))
+    assert made.count_rows(InputFile(str(tmp_path / f"day.{kind}"))) == 3_000
+
+
+@formats
+@pytest.mark.parametrize("content", [b"", b"id,text\n1,x\n"], ids=["empty", "another format"])
+def test_file_of_another_format_is_named(tmp_path: Path, kind: str, content: bytes) -> None:
+    (tmp_path / f"day.{kind}").write_bytes(content)
+    with pytest.raises(
+        ExtractError, match=rf"(?i)file day\.{kind}: .*is no complete {kind}.*upload interrupted"
+    ) as caught:
+        read(tmp_path, f"day.{kind}", type=kind)
+    assert caught.value.file == f"day.{kind}"
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
+def test_avro_of_every_codec_is_read(tmp_path: Path, codec: str) -> None:
+    write(tmp_path / "day.avro", [{"id": n, "text": "a"} for n in range(100)], codec=codec)
+    assert read(tmp_path, "day.avro", type="avro").num_rows == 100
+
+
+def test_avro_that_ends_in_a_block_is_named_with_its_row(tmp_path: Path) -> None:
+    write(tmp_path / "day.avro", [{"id": n, "text": "a"} for n in range(10_000)], codec="deflate", sync_interval=4_000)
+    content = (tmp_path / "day.avro").read_bytes()
+    put(tmp_path, cut_avro=content[: len(content) - 50])
+    with pytest.raises(ExtractError, match="no complete Avro file") as caught:
+        read(tmp_path, "cut.avro", type="avro")
+    assert caught.value.row is not None
+    assert 5_000 < caught.value.row <= 10_000
+
+
+def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Path) -> None:
+    far = pa.array([dt.datetime(9999, 12, 31)], pa.timestamp("us"))
+    orc.write_table(pa.table({"id": [1], "until": far}), tmp_path / "day.orc")
+    with pytest.raises(ExtractError, match=r"day\.orc, row 1: holds a time .* after 2262-04-11.*`include`"):
+        read(tmp_path, "day.orc", type="orc")
+    assert read(tmp_path, "day.orc", type="orc", include=["id"]).column("id").to_pylist() == [1]
+
+
+@pytest.mark.parametrize(("kind", "logical"), [("int", "date"), ("long", "timestamp-millis")])
+def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(tmp_path: Path, kind: str, logical: str) -> None:
+    days = {"name": "at", "type": {"type": kind, "logicalType": logical}}
+    write(tmp_path / "day.avro", [{"at": 2_932_897 if kind == "int" else 253_402_300_800_000}], fields=[days])
+    with pytest.raises(ExtractError, match=r"day\.avro: holds a date or time beyond the years 1 to 9999"):
+        read(tmp_path, "day.avro", type="avro")
+
+
+def test_avro_types_become_those_of_arrow(tmp_path: Path) -> None:
+    moment = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
+    key = uuid.UUID(int=5)
+    fields: list[Any] = [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "keys", "type": {"type": "array", "items": {"type": "string", "logicalType": "uuid"}}},
+        {"name": "kind", "type": {"type": "enum", "name": "kind", "symbols": ["A", "B"]}},
+        {"name": "tags", "type": {"type": "map", "values": "long"}},
+        {"name": "inner", "type": {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "double"}]}},
+    ]
+    row = {"at": moment, "day": dt.date(2013, 1, 2), "price": Decimal("12.34"), "key": key, "keys": [key], "kind": "B"}
+    write(tmp_path / "day.avro", [row | {"tags": {"a": 1}, "inner": {"x": 0.5}}], fields=fields)
+    table = read(tmp_path, "day.avro", type="avro")
+    assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert table.drop_columns(["_file", "_row"]).to_pylist() == [
+        row | {"key": str(key), "keys": [str(key)], "tags": [("a", 1)], "inner": {"x": 0.5}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows", "problem"),
+    [
+        ("long", [1], "holds values of type int64; expected records"),
+        (
+            {"type": "record", "name": "r", "fields": [{"name": "x", "type": ["long", "string"]}]},
+            [{"x": 1}],
+            "cannot become columns: a union of 2 types",
+        ),
+    ],
+    ids=["no records", "union"],
+)
+def test_avro_that_is_no_table_is_refused(tmp_path: Path, schema: Any, rows: list[Any], problem: str) -> None:
+    with (tmp_path / "day.avro").open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), rows)
+    with pytest.raises(ExtractError, match=problem):
+        read(tmp_path, "day.avro", type="avro")

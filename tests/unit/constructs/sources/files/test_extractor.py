@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.sources.files.extractor import translated_errors
+from gobblin_dagster.core.errors import ExtractError, TransientError
+from tests.unit.constructs.formats.reading import extractor, peak_bytes, put
+
+
+def test_file_that_changed_since_the_plan_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    put(tmp_path, one_csv=b"a\n1\n", two_csv=b"a\n1\n")
+    reader = extractor(tmp_path, "one.csv", "two.csv", type="csv")
+    put(tmp_path, two_csv=b"a\n1\n2\n")
+    with pytest.raises(ExtractError, match=r"file two\.csv: .*planned 4 bytes, found 6\. Run again"):
+        list(reader.chunks())
+
+
+def test_file_that_is_gone_since_the_plan_is_named(tmp_path: Path) -> None:
+    put(tmp_path, one_csv=b"a\n1\n", two_csv=b"a\n1\n")
+    reader = extractor(tmp_path, "one.csv", "two.csv", type="csv")
+    (tmp_path / "two.csv").unlink()
+    with pytest.raises(ExtractError, match=r"Dataset 'AA', file two\.csv: is gone since it was planned"):
+        list(reader.chunks())
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised", "problem"),
+    [
+        (PermissionError(13, "Permission denied"), ExtractError, "Permission denied"),
+        (TimeoutError("no answer"), TransientError, "no answer"),
+        (ConnectionResetError("reset by peer"), TransientError, "reset by peer"),
+        (pa.ArrowInvalid("bad\nDetail: long"), ExtractError, "cannot be read: bad$"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_fault_of_a_file_is_raised_with_dataset_and_file(
+    fault: Exception, raised: type[Exception], problem: str
+) -> None:
+    with pytest.raises(raised, match=problem) as caught, translated_errors("AA", "one.csv"):
+        raise fault
+    assert "one.csv" in str(caught.value)
+    assert caught.value.__cause__ is fault
+
+
+def test_memory_stays_flat_while_a_file_is_far_larger_than_a_block(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"a,b\n" + b"some text,2013-01-01\n" * 800_000)
+    peak = peak_bytes(tmp_path, "day.csv", type="csv", block_bytes=1 << 16)
+    assert peak < (tmp_path / "day.csv").stat().st_size / 4

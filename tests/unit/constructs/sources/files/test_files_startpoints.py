@@ -1,0 +1,104 @@
+"""Startpoints of the source `files`: by date, by date with a lookback, by time of change and by name."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Timestamp, Upcoming
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import run
+from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
+
+WAYS: dict[str, dict[str, Any]] = {
+    "date": {},
+    "lookback": {"lookback": 2},
+    "modified": {"new_files": "modified"},
+    "name": {"new_files": "name"},
+}
+NOON = datetime(2013, 1, 4, 12, tzinfo=UTC)
+
+
+def add(root: Path, day: int) -> None:
+    """Write the file of a day, changed in that night."""
+    path = root / "data" / "a" / f"2013-01-{day:02}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"id\n{day}\n")
+    changed = datetime(2013, 1, day, 23, tzinfo=UTC).timestamp()
+    os.utime(path, (changed, changed))
+
+
+def job(way: str, **options: Any) -> JobSpec:
+    source = {"type": "files", "path": "data/{dataset}/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}}
+    body = {"job": "days", "source": source | WAYS[way] | options, "extract": {"namespace": "test", "table": "days"}}
+    return JobSpec.model_validate(body | {"output": {"path": "lake"}})
+
+
+def days(root: Path, spec: JobSpec) -> list[int]:
+    with store_of(root, spec) as store:
+        files = store.load_snapshot("days", "a")
+    return sorted(int(number) for file in files for number in pq.read_table(file.path)["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("way", "position", "read"),
+    [
+        ("date", Specific("2013-01-04"), [4, 5]),
+        ("name", Specific("a/2013-01-04.csv"), [4, 5]),
+        *((way, Oldest(), [1, 2, 3, 4, 5]) for way in WAYS),
+        *((way, Upcoming(), []) for way in WAYS),
+        *((way, Timestamp(NOON), [4, 5]) for way in WAYS if way != "name"),
+        *((way, Timestamp(NOON.replace(year=2012)), [1, 2, 3, 4, 5]) for way in WAYS if way != "name"),
+        *((way, Timestamp(NOON.replace(year=2014)), []) for way in WAYS if way != "name"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_first", [True, False], ids=["first-run", "later-run"])
+def test_run_begins_where_the_startpoint_says(
+    tmp_path: Path, way: str, position: Position, read: list[int], is_first: bool
+) -> None:
+    for day in range(1, 6):
+        add(tmp_path, day)
+    spec = job(way, max_files_per_run=10)
+    before = [] if is_first else [1, 2, 3, 4, 5]
+    if not is_first:
+        run(tmp_path, spec)
+    wish(tmp_path, spec, position)
+    assert run(tmp_path, spec).exit_code == 0
+    assert days(tmp_path, spec) == sorted([*before, *read])
+    assert waiting(tmp_path, spec) == {}
+    add(tmp_path, 6)
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == sorted([*before, *read, 6])
+
+
+def test_upcoming_is_behind_all_files_whatever_a_run_may_take(tmp_path: Path) -> None:
+    for day in range(1, 6):
+        add(tmp_path, day)
+    spec = job("modified", max_files_per_run=2)
+    wish(tmp_path, spec, Upcoming())
+    run(tmp_path, spec)
+    add(tmp_path, 6)
+    run(tmp_path, spec)
+    assert days(tmp_path, spec) == [6]
+
+
+def test_names_tell_no_time(tmp_path: Path) -> None:
+    add(tmp_path, 1)
+    wish(tmp_path, job("name"), Timestamp(NOON))
+    assert "names tell no time" in planned(tmp_path, job("name")).problem
+
+
+def test_upcoming_of_a_dataset_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
+    add(tmp_path, 1)
+    run(tmp_path, job("date"))
+    wish(tmp_path, job("date"), Upcoming())
+    (tmp_path / "data" / "a" / "2013-01-01.csv").rename(tmp_path / "data" / "a" / "other.csv")
+    (tmp_path / "data" / "b").mkdir()
+    (tmp_path / "data" / "b" / "2013-01-01.csv").write_text("id\n1\n")
+    assert "it has no files yet" in planned(tmp_path, job("date")).problem

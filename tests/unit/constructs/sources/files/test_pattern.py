@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gobblin_dagster.constructs.sources.files.pattern import PathPattern
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{date:%Y%m%d}/{date:%Y%m%d}", "got 2"),
+        ("{date}.csv", "needs its format"),
+        ("{date:%m-%d}.csv", "must give year, month and day"),
+        ("{date:%Y-%d}.csv", "must give year, month and day"),
+        ("{date:%Y-%m %H}.csv", "hours .* without days"),
+        ("{date:%Y-%m-%d %M}.csv", "without hours"),
+        ("{date:%Y-%m-%d-%p}.csv", "has %p; known"),
+        ("{date:%Y-%Y-%m-%d}.csv", "twice"),
+        ("{data}/{date:%Y%m%d}.csv", "unknown placeholder {data}"),
+        ("{dataset}/{dataset}/{date:%Y%m%d}.csv", "at most one {dataset}"),
+        ("a{dataset:**}/{date:%Y%m%d}.csv", "must stand alone"),
+        ("a/**/{date:%Y%m%d}.csv", "use one"),
+        ("{date:%Y%m%d}/{dataset:**}", "pattern of file names"),
+        ("{date:%Y%m%d}/", "pattern of file names"),
+        ("a}/{date:%Y%m%d}", "unbalanced"),
+    ],
+)
+def test_parse_bad_pattern_says_what_is_wrong(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        PathPattern.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "root"),
+    [
+        ("data/flights/{dataset}/{date:%Y%m%d}.csv", "data/flights"),
+        ("data/x-{date:%Y%m%d}.csv", "data"),
+        ("{date:%Y%m%d}.csv", ""),
+        ("/{date:%Y%m%d}.csv", "/"),
+        ("/data/*/{date:%Y%m%d}.csv", "/data"),
+        ("s3://bucket/in/{date:%Y/%m/%d}.csv", "s3://bucket/in"),
+    ],
+)
+def test_root_is_the_plain_beginning(text: str, root: str) -> None:
+    assert PathPattern.parse(text).root() == root
+
+
+@pytest.mark.parametrize(
+    ("date_format", "granularity"),
+    [
+        ("%Y", "year"),
+        ("%Y-%m", "month"),
+        ("%Y-%m-%d", "day"),
+        ("%y%j", "day"),
+        ("%Y/%m/%d/%H", "hour"),
+        ("%Y%m%dT%H%M", "minute"),
+    ],
+)
+def test_granularity_is_that_of_the_smallest_directive(date_format: str, granularity: str) -> None:
+    assert PathPattern.parse(f"{{date:{date_format}}}.csv").granularity == granularity
+
+
+def test_local_day_has_the_hours_that_its_clock_shows() -> None:
+    pattern = PathPattern.parse("{date:%Y-%m-%d}.csv", "Europe/Berlin")
+    start = pattern.start_of("2026-03-29")
+    assert start == datetime(2026, 3, 28, 23, tzinfo=UTC)
+    assert pattern.end_of(start) - start == timedelta(hours=23)
+    assert pattern.end_of(start) == pattern.start_of("2026-03-30")
+
+
+@pytest.mark.parametrize(
+    ("date_format", "text", "periods", "expected"),
+    [
+        ("%Y-%m", "2013-01", 1, "2013-02"),
+        ("%Y-%m", "2013-01", -1, "2012-12"),
+        ("%Y-%m", "2013-12", 13, "2015-01"),
+        ("%Y", "2013", 2, "2015"),
+        ("%Y-%m-%d", "2013-03-01", -1, "2013-02-28"),
+        ("%Y-%m-%d-%H", "2013-03-01-00", -1, "2013-02-28-23"),
+        ("%Y-%m-%d-%H-%M", "2013-03-01-00-00", -1, "2013-02-28-23-59"),
+    ],
+)
+def test_dates_are_counted_in_their_granularity(date_format: str, text: str, periods: int, expected: str) -> None:
+    pattern = PathPattern.parse(f"{{date:{date_format}}}.csv", "Europe/Berlin")
+    assert pattern.shift(pattern.start_of(text), periods) == pattern.start_of(expected)
+
+
+@pytest.mark.parametrize(("date_format", "text"), [("%Y-%m-%d", "9999-12-31"), ("%Y-%m", "9999-12"), ("%Y", "9999")])
+def test_date_behind_which_no_calendar_goes_is_none(date_format: str, text: str) -> None:
+    with pytest.raises(ValueError, match="too far away"):
+        PathPattern.parse(f"{{date:{date_format}}}.csv").start_of(text)
+
+
+def test_bind_takes_the_urn_as_plain_text() -> None:
+    assert PathPattern.parse("in/{dataset}/{date:%Y%m%d}.csv").bind("a*{b}").root() == "in/a*{b}"
+    assert PathPattern.parse("in/{dataset:**}/{date:%Y%m%d}.csv").bind("a/b").root() == "in/a/b"

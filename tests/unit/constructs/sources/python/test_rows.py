@@ -1,0 +1,116 @@
+"""Values of Python that Arrow would cut or take for others in silence are refused, by row and column."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.sources.python.rows import MisfitError, as_batch
+
+NAIVE = datetime(2020, 1, 1, 12, 0, 0, 123456)
+BERLIN = NAIVE.replace(tzinfo=ZoneInfo("Europe/Berlin"))
+INSTANT = NAIVE.replace(tzinfo=UTC)
+FINE = pd.Timestamp("2020-01-01T00:00:00.123456789")
+
+
+def _refusal(rows: Any, schema: pa.Schema | None = None) -> MisfitError:
+    with pytest.raises(MisfitError) as caught:
+        as_batch(rows, schema)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([date(2020, 1, 1), NAIVE], "which holds days"),
+        ([BERLIN, NAIVE], "which holds times in the zone Europe/Berlin"),
+        ([NAIVE, BERLIN], "which holds times without a zone"),
+        ([NAIVE, INSTANT], "which holds times without a zone"),
+        ([{"t": [NAIVE]}, {"t": [BERLIN]}], "the column v.t, which holds times without a zone"),
+        ([NAIVE, FINE], "which holds times in us"),
+        ([timedelta(1), pd.Timedelta("1ns")], "which holds times in us"),
+        ([time(1), time(1, tzinfo=UTC)], "which holds times without a zone"),
+        ([NAIVE, pd.NaT], "yielded NaT in the column v, expected None for what is missing"),
+        ([Decimal(1), 0.5], "yielded 0.5 in the column v beside values of another kind"),
+    ],
+    ids=[
+        *("day and time", "zone and none", "none and zone", "none and utc", "nested"),
+        *("nanoseconds", "fine duration", "zone of a time", "missing", "decimal and float"),
+    ],
+)
+def test_first_rows_of_two_kinds_are_refused(values: list[Any], said: str) -> None:
+    refusal = _refusal([{"v": values[0]}, {}, {"v": values[1]}])
+    assert said in refusal.problem
+    assert refusal.index == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1e300, pa.float32()),
+        ([0.5, 1e300], pa.list_(pa.float32())),
+        (1e6, pa.float16()),
+        (FINE, pa.timestamp("us", "UTC")),
+        (INSTANT, pa.timestamp("ms", "UTC")),
+        (time(1, 2, 3, 4), pa.time32("s")),
+        (timedelta(microseconds=1), pa.duration("s")),
+        (Decimal("Infinity"), pa.int64()),
+        (7, pa.string()),
+    ],
+    ids=str,
+)
+def test_value_that_its_column_cannot_hold_is_told_with_row_and_column(value: Any, kind: pa.DataType) -> None:
+    refusal = _refusal([{"a": 1}, {"a": 2, "v": value}], pa.schema([("a", pa.int64()), ("v", kind)]))
+    assert "in the column v, which" in refusal.problem
+    assert refusal.index == 1
+
+
+def test_values_that_fit_are_kept() -> None:
+    kinds = [
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("us", "Europe/Berlin"),
+        pa.timestamp("ns"),
+        pa.float32(),
+        pa.date32(),
+    ]
+    schema = pa.schema([(f"v{at}", kind) for at, kind in enumerate(kinds)])
+    row = {"v0": NAIVE, "v1": INSTANT, "v2": FINE, "v3": float("inf"), "v4": datetime(2020, 1, 1)}
+    (found,) = as_batch([row], schema).to_pylist()
+    assert found["v0"] == INSTANT, "a datetime without a zone counts as UTC among instants in UTC"
+    assert found["v1"] == INSTANT
+    assert found["v2"] == FINE
+    assert found["v3"] == float("inf")
+    assert found["v4"] == date(2020, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        ([{"x": 1}], [{"x": 1, "y": 2}], "the field(s) v.y, which its columns lack"),
+        ([[{"x": 1}]], [[{"y": 2}]], "the field(s) v.y, which its columns lack"),
+        ([True], [7], "expected 0 or 1"),
+        (pa.array([0.5], pa.float32()), [1e300], "a number is too large for float"),
+        (pa.array([NAIVE]), pa.array([INSTANT], pa.timestamp("us", "UTC")), "timestamp[us, tz=UTC] for the column v"),
+        (pa.array([BERLIN], pa.timestamp("us", "Europe/Berlin")), pa.array([NAIVE]), "timestamp[us] for the column v"),
+        ([date(2020, 1, 1)], [NAIVE], "timestamp[us] for the column v, which is date32[day]"),
+    ],
+    ids=["field", "field in a list", "bool", "overflow", "zone", "no zone", "time of day"],
+)
+def test_batch_that_a_cast_would_change_is_refused(first: Any, later: Any, said: str) -> None:
+    schema = pa.RecordBatch.from_pydict({"v": first}).schema
+    assert said in _refusal(pa.RecordBatch.from_pydict({"v": later}), schema).problem
+
+
+def test_batches_must_have_each_column_once() -> None:
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert _refusal(twice).problem == "yielded a RecordBatch with more than one column a"
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    assert "without the column(s) b" in _refusal(pa.RecordBatch.from_pydict({"a": [1]}), schema).problem
+    reordered = as_batch(pa.RecordBatch.from_pydict({"b": pa.array([2], pa.int8()), "a": [1]}), schema)
+    assert reordered.to_pylist() == [{"a": 1, "b": 2}]

@@ -1,0 +1,131 @@
+"""Startpoints of the source `query`, over whole runs on SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Timestamp, Upcoming
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import run
+from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
+
+URN = "main.orders"
+FOURTH = datetime(2013, 1, 4, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> sqlite3.Connection:
+    """Five orders, one a day at six."""
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("CREATE TABLE orders (id INTEGER, at DATETIME, day DATE)")
+    for number in range(1, 6):
+        add(connection, number)
+    return connection
+
+
+def add(orders: sqlite3.Connection, number: int) -> None:
+    day = f"2013-01-{number:02}"
+    orders.execute("INSERT INTO orders VALUES (?, ?, ?)", (number, f"{day} 06:00:00.000000", day))
+
+
+def job(column: str = "id", kind: str = "long", **options: Any) -> JobSpec:
+    source = {
+        "type": "query",
+        "url": "sqlite:///shop.db",
+        "tables": ["orders"],
+        "watermark": {"column": column, "type": kind},
+    }
+    body = {"job": "shop", "source": source | options, "extract": {"namespace": "shop", "table": "all"}}
+    return JobSpec.model_validate(body | {"output": {"path": "lake"}})
+
+
+def ids(root: Path, spec: JobSpec) -> list[int]:
+    with store_of(root, spec) as store:
+        files = store.load_snapshot("shop", URN)
+    return sorted(number for file in files for number in pq.read_table(file.path)["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "position", "read"),
+    [
+        ("id", "long", Specific("4"), [4, 5]),
+        ("id", "long", Oldest(), [1, 2, 3, 4, 5]),
+        ("id", "long", Upcoming(), []),
+        ("at", "timestamp", Specific("2013-01-04"), [4, 5]),
+        ("at", "timestamp", Timestamp(FOURTH), [4, 5]),
+        ("at", "timestamp", Timestamp(FOURTH.replace(hour=7)), [5]),
+        ("at", "timestamp", Timestamp(FOURTH.replace(year=2030)), []),
+        ("at", "hour", Timestamp(FOURTH.replace(minute=59)), [4, 5]),
+        ("day", "date", Timestamp(FOURTH), [4, 5]),
+        ("day", "date", Upcoming(), []),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_first", [True, False], ids=["first-run", "later-run"])
+def test_run_begins_where_the_startpoint_says(
+    tmp_path: Path,
+    orders: sqlite3.Connection,
+    column: str,
+    kind: str,
+    position: Position,
+    read: list[int],
+    is_first: bool,
+) -> None:
+    spec = job(column, kind)
+    if not is_first:
+        run(tmp_path, spec)
+    before = [] if is_first else [1, 2, 3, 4, 5]
+    wish(tmp_path, spec, position, URN)
+    assert run(tmp_path, spec).exit_code == 0
+    assert ids(tmp_path, spec) == sorted([*before, *read])
+    assert waiting(tmp_path, spec) == {}
+    run(tmp_path, spec)
+    assert ids(tmp_path, spec) == sorted([*before, *read]), "what the startpoint skipped is skipped for good"
+
+
+def test_what_comes_behind_upcoming_is_read(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    spec = job()
+    wish(tmp_path, spec, Upcoming(), URN)
+    run(tmp_path, spec)
+    add(orders, 6)
+    run(tmp_path, spec)
+    assert ids(tmp_path, spec) == [6]
+
+
+def test_rows_below_a_startpoint_before_the_beginning_stay_unread(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    run(tmp_path, job(start=4))
+    wish(tmp_path, job(), Specific("3"), URN)
+    run(tmp_path, job())
+    assert ids(tmp_path, job()) == [3, 4, 4, 5, 5]
+    run(tmp_path, job())
+    assert ids(tmp_path, job()) == [3, 4, 4, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("position", "rows", "problem"),
+    [
+        (Timestamp(FOURTH), 5, "the watermark column id tells no time"),
+        (Upcoming(), 0, "there are no rows yet whose end it could be"),
+        (Specific("2013-01-04"), 5, "is no watermark of type 'long'"),
+    ],
+    ids=["timestamp", "upcoming", "specific"],
+)
+def test_what_cannot_be_resolved_is_said(
+    tmp_path: Path, orders: sqlite3.Connection, position: Position, rows: int, problem: str
+) -> None:
+    orders.execute("DELETE FROM orders WHERE id > ?", (rows,))
+    wish(tmp_path, job(), position, URN)
+    assert problem in planned(tmp_path, job(), URN).problem
+
+
+def test_table_that_is_gone_is_said(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    run(tmp_path, job())
+    wish(tmp_path, job(), Upcoming(), URN)
+    orders.execute("DROP TABLE orders")
+    assert "no such table" in planned(tmp_path, job(), URN).problem

@@ -1,0 +1,80 @@
+"""Names of stored formats: pinned, because stores written long ago carry them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import gobblin_dagster
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.serialization import from_document, from_json, to_document, to_json
+from gobblin_dagster.engine.commit import codec, manifest
+from gobblin_dagster.engine.maintenance import state_export
+
+STORED = {
+    "DatasetHead/1",
+    "DatasetState/1",
+    "CommitReport/1",
+    "RunRecord/1",
+    "SequenceEntry/1",
+    "SnapshotPart/1",
+    "Startpoint/1",
+    "StoredSequence/1",
+}
+"""A class may be renamed, its format not. Whoever raises a version here keeps reading the one before."""
+OF_ONE_RUN = {"RunContext/1", "TaskInput/1", "TaskState/1"}
+"""Documents that driver and tasks of one run exchange; no other program reads them."""
+
+
+@dataclass(frozen=True)
+class Cup:
+    format_name: ClassVar[str] = "Mug/2"
+
+    of: str
+
+
+def _declared() -> list[str]:
+    """Return the `format_name`s that classes of the package declare."""
+    modules = map(ast.parse, (path.read_text() for path in Path(gobblin_dagster.__file__).parent.rglob("*.py")))
+    classes = (node for module in modules for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+    return [
+        ast.literal_eval(line.value)
+        for each in classes
+        for line in each.body
+        if isinstance(line, ast.AnnAssign) and ast.unparse(line.target) == "format_name" and line.value is not None
+    ]
+
+
+def test_names_of_all_formats_stay() -> None:
+    assert sorted(_declared()) == sorted(STORED | OF_ONE_RUN)
+    assert (codec.FORMAT, state_export.FORMAT, manifest.FORMAT) == (
+        "CommitSequence/2",
+        "GobblinState/1",
+        "Manifest/2",
+    )
+
+
+def test_document_carries_the_name_of_its_format_and_not_that_of_its_class() -> None:
+    assert to_document(Cup("tea")) == {"format": "Mug/2", "of": "tea"}
+    assert from_json(Cup, to_json(Cup("tea"))) == Cup("tea")
+
+
+@pytest.mark.parametrize("document", [{"format": "Cup/2"}, {"format": "Mug/1"}, {"format": "Mug/3"}, {}, None])
+def test_document_of_another_format_is_refused(document: object) -> None:
+    with pytest.raises(CorruptRecordError, match=r"A stored Mug .*expected format 'Mug/2'"):
+        from_document(Cup, document)
+
+
+def test_document_of_an_older_format_is_read_where_the_reader_says_so() -> None:
+    older = {"format": "Beaker/1", "of": "tea", "with_handle": False}
+    assert from_document(Cup, older, older_formats=("Beaker/1",)) == Cup("tea")
+
+
+@pytest.mark.parametrize(("text", "problem"), [("{", "not JSON"), ('{"format": "Mug/2"}', "of: ")])
+def test_document_that_is_torn_or_lacks_a_field_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(CorruptRecordError, match=f"A stored Mug .*{problem}"):
+        from_json(Cup, text)

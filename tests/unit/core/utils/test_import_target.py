@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import os.path
+
+import pytest
+
+from gobblin_dagster.core.utils.import_target import load_target
+
+
+def test_target_is_what_a_module_holds_under_a_name() -> None:
+    assert load_target("os:path.join") is os.path.join
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("nowhere:Class", "No module named 'nowhere'"),
+        ("os:Nothing", "has no attribute 'Nothing'"),
+        ("os:path.nothing", "has no attribute 'nothing'"),
+        ("os", "has no attribute ''"),
+        (":Class", "Empty module name"),
+    ],
+)
+def test_target_that_is_none_is_an_import_error_that_says_why(target: str, problem: str) -> None:
+    with pytest.raises(ImportError, match=problem):
+        load_target(target)

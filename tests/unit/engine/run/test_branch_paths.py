@@ -1,0 +1,134 @@
+"""The path of a branch: where its files lie, which templates are refused, and what a change of it leaves true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.rollback import rollback
+from gobblin_dagster.engine.snapshots.reader import load_published
+from gobblin_dagster.spec.job import ExecutionSpec, JobSpec
+from tests.unit.engine.jobs import job_spec, project, published, run
+
+URN = "a/b c"
+
+
+def _job(rows: int = 4, path: str | None = None, other: str | None = None, **main: Any) -> JobSpec:
+    branches = [{"name": "all"} | main, {"name": "copy"}]
+    for branch, given in zip(branches, (path, other), strict=True):
+        if given is not None:
+            branch["path"] = given
+    return job_spec({URN: {"rows": rows, "unit_rows": 4}}, fork={"branches": branches})
+
+
+def _files(root: Path, branch: str = "all") -> list[str]:
+    found = load_published(project(root, _job()), _job(), URN)
+    return [str(Path(path).relative_to(root / "lake")) for path in found.paths(branch)]
+
+
+def _folders(root: Path, branch: str = "all") -> set[str]:
+    return {path.rpartition("/")[0] for path in _files(root, branch)}
+
+
+def test_path_given_holds_for_its_branch_alone(tmp_path: Path) -> None:
+    job = _job(path="raw/{table}.{branch}/{dataset}")
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+    assert _folders(tmp_path) == {"raw/numbers.all/a%2Fb%20c"}
+    assert _folders(tmp_path, "copy") == {"test/numbers/copy/a%2Fb%20c"}
+    assert load_published(project(tmp_path, job), job, URN).folder("all").endswith("lake/raw/numbers.all/a%2Fb%20c")
+
+
+def test_path_changed_leaves_files_in_place_and_readable_and_rolls_back(tmp_path: Path) -> None:
+    run(tmp_path, _job(4))
+    before = _files(tmp_path)
+    changed = _job(8, path="raw/{dataset}")
+    assert run(tmp_path, changed).status is RunStatus.SUCCEEDED
+    assert set(before) < set(_files(tmp_path))
+    assert _folders(tmp_path) == {"test/numbers/all/a%2Fb%20c", "raw/a%2Fb%20c"}
+    assert published(tmp_path, changed, URN) == list(range(8))
+    rollback(project(tmp_path, changed), changed, URN, 1)
+    assert _files(tmp_path) == before
+    assert published(tmp_path, changed, URN) == list(range(4))
+
+
+def test_partitions_replaced_after_path_changed_lose_their_old_files(tmp_path: Path) -> None:
+    parts: dict[str, Any] = {
+        "converters": [{"type": "sql", "select": "id, 0 as part"}],
+        "writer": {"type": "parquet", "partition_by": ["part"]},
+        "publisher": {"type": "replace_partitions"},
+    }
+    run(tmp_path, _job(4, **parts))
+    changed = _job(8, path="raw/{dataset}", **parts)
+    run(tmp_path, changed)
+    assert _folders(tmp_path) == {"raw/a%2Fb%20c/part=0"}
+    assert published(tmp_path, changed, URN) == [4, 5, 6, 7]
+
+
+def test_clean_after_path_changed_keeps_what_snapshots_hold(tmp_path: Path) -> None:
+    run(tmp_path, _job(4))
+    changed = _job(8, path="raw/{dataset}")
+    run(tmp_path, changed)
+    clean(project(tmp_path, changed), changed)
+    assert published(tmp_path, changed, URN) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["raw", "{dataset}", "/raw/{dataset}", "../{dataset}", "raw/../x/{dataset}", "_gobblin/{dataset}", "a//{dataset}",
+     "raw/.x/{dataset}", "raw/{dataset}/x", "raw/x={dataset}", "day=1/{dataset}", "a b/{dataset}", "{job}/{dataset}",
+     "{table.x}/{dataset}", "raw/{dataset}\n"],
+)  # fmt: skip
+def test_path_that_is_no_plain_template_is_refused(path: str) -> None:
+    with pytest.raises(ValidationError, match=r"fork\.branches\.0\.path\n"):
+        _job(path=path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("raw/{dataset}", "raw/{dataset}"),
+        ("raw/{dataset}", "raw/x/{dataset}"),
+        ("raw/x/{dataset}", "raw/{dataset}"),
+        ("{namespace}/{table}/copy/{dataset}", None),
+        ("{namespace}/{dataset}", None),
+        ("test/numbers/quarantine/{dataset}", None),
+    ],
+)
+def test_branches_in_one_folder_are_refused(one: str, other: str | None) -> None:
+    with pytest.raises(ValidationError, match="give each branch a path of its own"):
+        _job(path=one, other=other)
+
+
+def test_folder_of_a_file_is_found_behind_folders_of_the_same_name() -> None:
+    assert DatasetUrn("x").folder_in("/x/lake/x/x/day=1/file") == "/x/lake/x/x"
+
+
+def test_branches_that_differ_in_case_only_share_a_folder_where_case_does_not_count() -> None:
+    job = {"job": "j", "source": "x", "extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
+    for path in ("{namespace}/{table}/B/{dataset}", "N/T/b/x/{dataset}", "{namespace}/T/Quarantine/{dataset}"):
+        fork = {"branches": [{"name": "b"}, {"name": "c", "path": path}]}
+        with pytest.raises(ValidationError, match="would lie in the folder of"):
+            JobSpec.model_validate({**job, "fork": fork})
+    with pytest.raises(ValidationError, match="would lie in the folder of 'B'"):
+        JobSpec.model_validate({**job, "fork": {"branches": [{"name": "b"}, {"name": "B"}]}})
+    names = [{"name": name} for name in ("b", "b_c", "bc", "c")]
+    assert len(JobSpec.model_validate({**job, "fork": {"branches": names}}).fork.branches) == 4
+
+
+@pytest.mark.parametrize(
+    ("execution", "problem"),
+    [
+        ({"packs": True}, "packs: expected a number, got true"),
+        ({"limit": {"seconds": float("inf")}}, "finite number"),
+        ({"limit": {"rows": False}}, "rows: expected a number, got false"),
+    ],
+)
+def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        ExecutionSpec.model_validate(execution)

@@ -1,0 +1,140 @@
+"""What a plan tells of a state store that was lost, without a lease and without waiting for far storages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import EnvironmentFaultError
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.plan.model import JobPlan
+from gobblin_dagster.engine.run import store_check
+from gobblin_dagster.engine.run.job_run import plan_job
+from gobblin_dagster.engine.run.store_check import with_lost_store
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.sql.store import SqlStateStore
+from gobblin_dagster.storage import LocalStorage
+from tests.unit.engine.jobs import job_spec, project, run
+
+URNS = [f"d{number}" for number in range(5)]
+
+
+def rows(number: int) -> JobSpec:
+    return job_spec({urn: {"rows": number} for urn in URNS})
+
+
+def set_back(root: Path) -> None:
+    """Run twice, and bring back the store as it was between."""
+    run(root, rows(10))
+    shutil.copytree(root / ".gobblin", root / "backup")
+    run(root, rows(20))
+    shutil.rmtree(root / ".gobblin")
+    shutil.copytree(root / "backup", root / ".gobblin")
+
+
+def problems(plan: JobPlan) -> list[str]:
+    return [one.dataset_urn for one in plan.datasets if one.problem]
+
+
+@contextmanager
+def opened(root: Path, job: JobSpec) -> Iterator[JobContext]:
+    one = project(root, job)
+    store = one.open_store()
+    try:
+        yield JobContext.of(one, job, store)
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths whose size was asked for."""
+    paths: list[str] = []
+    size = LocalStorage.size
+
+    def asking(self: LocalStorage, path: str) -> int | None:
+        paths.append(path)
+        return size(self, path)
+
+    monkeypatch.setattr(LocalStorage, "size", asking)
+    return paths
+
+
+def test_plan_looks_at_some_datasets_and_at_all_where_one_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setattr(store_check, "MOST_DATASETS", 2)
+    run(tmp_path, rows(10))
+    asked.clear()
+    healthy = plan_job(project(tmp_path, rows(20)), rows(20))
+    assert (problems(healthy), len(asked)) == ([], 2)
+    shutil.rmtree(tmp_path / ".gobblin")
+    shutil.rmtree(tmp_path / "lake")
+    set_back(tmp_path)
+    plan = plan_job(project(tmp_path, rows(30)), rows(30))
+    assert problems(plan) == URNS
+    assert not plan.packs
+
+
+def test_healthy_plan_loads_no_more_states_than_it_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_check, "MOST_DATASETS", 2)
+    run(tmp_path, rows(10))
+    more = job_spec({urn: {"rows": 20} for urn in [*URNS, "new"]})
+    loaded: list[Collection[str] | None] = []
+    load = SqlStateStore.load_dataset_states
+
+    def loading(self: SqlStateStore, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        loaded.append(urns)
+        return load(self, job, urns)
+
+    with opened(tmp_path, more) as one:
+        plan = one.plan()
+        monkeypatch.setattr(SqlStateStore, "load_dataset_states", loading)
+        assert with_lost_store(one, plan) == plan
+    assert loaded == [URNS[:2]]
+
+
+@pytest.mark.parametrize("rows_before", [0, 10], ids=["new", "known"])
+def test_dataset_that_a_run_commits_while_it_is_looked_at_is_neither_lost_nor_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_before: int
+) -> None:
+    if rows_before:
+        run(tmp_path, rows(rows_before))
+    load = SqlStateStore.load_dataset_states
+
+    def load_and_run(self: SqlStateStore, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
+        monkeypatch.undo()
+        states = load(self, job, urns)
+        run(tmp_path, rows(20))
+        return states
+
+    with opened(tmp_path, rows(20)) as one:
+        plan = one.plan()
+        monkeypatch.setattr(SqlStateStore, "load_dataset_states", load_and_run)
+        assert plan.is_moving
+        assert with_lost_store(one, plan) == plan
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PermissionError(13, "Permission denied"),
+        EnvironmentFaultError(problem="boto3 is not installed.", hint="Install it."),
+    ],
+    ids=["permission", "package"],
+)
+def test_output_that_cannot_be_read_leaves_the_plan_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    set_back(tmp_path)
+
+    def refuse(self: LocalStorage, path: str) -> int | None:
+        raise fault
+
+    monkeypatch.setattr(LocalStorage, "size", refuse)
+    assert problems(plan_job(project(tmp_path, rows(30)), rows(30))) == []

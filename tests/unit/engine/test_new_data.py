@@ -1,0 +1,209 @@
+"""Looking for new data: what counts as new, how long one waits, and the process that looks with Spark."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
+from gobblin_dagster.core.errors import EnvironmentFaultError, SourceError
+from gobblin_dagster.core.startpoint import Oldest, Startpoint
+from gobblin_dagster.engine.new_data import NewData, NewDataPoller, PollResult, SparkPollProcess, look, plans_with_spark
+from gobblin_dagster.spec.project import SparkSpec
+from gobblin_dagster.testing.rows_source import RowsSource
+from tests.unit.engine.jobs import job_spec, project, run
+
+SNAPSHOT = {"namespace": "test", "table": "numbers", "type": "snapshot_only"}
+
+
+def test_look_names_datasets_with_work_and_those_that_cannot_be_planned(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 0}, "c": {"rows": 1, "problem": "its folder is gone"}})
+    assert look(project(tmp_path, job), job) == PollResult(3, (NewData("a", "3", 0),), ("its folder is gone",))
+    run(tmp_path, job)
+    assert look(project(tmp_path, job), job).new == ()
+
+
+def test_job_that_reads_everything_has_something_new_only_behind_what_is_committed(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 5}}, extract=SNAPSHOT)
+    run(tmp_path, job)
+    assert look(project(tmp_path, job), job).new == ()
+    more = job_spec({"a": {"rows": 4}, "b": {"rows": 5}}, extract=SNAPSHOT)
+    assert look(project(tmp_path, more), more).new == (NewData("a", "4", 1),)
+
+
+def test_startpoint_is_something_new(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 3}})
+    run(tmp_path, job)
+    store = project(tmp_path, job).open_store()
+    now = datetime.now(UTC)
+    wish = Startpoint("numbers", "a", Oldest(), now, now + timedelta(days=1), "anna@host")
+    store.save_startpoint(wish)
+    store.close()
+    assert look(project(tmp_path, job), job).new == (NewData("a", "3", 1, wish.id),)
+
+
+def test_only_sources_that_spark_reads_are_looked_at_with_spark() -> None:
+    spark = {
+        "source": {"type": "spark", "format": "parquet", "path": "p", "watermark": {"column": "id", "type": "long"}}
+    }
+    assert [plans_with_spark(job_spec({}, **parts)) for parts in (spark, {})] == [True, False]
+
+
+def test_rows_are_not_counted_to_find_something_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counting query is the dear one: with an index the highest value costs nothing."""
+    import sqlite3
+
+    from gobblin_dagster.constructs.sources.query.relation import Relation
+
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute("create table orders (id integer primary key)")
+        database.execute("insert into orders values (7)")
+    source = {"type": "query", "url": f"sqlite:///{tmp_path}/shop.db", "tables": ["orders"]}
+    job = job_spec({}, source=source | {"watermark": {"column": "id", "type": "long"}})
+    monkeypatch.delattr(Relation, "counts")
+    assert [one.high for one in look(project(tmp_path, job), job).new] == ["8"]
+
+
+class Slow:
+    """A look that goes on until it is told to end."""
+
+    def __init__(self, answer: Callable[[], PollResult]) -> None:
+        self.go = threading.Event()
+        self.looks = 0
+        self._answer = answer
+
+    def __call__(self) -> PollResult:
+        self.looks += 1
+        assert self.go.wait(120)
+        return self._answer()
+
+
+def test_slow_look_is_not_waited_for_and_answers_later_once() -> None:
+    slow = Slow(lambda: PollResult(7))
+    lookout = NewDataPoller(slow)
+    assert [lookout.ask(0), lookout.ask(0.01)] == [None, None]
+    assert lookout.seconds > 0
+    slow.go.set()
+    assert lookout.ask(30) == PollResult(7)
+    assert slow.looks == 1
+    assert lookout.ask(30) == PollResult(7)
+    assert slow.looks == 2
+
+
+@pytest.mark.parametrize("error", [SourceError(job="j", problem="gone", hint="x"), TimeoutError("the server")], ids=str)
+def test_error_of_a_look_is_told_once_and_the_next_look_is_a_new_one(error: Exception) -> None:
+    def fail() -> PollResult:
+        raise error
+
+    slow = Slow(fail)
+    lookout = NewDataPoller(slow)
+    assert lookout.ask(0) is None
+    slow.go.set()
+    for looks in (1, 2):
+        with pytest.raises(type(error)):
+            lookout.ask(30)
+        assert slow.looks == looks
+
+
+@pytest.fixture
+def watchman() -> Iterator[SparkPollProcess]:
+    made = SparkPollProcess(SparkSpec())
+    yield made
+    made.close()
+
+
+def test_process_answers_one_question_after_the_other_and_starts_no_spark_before_a_source_asks(
+    tmp_path: Path, watchman: SparkPollProcess
+) -> None:
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 5}})
+    first = watchman.ask(project(tmp_path, job), job)
+    process = watchman.process_id
+    assert first == look(project(tmp_path, job), job)
+    run(tmp_path, job)
+    assert watchman.ask(project(tmp_path, job), job) == PollResult(2)
+    assert watchman.process_id == process
+    bad = job_spec({}, source={"type": "files", "path": "nowhere/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}})
+    with pytest.raises(SourceError, match="nowhere"):
+        watchman.ask(project(tmp_path, bad), bad)
+    assert watchman.process_id == process
+
+
+def test_process_that_is_gone_is_started_anew(tmp_path: Path, watchman: SparkPollProcess) -> None:
+    job = job_spec({"a": {"rows": 3}})
+    watchman.ask(project(tmp_path, job), job)
+    first = watchman.process_id
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert watchman.ask(project(tmp_path, job), job).datasets == 1
+    assert watchman.process_id not in (None, first)
+
+
+def test_process_that_dies_at_a_question_or_takes_too_long_is_an_error_of_that_question(
+    tmp_path: Path, watchman: SparkPollProcess
+) -> None:
+    killer = job_spec({}, source={"type": f"{__name__}:KillerSource", "datasets": {}})
+    with pytest.raises(EnvironmentFaultError, match="job 'numbers' with Spark died"):
+        watchman.ask(project(tmp_path, killer), killer)
+    good = job_spec({"a": {"rows": 3}})
+    with pytest.raises(EnvironmentFaultError, match="took more than 0 s"):
+        watchman.ask(project(tmp_path, good), good, limit_s=0)
+    assert watchman.process_id is None
+    assert watchman.ask(project(tmp_path, good), good).datasets == 1
+
+
+def test_process_ends_when_nobody_asks(tmp_path: Path) -> None:
+    job = job_spec({"a": {"rows": 3}})
+    watchman = SparkPollProcess(SparkSpec(), idle_s=0)
+    watchman.ask(project(tmp_path, job), job)
+    first = watchman.process_id
+    for child in multiprocessing.active_children():
+        child.join(120)
+    assert watchman.ask(project(tmp_path, job), job).datasets == 1
+    assert watchman.process_id != first
+    watchman.close()
+
+
+def test_process_ends_with_the_one_that_asked_however_that_ends(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from gobblin_dagster.engine.new_data import Watchman\n"
+        "from gobblin_dagster.spec.project import SparkSpec\n"
+        "from tests.unit.engine.jobs import job_spec, project\n"
+        "if __name__ == '__main__':\n"
+        "    watchman, job = Watchman(SparkSpec()), job_spec({'a': {'rows': 3}})\n"
+        f"    watchman.ask(project(Path({str(tmp_path)!r}), job), job)\n"
+        "    print(watchman.process_id, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (tmp_path / "killed.py").write_text(program)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    asked = [sys.executable, str(tmp_path / "killed.py")]
+    with subprocess.Popen(asked, env=environment, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        process_id = int(killed.stdout.readline())
+        assert killed.wait(120) == -signal.SIGKILL
+    try:
+        handle = os.pidfd_open(process_id)
+    except ProcessLookupError:
+        return  # it has ended already
+    ended, _, _ = select.select([handle], [], [], 30)
+    os.close(handle)
+    assert ended
+
+
+class KillerSource(RowsSource):
+    """Ends its process as soon as it is asked for what is new."""
+
+    def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
+        os._exit(9)

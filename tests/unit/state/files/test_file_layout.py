@@ -1,0 +1,79 @@
+"""Stores written by earlier versions of the program must load: `tests/data/file_store_v1` was written by the first."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.commit import CommitEffect, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
+from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.storage import LocalStorage
+from tests.contract.conftest import START, ManualClock
+from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state
+
+DATA = Path(__file__).parents[3] / "data" / "file_store_v1"
+OWNER = LeaseOwner("run-1", "node-1", "boot-1", 1, "1")
+TTL = timedelta(minutes=5)
+RUN = RunRecord(
+    run_id="run-1",
+    job=JOB,
+    started_at=START,
+    status=RunStatus.PARTIAL,
+    ended_at=START + TTL,
+    datasets={URN: DatasetRunRecord(DatasetOutcome.COMMITTED, low="0", high="10", rows=10)},
+)
+
+
+def known(version: int) -> DatasetState:
+    """Return a state as the first layout held it, which knew no ids of what is read."""
+    return replace(state(version), origin={})
+
+
+def write_store(root: Path) -> None:
+    """Write what `DATA` holds."""
+    store = FileStateStore(str(root), LocalStorage(), ManualClock())
+    epoch = store.acquire_leases(JOB, [URN], OWNER, TTL).granted[URN].epoch
+    for version, name in enumerate(("one", "two")):
+        store.prepare(sequence(name, version), epoch)
+        store.commit(
+            sequence(name, version).id, epoch, CommitEffect(known(version + 1), files_of(sequence(name, version)))
+        )
+    store.mark_reported([sequence("one").id])
+    store.prepare(sequence("three", 2), epoch)
+    store.save_run(RUN)
+
+
+@pytest.fixture(params=["first", "current"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FileStateStore:
+    if request.param == "first":
+        shutil.copytree(DATA, tmp_path / "state")
+    else:
+        write_store(tmp_path / "state")
+    return FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), ManualClock())
+
+
+def test_store_of_any_layout_loads_whole(store: FileStateStore) -> None:
+    assert store.load_dataset_states(JOB) == {URN: known(2)}
+    assert store.load_leases(JOB)[URN].owner == OWNER
+    assert store.load_leases(JOB)[URN].until == START + TTL
+    assert store.load_snapshot(JOB, URN, 1) == in_order(files_of(sequence("one")))
+    assert store.load_snapshot(JOB, URN) == in_order(files_of(sequence("one")) + files_of(sequence("two", 1)))
+    assert store.load_sequences(JOB) == [sequence("three", 2)]
+    assert store.load_unreported(JOB) == [replace(sequence("two", 1), state=SequenceState.COMMITTED)]
+    assert store.load_sequence(sequence("one").id) == replace(
+        sequence("one"), state=SequenceState.COMMITTED, reported=True
+    )
+    assert store.load_runs() == [RUN]
+
+
+def test_store_of_any_layout_goes_on(store: FileStateStore) -> None:
+    store.commit(sequence("three", 2).id, 1, CommitEffect(state(3), files_of(sequence("three", 2))))
+    assert store.load_dataset_states(JOB) == {URN: state(3)}
+    assert len(store.load_snapshot(JOB, URN)) == 6

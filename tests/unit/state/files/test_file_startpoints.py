@@ -1,0 +1,113 @@
+"""Startpoints in plain files: heads hold them, markers find them, whatever is cut short in between."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.commit import CommitEffect
+from gobblin_dagster.core.errors import CommitStateUnknownError, StorageError, TransientError
+from gobblin_dagster.core.startpoint import Oldest, Startpoint, Upcoming
+from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.storage import LocalStorage, MemoryStorage
+from tests.contract.conftest import START
+from tests.contract.test_state_store import JOB, URN, files_of, publish, sequence, state, take
+from tests.unit.state.files.test_store import Crash, FailingStorage, open_on
+
+OLD = Startpoint(JOB, URN, Oldest(), START, START + timedelta(days=1), "anna@host", id="old")
+NEW = replace(OLD, position=Upcoming(), id="new")
+
+
+def run_once(store: FileStateStore) -> None:
+    """Honour the startpoint that is there, by one commit."""
+    epoch = take(store).epoch
+    for left in store.load_sequences(JOB):
+        store.commit(left.id, epoch, CommitEffect(state(left.version_read + 1), files_of(left), startpoint=OLD.id))
+    if store.load_dataset_states(JOB)[URN].version == 1:
+        seq = sequence("two", 1)
+        store.prepare(seq, epoch)
+        store.commit(seq.id, epoch, CommitEffect(state(2), files_of(seq), startpoint=OLD.id))
+
+
+@pytest.mark.parametrize("is_done_first", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("fault", [Crash(), OSError(errno.EIO, "Input/output error")], ids=["crash", "failure"])
+def test_fault_at_any_operation_consumes_the_startpoint_with_the_commit_or_not_at_all(
+    fault: BaseException, is_done_first: bool
+) -> None:
+    struck = 0
+    for number in range(1, 20):
+        storage = FailingStorage()
+        publish(open_on(storage), "one")
+        open_on(storage).save_startpoint(OLD)
+        storage.arm(fault, number, is_done_first)
+        try:
+            run_once(open_on(storage))
+        except (Crash, TransientError, CommitStateUnknownError):
+            struck += 1
+        is_through = storage.fault is not None
+        storage.fault = None
+        found = open_on(storage)
+        is_committed = found.load_dataset_states(JOB)[URN].version == 2
+        assert found.load_startpoints(JOB) == ({} if is_committed else {URN: OLD})
+        run_once(found)
+        assert open_on(storage).load_startpoints(JOB) == {}
+        if is_through:
+            break
+    assert 4 < struck < number, "the last round is struck by nothing"
+
+
+@pytest.mark.parametrize("is_done_first", [False, True], ids=["before", "after"])
+def test_startpoint_whose_saving_is_cut_short_is_the_old_one_or_the_new(is_done_first: bool) -> None:
+    found = []
+    for number in range(1, 4):
+        storage = FailingStorage()
+        store = open_on(storage)
+        store.save_startpoint(OLD)
+        storage.arm(Crash(), number, is_done_first)
+        with pytest.raises(Crash):
+            store.save_startpoint(NEW)
+        (left,) = open_on(storage).load_startpoints(JOB).values()
+        found.append(left.id)
+        open_on(storage).save_startpoint(replace(NEW, id="newer"))
+        assert open_on(storage).load_startpoints(JOB)[URN].id == "newer"
+    assert found == (["old", "new", "new"] if is_done_first else ["old", "old", "new"])
+
+
+def test_heads_without_a_startpoint_are_not_looked_into() -> None:
+    storage = MemoryStorage()
+    store = FileStateStore("/state", storage)
+    for number in range(20):
+        publish(store, f"n{number}", urn=f"d{number}")
+    store.save_startpoint(replace(OLD, dataset_urn="d7"))
+    read: list[str] = []
+    right = storage.read
+    storage.read = lambda path: read.append(path) or right(path)  # type: ignore[func-returns-value, method-assign]  # counts
+    assert set(store.load_startpoints(JOB)) == {"d7"}
+    assert len(read) == 2
+
+
+def test_marker_that_is_gone_or_left_over_harms_nothing(tmp_path: Path) -> None:
+    store = FileStateStore(str(tmp_path), LocalStorage(durable=False))
+    store.save_startpoint(OLD)
+    folder = tmp_path / "jobs" / JOB / "startpoints"
+    (folder / "left").write_text(URN)
+    (folder / "other").write_text("never published")
+    (folder / ".hidden").write_text("not ours")
+    (folder / "gone").symlink_to("nowhere")
+    assert store.load_startpoints(JOB) == {URN: OLD}
+    seq = sequence("one")
+    store.record(seq, take(store).epoch, CommitEffect(state(1), startpoint=OLD.id))
+    assert {path.name for path in folder.iterdir()} == {"left", "other", ".hidden", "gone"}
+    assert store.load_startpoints(JOB) == {}
+
+
+def test_startpoint_in_a_folder_that_cannot_be_used_is_a_storage_error(tmp_path: Path) -> None:
+    store = FileStateStore(str(tmp_path), LocalStorage(durable=False))
+    (tmp_path / "jobs" / JOB).mkdir(parents=True)
+    (tmp_path / "jobs" / JOB / "startpoints").write_text("a file")
+    with pytest.raises(StorageError):
+        store.save_startpoint(OLD)
