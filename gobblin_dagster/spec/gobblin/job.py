@@ -199,6 +199,8 @@ class _Conversion:
             return
         if value is not None:
             self._put(loc, value, first)
+            if name in _TOLD:
+                self._warn(found.get("extract.limit.count.limit", first), _TOLD[name])
 
     def _of_own_class(self, name: str, texts: Mapping[str, str]) -> Any:
         """Return what `classes` says of the class that a field names; None if it says nothing of it."""
@@ -539,6 +541,11 @@ _STRUCTURAL = frozenset(
     }
 )
 """Fields that the parts of a job are made of, not set one by one."""
+_TOLD = {
+    "execution.limit.rows": "a work unit ends with the batch that reaches the limit: up to 5,000 rows more are read in this "
+    "run, and none of them again"
+}
+"""By field: what people should know who expect the original's ways."""
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")
 _KEEP_RECORD = frozenset({"bytes_to_text", "decrypt", "encrypt", "filter", "sample", "split", "text_to_bytes"})
 """Types of converters that leave the record in its column."""

@@ -391,6 +391,13 @@ def test_watermark_is_set_back_for_snapshots_alone(tmp_path: Path, lines: str, o
     assert load(tmp_path, text, DB_PASSWORD="x").spec.source.options.get("overlap") == overlap
 
 
+def test_limit_of_rows_is_told_to_hold_by_batches(tmp_path: Path) -> None:
+    lines = "extract.limit.enabled={}\nextract.limit.type=count\nextract.limit.count.limit=10\n"
+    (told,) = warnings(tmp_path, KAFKA + lines.format("true"))
+    assert told.startswith("7 extract.limit.count.limit: a work unit ends with the batch that reaches the limit")
+    assert warnings(tmp_path, KAFKA + lines.format("false")) == []
+
+
 def test_files_that_change_are_read_again_as_gobblins_snapshot_does(tmp_path: Path) -> None:
     assert load(tmp_path, TEXT).spec.source.options["read_changed"] == "again"
     own = {"TextFileBasedSource": {"type": "files", "format": {"type": "text"}}}
