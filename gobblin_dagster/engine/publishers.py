@@ -38,7 +38,8 @@ def ledger_keepers(job: JobSpec, context: RunContext) -> list[KeepsLedger]:
     found: list[KeepsLedger] = []
     for branch in job.fork.branches:
         spec = job.publisher_of(branch)
-        if spec in targets:
+        # The others are made for a publication of one dataset, and for nothing else.
+        if spec in targets or not hasattr(registry.load(ConstructKind.PUBLISHER, spec.type), "newest_commits"):
             continue
         targets.append(spec)
         publisher = registry.create(ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name))
