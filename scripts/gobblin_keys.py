@@ -64,6 +64,7 @@ TAIL = """
 _LOADER = "tests/unit/spec/gobblin/test_job.py"
 _RUN = "tests/unit/engine/run/test_job_run.py"
 _RETRIES = "tests/unit/engine/task/test_retry.py"
+_RETRY_FAILED = "tests/unit/engine/plan/test_retry_failed.py"
 _READ_LIMITS = "tests/unit/engine/task/test_read_limits.py"
 _QUERY = "tests/unit/constructs/sources/query/test_source.py"
 _OFFSETS = "tests/integration/kafka/test_offsets.py"
@@ -92,7 +93,7 @@ TESTS = {
     "commit.delivery": "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_the_same_without_write_ahead",
     "execution.retries.count": f"{_RETRIES}::test_retries_can_be_turned_off",
     "execution.retries.backoff_s": f"{_RETRIES}::test_waits_double_up_to_the_longest_and_are_slept_whole",
-    "execution.retry_failed": "tests/unit/engine/plan/test_retry_failed.py::test_range_that_is_given_up_is_told_and_not_read_again",
+    "execution.retry_failed": f"{_RETRY_FAILED}::test_range_that_is_given_up_is_told_and_not_read_again",
     "execution.limit.rows": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.seconds": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.rows_per_second": f"{_READ_LIMITS}::test_rate_waits_between_batches",

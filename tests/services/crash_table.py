@@ -2,7 +2,8 @@
 
     python -m tests.services.crash_table --storms 2000
 
-What cannot be started is named, and its rows are left out. All options are those of `gobblin_dagster.testing.protocol.crash_table`.
+What cannot be started is named, and its rows are left out. All options are those of
+`gobblin_dagster.testing.protocol.crash_table`.
 """
 
 from __future__ import annotations

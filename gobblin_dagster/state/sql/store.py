@@ -31,7 +31,7 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.dialect import is_among
 from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.state.sql import leases as sql_leases
-from gobblin_dagster.state.sql import schema as schema
+from gobblin_dagster.state.sql import schema
 from gobblin_dagster.state.sql import sequences as sql_sequences
 from gobblin_dagster.state.sql import snapshots as sql_snapshots
 from gobblin_dagster.state.sql import startpoints as sql_startpoints

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
+from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.records import load_object, prints_aside
 from gobblin_dagster.constructs.sources.python.rows import MisfitError, as_batch
 from gobblin_dagster.constructs.sources.work_units import open_units, state_problem
@@ -32,7 +33,6 @@ _BATCH_S = 1.0
 _END = object()
 _NO_ROWS = (str, bytes, Mapping, pa.RecordBatch, pa.Table)
 """What can be iterated, but not by rows."""
-Target = Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.incremental.options import Value, check_cursor_options
-from gobblin_dagster.constructs.sources.python.source import Target
 from gobblin_dagster.core.utils.duplicates import repeated
 
 DATASET = "{dataset}"

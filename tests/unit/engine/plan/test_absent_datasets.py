@@ -10,7 +10,7 @@ import pytest
 from gobblin_dagster.core.constructs import DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.engine.maintenance import state_change, state_history
+from gobblin_dagster.engine.maintenance import state_history
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.spec.job import JobSpec

@@ -202,6 +202,7 @@ def old_state(folder: Folder) -> None:
     options, folder.options = folder.options, {}
     folder.run()
     folder.options = options
+    assert folder.state is not None
     stored = json.loads(to_json(folder.state))
     assert stored["committed"]["version"] == 2
     stored["committed"]["version"] = 1

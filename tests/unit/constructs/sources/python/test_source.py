@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gobblin_dagster.constructs.sources.python import ReadUpTo
 from gobblin_dagster.constructs.sources.python import source as python
-from gobblin_dagster.constructs.sources.python.source import ReadUpTo
 from gobblin_dagster.core.errors import InvalidSpecError, SourceError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.results import DatasetResult

@@ -89,7 +89,7 @@ def test_type_of_a_user_is_found_by_its_name_where_nobody_imported_it() -> None:
     program = "import json, sys\nfrom gobblin_dagster.core.watermark.ranges import CommittedRanges\n"
     program += "print(CommittedRanges.from_json(json.load(sys.stdin)))"
     command = [sys.executable, "-c", program]
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     done = subprocess.run(command, input=stored, capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[2013-W02, 2013-W05)"
