@@ -26,7 +26,7 @@ from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.plan.planner import make_plan
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import load_step_types
+from gobblin_dagster.engine.publishers import load_step_types, shared_targets
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.engine.validation import require_positions
@@ -102,6 +102,7 @@ class JobContext:
             packs=cores * self.job.execution.tasks_per_core,
             on_work=runner.start_early if runner else None,
             startpoints=startpoints,
+            unfit=lambda urns: shared_targets(self.job, self.context, urns),
         )
 
     def require_new_run_id(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gobblin_dagster.core.constructs import (
     JudgesExtract,
     JudgesWriter,
     PositionedSource,
+    ReadsPaths,
     Source,
 )
 from gobblin_dagster.core.errors import (
@@ -36,7 +38,7 @@ def check_parts(job: JobSpec, root: Path) -> None:
     limit leaves of it (UsageError).
     """
     check_publishers(job)
-    context = ConstructContext(job=job.job, base_dir=str(root))
+    context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
     judges = issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ChecksExtract)
     if judges or job.execution.limit.ends_early or job.extract.reads_everything:
         source = registry.create(ConstructKind.SOURCE, job.source, context)
@@ -45,7 +47,24 @@ def check_parts(job: JobSpec, root: Path) -> None:
         if isinstance(source, ChecksExtract):
             source.check_extract(job.to_extract())
         starts_over(job, source)
+    if issubclass(registry.load(ConstructKind.SOURCE, job.source.type), ReadsPaths):
+        _refuse_own_output(job, root, registry.create(ConstructKind.SOURCE, job.source, context))
     registry.create(ConstructKind.FORK, job.fork.operator, context, branches=[b.name for b in job.fork.branches])
+
+
+def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
+    """Raise UsageError where the source would read what the job publishes: each run would take in all earlier ones."""
+    output = job.output.path if "://" in job.output.path else os.path.normpath(root.resolve() / job.output.path)
+    for branch in job.fork.branches:
+        writer = job.writer_of(branch)
+        levels = len(writer.options.get("partition_by") or ())
+        folder = "/".join([output.rstrip("/"), job.dataset_folder(branch.name, "dataset"), *["level=1"] * levels])
+        if source.would_read(f"{folder}/file.{writer.type}"):
+            raise UsageError(
+                problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes (in {folder}), again and "
+                "again.",
+                hint="Choose an `output.path` outside of the folders that the source's `path` matches.",
+            )
 
 
 def check_publishers(job: JobSpec) -> None:

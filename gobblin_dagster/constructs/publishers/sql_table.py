@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
@@ -37,6 +38,8 @@ from gobblin_dagster.core.storage import Storage
 
 BATCH_ROWS = 50_000
 Mode = Literal["append", "upsert", "replace"]
+_EXACT_NAMES = ("postgres", "postgresql", "oracle")
+"""Databases in which quoted names that differ in case are two; in others they are one, or were one on another system."""
 
 
 class SqlTableOptions(BaseModel):
@@ -110,6 +113,14 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
             for schema in {table.rpartition(".")[0] for table in tables.values()}:
                 found |= newest_commits(connection, ledger_table(schema), self._context.job, tables)
         return found
+
+    def target_of(self, dataset_urn: str) -> str:
+        if "{dataset}" not in self._options.table:
+            return ""
+        name = self._full_name(dataset_urn)
+        options = self._options
+        url = options.url or os.environ.get(options.url_env, "")
+        return name if url.partition(":")[0].partition("+")[0] in _EXACT_NAMES else name.lower()
 
     def _full_name(self, dataset_urn: str) -> str:
         return self._options.table.replace("{dataset}", _identifier(dataset_urn))
@@ -238,7 +249,13 @@ class LoadSqlTableStep:
     def _require_alone(self, connection: sa.Connection) -> None:
         """Refuse to delete, or to mix, what other datasets or branches have put into the table."""
         columns, ours = self._ledger.c, (self.commit.dataset_urn, self.commit.branch)
-        query = sa.select(columns.dataset_urn, columns.branch).where(columns.table_name == self._full_name)
+        is_exact = connection.dialect.name in _EXACT_NAMES
+        is_ours = (
+            columns.table_name == self._full_name
+            if is_exact
+            else sa.func.lower(columns.table_name) == self._full_name.lower()
+        )
+        query = sa.select(columns.dataset_urn, columns.branch).where(is_ours)
         others = query.where(sa.or_(columns.dataset_urn != ours[0], columns.branch != ours[1]))
         other = connection.execute(others.limit(1)).first()
         if other is not None:

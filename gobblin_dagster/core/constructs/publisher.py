@@ -88,6 +88,14 @@ class JudgesExtract(Protocol):
         """Return why it cannot publish what the job extracts; empty where it can."""
 
 
+@runtime_checkable
+class NamesTargets(Protocol):
+    """What a publisher also implements where each dataset has a target of its own; asked when a run is planned."""
+
+    def target_of(self, dataset_urn: str) -> str:
+        """Return the target's name as the target compares names; empty where datasets may share one."""
+
+
 @dataclass(frozen=True, slots=True)
 class NotedCommit:
     """A commit, as the target that holds its rows notes it."""

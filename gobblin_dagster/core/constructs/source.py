@@ -97,6 +97,14 @@ class ChecksExtract(Protocol):
 
 
 @runtime_checkable
+class ReadsPaths(Protocol):
+    """What a source also implements where it finds files by their paths: `gobblin check` asks it about the job's own output."""
+
+    def would_read(self, path: str) -> bool:
+        """Tell whether a file at an absolute path, or a URL, would be read."""
+
+
+@runtime_checkable
 class FrameSource(Protocol):
     """What a source also implements where Spark itself reads: each work unit becomes a Spark job of its own.
 

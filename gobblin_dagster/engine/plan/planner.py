@@ -46,11 +46,13 @@ def make_plan(
     packs: int,
     on_work: Callable[[], None] | None = None,
     startpoints: Mapping[str, Startpoint] | None = None,
+    unfit: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
 ) -> JobPlan:
     """Plan one run of a job.
 
-    `on_work` is called once, as soon as the first work unit is found and while planning goes on. `startpoints` count
-    instead of those that are stored.
+    `unfit` returns, of all datasets, why some cannot be published; these fail before anything is read. `on_work` is called
+    once, as soon as the first work unit is found and while planning goes on. `startpoints` count instead of those that are
+    stored.
 
     Raises:
         SourceError: the source as a whole cannot be listed; faults of one dataset are in its `problem`.
@@ -75,6 +77,8 @@ def make_plan(
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
     datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
+    if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
+        datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
     most = spec.execution.max_work_units
     if most is not None and sum(len(dataset.work_units) for dataset in datasets) > most:
         moved_at = {urn: state.updated_at for urn, state in states.items()}
@@ -100,6 +104,13 @@ def make_plan(
         scope=spec.commit.scope,
         commit_steps=commit_outline(spec),
     )
+
+
+def _refused(dataset: DatasetPlan, problem: str) -> DatasetPlan:
+    if not problem or not dataset.is_moving:
+        return dataset
+    problem = f"Dataset {dataset.dataset_urn!r}, {problem}."
+    return dataclasses.replace(dataset, problem=problem, code=UsageError.code, work_units=())
 
 
 def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:

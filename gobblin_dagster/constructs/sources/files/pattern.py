@@ -6,7 +6,7 @@ A level is what stands between two `/`. Matching level by level lets the listing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -116,6 +116,17 @@ class PathPattern:
     def below_root(self) -> tuple[Level, ...]:
         """Return the levels below `root`, compiled."""
         return tuple(_compiled(level) for level in self.levels[self._root_depth() :])
+
+    def matches_below_root(self, names: Sequence[str]) -> bool:
+        """Tell whether the folders and the file below the root match, whatever dates the pattern wants."""
+        levels, at = self.below_root(), {0}
+        for name in names:
+            following: set[int] = set()
+            for index in at - {len(levels)}:
+                if levels[index].strict.fullmatch(name):
+                    following |= {index, index + 1} if levels[index].is_tree else {index + 1}
+            at = following
+        return len(levels) in at
 
     def _root_depth(self) -> int:
         plain = (all(token.kind == "text" for token in level) for level in self.levels[:-1])

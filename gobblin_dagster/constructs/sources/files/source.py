@@ -97,6 +97,11 @@ class FilesSource:
         """A work unit may end behind any of its files, but for some of one date."""
         return True
 
+    def would_read(self, path: str) -> bool:
+        if not path.startswith(self._below):
+            return False
+        return self._options.pattern.matches_below_root(path.removeprefix(self._below).split("/"))
+
     def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
         if unit.is_noted or not traits_of(self._format, FormatTraits).has_schema:
             return None

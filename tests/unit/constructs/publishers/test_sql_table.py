@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from gobblin_dagster.constructs.publishers.sql_load import column_type
-from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
+from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTableOptions, SqlTablePublisher
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
 from gobblin_dagster.engine.maintenance.rollback import rollback
@@ -159,6 +160,31 @@ def test_datasets_whose_tables_would_have_one_name_are_refused(tmp_path: Path) -
     assert "the table holds rows of dataset 'a/b'" in result.datasets[0].failures[0].message
     assert query(tmp_path, "SELECT count(*) FROM of_a_b") == [(2,)]
     assert run(tmp_path, table_job(own, {"a/b": {"rows": 4}})).recovered == ()
+
+
+def test_datasets_whose_tables_differ_in_case_only_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    own = {**APPEND, "table": "of_{dataset}", "mode": "replace"}
+    result = run(tmp_path, table_job(own, {"Orders": {"rows": 2}, "orders": {"rows": 3}, "other": {"rows": 1}}))
+
+    assert [(one.outcome, one.rows_read) for one in result.datasets] == [
+        (DatasetOutcome.FAILED, 0), (DatasetOutcome.FAILED, 0), (DatasetOutcome.COMMITTED, 1)
+    ]  # fmt: skip
+    assert "datasets 'Orders', 'orders' would share the target 'of_orders'" in result.datasets[0].failures[0].message
+    run(tmp_path, table_job(own, {"Orders": {"rows": 2}}))
+    alone = run(tmp_path, table_job(own, {"orders": {"rows": 3}}))
+    assert alone.datasets[-1].outcome is not DatasetOutcome.COMMITTED
+    assert query(tmp_path, "SELECT count(*) FROM of_orders") == [(2,)]
+
+
+@pytest.mark.parametrize(("url", "target"), [("postgresql://h/d", "of_A"), ("mysql://h/d", "of_a"), ("", "of_a")])
+def test_names_of_tables_are_compared_as_the_database_does(
+    url: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_TABLES", url)
+    options = SqlTableOptions(url_env="OF_TABLES", table="of_{dataset}")
+    assert SqlTablePublisher(options, ConstructContext(job="j", base_dir="/")).target_of("A") == target
+    shared = SqlTableOptions(url_env="OF_TABLES", table="all")
+    assert SqlTablePublisher(shared, ConstructContext(job="j", base_dir="/")).target_of("A") == ""
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.snapshots.reader import load_published
+from gobblin_dagster.engine.validation import check_parts
 from gobblin_dagster.spec.job import ExecutionSpec, JobSpec
 from tests.unit.engine.jobs import job_spec, project, published, run
 
@@ -132,3 +134,34 @@ def test_branches_that_differ_in_case_only_share_a_folder_where_case_does_not_co
 def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         ExecutionSpec.model_validate(execution)
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "is_refused"),
+    [
+        ("data/{dataset:**}/*.csv", "data", True),
+        ("{dataset:**}/*.csv", "lake", True),
+        ("data/*/*/*/{dataset}/*.csv", "data", True),
+        ("data/{dataset}/*.csv", "data", False),
+        ("data/{dataset:**}/*.csv", "lake", False),
+        ("data/{dataset:**}/{date:%Y-%m-%d}.csv", "data", False),
+        ("data/{dataset:**}/*.json", "data", False),
+    ],
+)
+def test_output_that_the_source_would_read_is_refused(
+    tmp_path: Path, source: str, output: str, is_refused: bool
+) -> None:
+    job = JobSpec.model_validate(
+        {
+            "job": "j",
+            "source": {"type": "files", "path": source, "format": "csv"},
+            "extract": {"namespace": "n", "table": "t"},
+            "writer": "csv",
+            "output": {"path": output},
+        }
+    )
+    if not is_refused:
+        check_parts(job, tmp_path)
+        return
+    with pytest.raises(UsageError, match="the source would read what branch 'main' publishes"):
+        check_parts(job, tmp_path)
