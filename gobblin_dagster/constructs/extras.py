@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gobblin_dagster.core.utils.optional_packages import EXTRAS
+from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import constructs
 
@@ -53,8 +54,8 @@ def is_installed(module: str) -> bool:
 
 def _needed(job: JobSpec) -> Iterator[tuple[str, str]]:
     yield from _of_urls("output", {"path": job.output.path})
-    for loc, kind, node in constructs(job.model_dump()):
-        place = ".".join(map(str, loc))
+    for loc, kind, node in constructs(job.model_dump(mode="json")):
+        place = show_loc(loc)
         if module := _OF_TYPE.get((kind, node["type"])):
             yield place, module
         if kind == "source":

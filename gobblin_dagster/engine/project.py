@@ -14,6 +14,7 @@ from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.secrets import known_in
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.commit.leases import LeaseKeeper
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.validation import (
@@ -68,7 +69,8 @@ class Project:
     def run_context(self, job: JobSpec, run_id: str) -> RunContext:
         """Return what the tasks of a run are told; it holds the whole job as JSON, so once for a run."""
         job_json = job.model_dump_json()
-        return RunContext(job_json, run_id, str(self.root), self.output_root(job), known_in(job_json))
+        where = str(self.root), self.output_root(job)
+        return RunContext(job_json, run_id, *where, known_in(job_json), self.spec.allow.lists)
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
         """Return what takes leases of a job's datasets for a run (default: one of its own); use it as a context manager."""
@@ -101,5 +103,6 @@ def open_project(root: Path, names: Collection[str] = ()) -> Project:
         raise errors[0]
     for job in loaded:
         if not names or job.spec.job in names:
+            require_allowed(job.spec, str(root.resolve()), spec.allow.lists)
             check_parts(job.spec, root)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))

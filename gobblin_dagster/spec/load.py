@@ -7,6 +7,7 @@ package never imports it; their faults appear among the others.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.secrets import remember
 from gobblin_dagster.spec.document import Document, Loc, read_document
@@ -62,6 +64,8 @@ class GobblinFiles:
     """The jobs folder: the farthest whose common keys count."""
     classes: Mapping[str, ConstructSpec] = field(default_factory=dict)
     """Declarations by the class names that they stand for."""
+    allow: AllowLists = EVERYTHING
+    """What the project's job files may touch; here, the variables that they take in."""
 
     def read(self, path: Path, environ: Mapping[str, str]) -> GobblinDocument:
         """Read one; raises UsageError where there is no such file."""
@@ -144,7 +148,7 @@ def load_jobs(
         )
     loaded: dict[Path, tuple[LoadedJob, Document]] = {}
     errors: dict[Path, InvalidSpecError] = {}
-    gobblin = GobblinFiles(folder, project.classes)
+    gobblin = GobblinFiles(folder, project.classes, project.allow.lists)
     for path in job_files(folder):
         try:
             loaded[path] = _load_job(path, check, environ, gobblin)
@@ -180,6 +184,9 @@ def _load_job(
     def construct_faults(data: Any) -> Iterator[tuple[Loc, str]]:
         for loc, kind, node in constructs(data) if check else ():
             options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
+            if ":" in node["type"] and (problem := gobblin.allow.module_problem(node["type"])):
+                yield (*loc, "type"), problem  # and its module is not imported
+                continue
             for inner, problem in check(kind, node["type"], options) if check else ():
                 yield (*loc, *inner), problem
         # Secrets in Gobblin's own files are refused key by key, when they are converted.
@@ -192,6 +199,11 @@ def _load_job(
     def read_it(path: Path, environ: Mapping[str, str]) -> Document:
         document = read(path, environ)
         written.update(document.written)
+        for loc, values in document.values.items():
+            for reference, _ in values:
+                name = re.sub(r"^\$\{(\w+).*$", r"\1", reference, flags=re.DOTALL)
+                if problem := gobblin.allow.variable_problem(name):
+                    document.faults.append((loc, problem, document.line(loc)))
         return document
 
     spec, document = _load(path, JobSpec, environ, construct_faults, read_it)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.spec.job import ConstructSpec, Name, SpecModel
 
 PROJECT_FILE = "gobblin.yaml"
@@ -32,6 +33,27 @@ class SparkSpec(SpecModel):
         return (os.cpu_count() or 1) if match.group(1) == "*" else int(match.group(1) or 1)
 
 
+class AllowSpec(SpecModel):
+    """What job files may touch, for those who run the job files of others.
+
+    A list that is set is closed: what it does not name is refused. Without lists everything is allowed.
+    """
+
+    paths: tuple[str, ...] | None = None
+    """Roots of files that are read and written: folders (relative to the project) or URLs such as `s3://bucket/landing`."""
+    environment: tuple[str, ...] | None = None
+    """Environment variables that job files may name; `*` stands for any characters."""
+    modules: tuple[str, ...] | None = None
+    """Python modules whose classes and functions job files may name, with all below them; or one `module:name`."""
+    hosts: tuple[str, ...] | None = None
+    """Servers: `host`, `host:port`, `*.domain`, an address, or a network (`10.0.0.0/8`)."""
+
+    @property
+    def lists(self) -> AllowLists:
+        """The lists as the engine asks them."""
+        return AllowLists(self.paths, self.environment, self.modules, self.hosts)
+
+
 class ProjectSpec(SpecModel):
     """The settings that all jobs of a project share."""
 
@@ -49,3 +71,5 @@ class ProjectSpec(SpecModel):
     history_runs: int = Field(default=1000, ge=1)
     """Newest runs of each job whose record is kept; what moved watermarks is kept for ever."""
     spark: SparkSpec = Field(default_factory=SparkSpec)
+    allow: AllowSpec = Field(default_factory=AllowSpec)
+    """What job files may touch; see the page on trust. Default: everything."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
 
@@ -11,9 +12,10 @@ from gobblin_dagster.cli.render.console import print_json, print_status
 from gobblin_dagster.constructs.extras import missing_extras
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.engine.allowed import faults_of
 from gobblin_dagster.engine.validation import check_construct, check_parts
 from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
-from gobblin_dagster.spec.project import PROJECT_FILE
+from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -30,17 +32,13 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
     jobs: list[LoadedJob] = []
     errors: list[InvalidSpecError] = []
     try:
-        loaded, errors = load_jobs(root, load_project(root), check_construct)
+        project = load_project(root)
+        loaded, errors = load_jobs(root, project, check_construct)
         for job in loaded:
-            try:
-                check_parts(job.spec, root)
-                if missing := missing_extras(job.spec):
-                    faults = tuple(SpecFault(place, problem) for place, problem in missing)
-                    errors.append(InvalidSpecError(file=shown_path(job.path), faults=faults))
-                else:
-                    jobs.append(job)
-            except UsageError as error:
-                errors.append(InvalidSpecError(file=shown_path(job.path), faults=(SpecFault("", error.message()),)))
+            if faults := _faults(job, root, project):
+                errors.append(InvalidSpecError(file=shown_path(job.path), faults=faults))
+            else:
+                jobs.append(job)
     except InvalidSpecError as error:
         errors = [error]  # without a project it is not known where the jobs are
     if not jobs and not errors:
@@ -59,6 +57,17 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
             print_status(False, fault.message())
     if errors:
         raise typer.Exit(ExitCode.USAGE)
+
+
+def _faults(job: LoadedJob, root: Path, project: ProjectSpec) -> tuple[SpecFault, ...]:
+    """Return what is wrong with a job whose file is without fault: with its parts, this machine, or what it may touch."""
+    if forbidden := faults_of(job.spec, str(root.resolve()), project.allow.lists):
+        return forbidden
+    try:
+        check_parts(job.spec, root)
+    except UsageError as error:
+        return (SpecFault("", error.message()),)
+    return tuple(SpecFault(place, problem) for place, problem in missing_extras(job.spec))
 
 
 def _print_json(jobs: list[LoadedJob], errors: list[InvalidSpecError]) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
+
 
 @dataclass(frozen=True, slots=True)
 class ConstructContext:
@@ -33,6 +35,8 @@ class ConstructContext:
     """What the job file calls the construct, for messages; set for row-level policies."""
     limit_rows: int | None = None
     """Rows after which the reading of a work unit may end (`execution.limit.rows`): an extractor that can ends a chunk there."""
+    allow: AllowLists = EVERYTHING
+    """What may be touched; for constructs that find files or servers which the job file does not name."""
     spark: Callable[[], Any] | None = None
     """Starts Spark where it is not started yet and returns the session; for sources on the driver that plan or count with
     Spark, None everywhere else."""

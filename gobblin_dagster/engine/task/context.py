@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.layout import staging_dir
@@ -27,6 +28,8 @@ class RunContext:
     """Absolute root of the job's output."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Values of environment variables in `job_json`, with the references that messages show instead."""
+    allow: AllowLists = EVERYTHING
+    """What the project's jobs may touch; each task holds its job against it again."""
 
     @property
     def spec(self) -> JobSpec:
@@ -51,6 +54,7 @@ class RunContext:
             branch=branch,
             block_bytes=spec.execution.block_bytes,
             run_id=self.run_id,
+            allow=self.allow,
         )
 
 

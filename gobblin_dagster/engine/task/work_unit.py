@@ -17,7 +17,7 @@ from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.schema_text import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
-from gobblin_dagster.core.errors import ForkBranchMismatchError
+from gobblin_dagster.core.errors import ForkBranchMismatchError, InvalidSpecError, SpecFault
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.secrets import hidden, remember
 from gobblin_dagster.core.storage import Storage
@@ -29,6 +29,7 @@ from gobblin_dagster.core.task_state import (
     WorkingState,
     advance,
 )
+from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.task.branch import Branch
 from gobblin_dagster.engine.task.branch_queue import BranchRunner, runners
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
@@ -160,6 +161,7 @@ class _WorkUnitRun:
         """Do all of it but tell; return whether the work unit ended well."""
         began = time.monotonic()
         try:
+            require_allowed(self._spec, self._run_context.base_dir, self._run_context.allow)
             self._extract()
             self._close()
         except StoppedError:
@@ -267,11 +269,15 @@ class _WorkUnitRun:
         return self._reading.rows if self._reading is not None else 0
 
     def writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
-        """Return where a branch stages."""
+        """Return where a branch stages; raises InvalidSpecError where a link leads out of what is allowed."""
+        folder = self._spec.dataset_folder(branch, self._unit.dataset_urn)
+        target = folder if "://" in folder else f"{self._run_context.output_root}/{folder}"
+        if problem := self._run_context.allow.path_problem(target, self._run_context.base_dir):
+            raise InvalidSpecError(file=f"Job {self._spec.job!r}", faults=(SpecFault("output.path", problem),))
         return WriterContext(
             storage=self._storage,
             staging_dir=self._run_context.staging_dir(self._task.commit_id),
-            target_dir=self._spec.dataset_folder(branch, self._unit.dataset_urn),
+            target_dir=folder,
             file_stem=f"{self._task.commit_id}-{self._unit.id}-{self._attempt}",
             branch=branch,
             dataset_urn=self._unit.dataset_urn,

@@ -40,6 +40,7 @@ class FilesExtractor:
         self._files: list[Any] = unit.read["files"]  # type: ignore[assignment]  # this source's own shape of `read`
         self._format = file_format
         self._base_dir = context.base_dir
+        self._allow = context.allow
         self._unit = unit
         self._tells_ends = context.in_order
         self._files_read = 0
@@ -104,6 +105,8 @@ class FilesExtractor:
         """Return a file; raises FormatError where it is not the one that was planned: what is committed is its version."""
         label, size = planned["path"], planned["size"]
         path = label if "://" in label else os.path.join(self._base_dir, label)  # noqa: PTH118  # keeps the path as text
+        if problem := self._allow.path_problem(path, self._base_dir):
+            raise FormatError(f"{problem}.")
         file = InputFile(path)
         found = file.look()
         if found.size_bytes != size or found.modified_us != planned.get("modified", found.modified_us):

@@ -118,16 +118,18 @@ def test_check_names_sql_that_cannot_be_parsed_with_its_line(cli: Cli, project: 
 
 
 def test_check_names_packages_that_are_not_installed(cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("confluent_kafka", "boto3"):
+    for module in ("confluent_kafka", "boto3", "cryptography"):
         monkeypatch.setitem(sys.modules, module, None)
     write_job(
         project,
         {},
         source={"type": "kafka", "brokers": "x:1", "topics": ["t"]},
         output={"path": "s3://bucket/lake"},
+        converters=[{"type": "encrypt", "columns": ["x"], "key_env": "KEY"}],
     )
     called = cli("check")
     assert called.code == 2
     assert "source: The package confluent-kafka is not installed; it is needed for Kafka." in called.out
     assert "output.path: The package boto3 is not installed" in called.out
     assert "pip install 'gobblin-dagster[s3]'" in called.out
+    assert "converters[0]: The package cryptography is not installed" in called.out

@@ -1,0 +1,217 @@
+"""What job files may touch, for people who run the job files of others: roots of paths, variables, modules and hosts.
+
+A job file is code: it names files, environment variables, functions and servers. Where nothing is said, all of it is allowed.
+A list that is set is closed: what it does not name is refused, and an empty one allows nothing. Each method says what is
+wrong in one sentence that names the list, or returns an empty text.
+
+Not in here: what code of an allowed module does, and where an allowed server sends its clients.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+_PORTS = {
+    "http": 80,
+    "https": 443,
+    "mariadb": 3306,
+    "mysql": 3306,
+    "postgres": 5432,
+    "postgresql": 5432,
+    "sftp": 22,
+}
+_LOCAL = ("file", "local")
+_WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "memory"})
+"""Schemes whose URLs name no server: buckets are reached by endpoints of the machine's own configuration."""
+_FILES = frozenset(
+    {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
+)
+"""Schemes whose URLs name files."""
+_OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket"})
+"""Parameters by which a URL leads to another server than it begins with."""
+_PATTERN = re.compile(r"[{*?\[]")
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class AllowLists:
+    """The lists of a project; None allows everything."""
+
+    paths: tuple[str, ...] | None = None
+    """Roots: absolute local folders, or URLs (`s3://bucket/landing`)."""
+    environment: tuple[str, ...] | None = None
+    """Names of variables, `*` for any characters."""
+    modules: tuple[str, ...] | None = None
+    """Modules, with all below them; or one `module:name`."""
+    hosts: tuple[str, ...] | None = None
+    """`host`, `host:port`, `*.domain`, an address or a network (`10.0.0.0/8`)."""
+
+    def path_problem(self, path: str, base_dir: str = "/") -> str:
+        """Judge a path or URL of a file, a folder or a pattern of files.
+
+        Args:
+            path: As a job file has it; of a pattern (`{dataset}`, `*`) the part before the first placeholder counts, and each
+                file that it finds is to be judged again.
+            base_dir: Folder that a relative local path starts from.
+
+        Links are followed, on both sides, so that neither `..` nor a link leads out of a root.
+        """
+        if self.paths is None:
+            return ""
+        if _is_inside(path, base_dir, self.paths):
+            return ""
+        return f"the path {path!r} is below none of `allow.paths` of gobblin.yaml{_remedy('its root')}"
+
+    def variable_problem(self, name: str) -> str:
+        """Judge an environment variable."""
+        if self.environment is None or any(fnmatchcase(name, pattern) for pattern in self.environment):
+            return ""
+        return f"the environment variable {name} is not in `allow.environment` of gobblin.yaml{_remedy('its name')}"
+
+    def module_problem(self, target: str) -> str:
+        """Judge a target `module:name`."""
+        if self.modules is None:
+            return ""
+        module = target.partition(":")[0]
+        if any(one in (target, module) or module.startswith(f"{one}.") for one in self.modules):
+            return ""
+        return f"the module of {target!r} is not in `allow.modules` of gobblin.yaml{_remedy('it')}"
+
+    def host_problem(self, host: str, port: int | None = None) -> str:
+        """Judge a server; without a port, entries that name one do not fit."""
+        if self.hosts is None or any(_fits(host, port, entry) for entry in self.hosts):
+            return ""
+        shown = host if port is None else f"{host}:{port}"
+        return f"the host {shown!r} is not in `allow.hosts` of gobblin.yaml{_remedy('it')}"
+
+    def url_problem(self, url: str, base_dir: str = "/") -> str:
+        """Judge a URL: its server if it names one, and its path if it names a file.
+
+        Of a database's URL, options that lead to another server count too. No message holds a URL of a server: it may hold a
+        password.
+        """
+        bare = url.removeprefix("jdbc:")
+        if not _SCHEME.match(bare):
+            # jdbc:oracle:thin:@host:1521:x and the like: who cannot tell the server does not allow it.
+            return "" if self.hosts is None else self.host_problem(bare.partition(":")[0])
+        scheme = bare.partition("://")[0].lower().partition("+")[0]
+        try:
+            parts = urlsplit(bare)
+            host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
+        except ValueError:
+            return "the URL cannot be read, so its host is not known to be allowed" if self.hosts is not None else ""
+        if scheme == "sqlite":
+            return self.path_problem(bare.partition(":///")[2].partition("?")[0] or ".", base_dir)
+        problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
+        if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
+            return problem
+        asked = [value for name, value in parse_qsl(parts.query) if name.lower() in _OTHER_SERVERS]
+        if asked:
+            return next(filter(None, map(self.host_problem, asked)), "")
+        several = [part.rpartition("@")[2] for part in parts.netloc.split(",")] if "," in parts.netloc else []
+        return next(filter(None, map(self.address_problem, several)), "") if several else self.host_problem(host, port)
+
+    def address_problem(self, address: str) -> str:
+        """Judge `host:port`, as lists of brokers have them."""
+        try:
+            parts = urlsplit(f"//{address.strip()}")
+            return self.host_problem(parts.hostname or "", parts.port)
+        except ValueError:
+            return self.host_problem(address)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no list is set."""
+        return self == EVERYTHING
+
+
+EVERYTHING = AllowLists()
+"""No list is set."""
+
+
+def _remedy(what: str) -> str:
+    return f"; who runs the project may add {what} there"
+
+
+def _is_inside(path: str, base_dir: str, roots: tuple[str, ...]) -> bool:
+    fixed, pattern = _split(path)
+    if ".." in unquote(pattern).split("/"):
+        return False  # what lies above a placeholder is not known yet
+    place = _place(fixed, base_dir)
+    return place is not None and any(_is_below(place, _place(root, base_dir)) for root in roots)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the folders of a path before its first placeholder, and the rest."""
+    found = _PATTERN.search(path)
+    if found is None:
+        return path, ""
+    end = path.rfind("/", 0, found.start()) + 1
+    return path[:end], path[end:]
+
+
+def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
+    """Return a path as parts that can be compared; None if a far one goes up, which only its own file system could follow."""
+    scheme = path.partition("://")[0].lower() if _SCHEME.match(path) else ""
+    if scheme in ("", *_LOCAL):
+        local = path if not scheme else "/" + unquote(path.partition("://")[2].partition("/")[2])
+        return ("file", *os.path.realpath(os.path.join(base_dir, local)).split("/")[1:])  # noqa: PTH118 - `..` behind a link
+    try:
+        parts = urlsplit(path)
+        host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme, "")
+    except ValueError:
+        return None
+    names = [part for part in path.partition("://")[2].partition("/")[2].split("/") if part]
+    if any(unquote(part) in (".", "..") for part in names):
+        return None
+    return ({"gcs": "gs"}.get(scheme, scheme), f"{host}:{port}", *names)
+
+
+def _is_below(place: tuple[str, ...], root: tuple[str, ...] | None) -> bool:
+    if root is None:
+        return False
+    while root and not root[-1]:
+        root = root[:-1]  # the root of all files has an empty name
+    return place[: len(root)] == root
+
+
+def _fits(host: str, port: int | None, entry: str) -> bool:
+    name, wanted = _host_and_port(entry)
+    if wanted is not None and wanted != port:
+        return False
+    address = _address(host)
+    if "/" in name or _address(name) is not None:
+        try:
+            network = ipaddress.ip_network(name, strict=False)
+        except ValueError:
+            return False
+        return address is not None and address.version == network.version and address in network
+    if name == "*":
+        return True
+    ours = host.lower().rstrip(".")
+    return ours.endswith(name[1:]) and ours != name[1:] if name.startswith("*.") else bool(ours) and ours == name
+
+
+def _host_and_port(entry: str) -> tuple[str, int | None]:
+    text = entry.strip().lower()
+    bracketed = re.fullmatch(r"\[([0-9a-f:.]+)\](?::(\d+))?", text)
+    if bracketed is not None:
+        return bracketed[1], int(bracketed[2]) if bracketed[2] else None
+    name, colon, port = text.rpartition(":")
+    if colon and port.isdecimal() and ":" not in name:
+        return name.rstrip("."), int(port)
+    return text.rstrip("."), None
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found

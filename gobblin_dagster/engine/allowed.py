@@ -1,0 +1,96 @@
+"""A job held against the lists of its project (`core.allow`): when the project is opened, and again in each task.
+
+Looks at what the declaration names, which is all that built-in constructs reach. Files that a pattern finds are judged one by
+one when they are opened, since a link may lead out of an allowed folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from gobblin_dagster.core.allow import AllowLists
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault
+from gobblin_dagster.spec.document import Loc, show_loc
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.load import constructs
+
+_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_TEXTS = frozenset({"select", "where", "rule", "sql", "query", "columns", "format", "branches", "aggregates", "rename"})
+"""Keys whose texts are no targets, though they may look like one."""
+_PATHS = frozenset({"path", "paths", "schema_file", "warehouse", "unix_socket"})
+_PATH_ENDS = (".location", "_file", "file.path")
+_SPARK_SQL = ("query", "sql")
+
+
+def faults_of(job: JobSpec, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
+    """Return everything in a job that the lists do not allow, each with its place in the file."""
+    return () if lists.is_open else _faults(job.model_dump_json(), base_dir, lists)
+
+
+def require_allowed(job: JobSpec, base_dir: str, lists: AllowLists) -> None:
+    """Raise InvalidSpecError with all that a job names and the lists do not allow."""
+    if faults := faults_of(job, base_dir, lists):
+        raise InvalidSpecError(file=f"Job {job.job!r}", faults=faults)
+
+
+@lru_cache(maxsize=64)
+def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
+    """Judge a job once in a process, not once for each work unit."""
+    document = json.loads(job_json)
+    found: list[tuple[Loc, str]] = []
+    found += _Judge("output", "", base_dir, lists).problems(("output",), {"path": document["output"]["path"]})
+    for loc, kind, node in constructs(document):
+        found += _Judge(kind, node["type"], base_dir, lists).problems(loc, node)
+    return tuple(SpecFault(show_loc(loc), problem) for loc, problem in found if problem)
+
+
+class _Judge:
+    """Judges the options of one construct."""
+
+    def __init__(self, kind: str, type_name: str, base_dir: str, lists: AllowLists) -> None:
+        self._is_spark = (kind, type_name) == ("source", "spark")
+        self._is_rest = (kind, type_name) == ("source", "rest")
+        self._base_dir = base_dir
+        self._lists = lists
+
+    def problems(self, loc: Loc, value: Any, key: str = "") -> Iterator[tuple[Loc, str]]:
+        """Yield (place, problem) of a part and all below it."""
+        if isinstance(value, dict):
+            for name, part in value.items():
+                if key.endswith("_env"):
+                    yield (*loc, name), self._lists.variable_problem(str(part))
+                else:
+                    yield from self.problems((*loc, name), part, str(name))
+        elif isinstance(value, list | tuple):
+            for number, part in enumerate(value):
+                yield from self.problems((*loc, number), part, key)
+        elif isinstance(value, str) and value:
+            yield loc, self._text(key, value)
+
+    def _text(self, key: str, text: str) -> str:
+        """Judge one text by the key that it stands at, and by what it looks like."""
+        lists = self._lists
+        is_url = "://" in text or text.startswith("jdbc:")
+        is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and text.startswith("/"))
+        problem = ""
+        if key.endswith("_env"):
+            problem = lists.variable_problem(text)
+        elif key == "brokers":
+            problem = next(filter(None, map(lists.address_problem, text.split(","))), "")
+        elif key.startswith("py-"):  # pyiceberg imports what these name
+            problem = lists.module_problem(":".join(text.rsplit(".", 1)))
+        elif self._is_spark and lists.paths is not None and (key in _SPARK_SQL or (key == "table" and "`" in text)):
+            problem = (
+                "Spark's SQL can read any path, and `allow.paths` of gobblin.yaml is set; read a `path` or a `table`"
+            )
+        elif is_url:
+            problem = lists.url_problem(text, self._base_dir)
+        elif is_path and not self._is_rest:
+            problem = lists.path_problem(text, self._base_dir)
+        elif key not in _TEXTS and _TARGET.fullmatch(text):
+            problem = lists.module_problem(text)
+        return problem

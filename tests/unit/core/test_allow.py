@@ -1,0 +1,186 @@
+"""The lists of what job files may touch: default open, closed when set, and no way round them by spelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.allow import AllowLists
+
+OPEN = AllowLists()
+
+
+def test_without_lists_everything_is_allowed() -> None:
+    assert OPEN.is_open
+    said = (OPEN.path_problem("/etc/shadow"), OPEN.variable_problem("X"), OPEN.module_problem("os:system"))
+    assert (*said, OPEN.host_problem("h"), OPEN.url_problem("http://h/x")) == ("",) * 5
+
+
+def test_empty_lists_allow_nothing_and_say_which_list_to_change() -> None:
+    closed = AllowLists(paths=(), environment=(), modules=(), hosts=())
+    for problem, name in (
+        (closed.path_problem("/etc/shadow"), "paths"),
+        (closed.variable_problem("X"), "environment"),
+        (closed.module_problem("os:system"), "modules"),
+        (closed.host_problem("h", 1), "hosts"),
+    ):
+        assert f"`allow.{name}` of gobblin.yaml; who runs the project may add it" in problem.replace(
+            "its root", "it"
+        ).replace("its name", "it")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Make an allowed folder with links out of it and into it, beside one that only begins alike."""
+    for name in ("lake/in", "lake2", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "lake" / "out").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "way-in").symlink_to(tmp_path / "lake")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "is_allowed"),
+    [
+        ("{0}/lake", True),
+        ("{0}/lake/in/x.csv", True),
+        ("{0}/lake/not/there/yet", True),
+        ("lake/in", True),
+        ("file://{0}/lake/in", True),
+        ("file://localhost{0}/lake/in", True),
+        ("FILE://{0}/lake/in", True),
+        ("{0}/way-in/in", True),
+        ("{0}/lake/{{dataset}}/*.csv", True),
+        ("lake/in/{{dataset:**}}/x.csv", True),
+        ("{0}/lake2", False),
+        ("{0}/lake/../elsewhere", False),
+        ("lake/in/../../elsewhere", False),
+        ("{0}/lake/out", False),
+        ("{0}/lake/out/../in", False),
+        ("{0}/lake/{{dataset}}/../../elsewhere/x", False),
+        ("{0}/lake/{{dataset}}/%2e%2e/x", False),
+        ("{0}/{{dataset}}/x", False),
+        ("{0}/la*/x", False),
+        ("file://{0}/lake/%2e%2e/elsewhere", False),
+        ("/etc/passwd", False),
+        ("s3://bucket{0}/lake", False),
+        ("", False),
+    ],
+)
+def test_local_paths_are_judged_by_where_they_lead(lake: Path, path: str, is_allowed: bool) -> None:
+    for root in (f"{lake}/lake", f"{lake}/lake/", "lake", f"file://{lake}/lake", "way-in"):
+        lists = AllowLists(paths=(root,))
+        assert (lists.path_problem(path.format(lake), str(lake)) == "") is is_allowed, root
+
+
+@pytest.mark.parametrize(
+    ("path", "is_allowed"),
+    [
+        ("s3://bucket/landing/x.csv", True),
+        ("S3://bucket/landing", True),
+        ("s3://bucket/landing/{dataset}/*.csv", True),
+        ("s3://bucket/landing2/x.csv", False),
+        ("s3://bucket/landing/../x.csv", False),
+        ("s3://bucket/landing/%2E%2e/x.csv", False),
+        ("s3://bucket2/landing/x.csv", False),
+        ("s3://bucket/Landing/x.csv", False),
+        ("s3://bucket/{dataset}/x.csv", False),
+        ("sftp://reader@Files.Shop/in/x", True),
+        ("sftp://files.shop:22/in/x", True),
+        ("sftp://files.shop:2222/in/x", False),
+        ("hdfs://files.shop/in/x", False),
+        ("gcs://data/x", True),
+        ("landing/x.csv", False),
+    ],
+)
+def test_far_paths_are_judged_by_scheme_host_and_whole_names(path: str, is_allowed: bool) -> None:
+    lists = AllowLists(paths=("s3://bucket/landing/", "sftp://files.shop/in", "gs://data"))
+    assert (lists.path_problem(path, "/project") == "") is is_allowed
+
+
+def test_root_of_all_files_allows_all_local_paths() -> None:
+    assert AllowLists(paths=("/",)).path_problem("/etc/passwd") == ""
+    assert AllowLists(paths=("/",)).path_problem("s3://b/x") != ""
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "is_allowed"),
+    [
+        ("db.shop", 5432, True),
+        ("DB.Shop.", 1, True),
+        ("db.shop.evil", 5432, False),
+        ("a.internal", None, True),
+        ("a.b.internal", None, True),
+        ("internal", None, False),
+        ("evilinternal", None, False),
+        ("broker", 9092, True),
+        ("broker", 9093, False),
+        ("broker", None, False),
+        ("10.1.2.3", 80, True),
+        ("11.1.2.3", 80, False),
+        ("::ffff:10.1.2.3", 80, True),
+        ("[fd00::1]", 80, True),
+        ("fd00:0:0::1", 80, True),
+        ("fd01::1", 80, False),
+        ("::1", 9000, True),
+        ("::1", 9001, False),
+        ("0xa010203", 80, False),
+        ("167838211", 80, False),
+        ("", None, False),
+    ],
+)
+def test_hosts_are_judged_by_name_network_and_port(host: str, port: int | None, is_allowed: bool) -> None:
+    lists = AllowLists(hosts=("db.shop", "*.Internal", "broker:9092", "10.0.0.0/8", "fd00::/16", "[::1]:9000"))
+    assert (lists.host_problem(host, port) == "") is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("url", "is_allowed"),
+    [
+        ("postgresql://u:p@db.shop/x", True),
+        ("postgresql+psycopg2://u:p@DB.shop:5432/x", True),
+        ("postgresql://u:p@db.shop:5433/x", False),
+        ("jdbc:postgresql://db.shop:5432/x", True),
+        ("jdbc:oracle:thin:@db.shop:1521:x", False),
+        ("http://db.shop:5432@evil/x", False),
+        ("https://[::1]/x", False),
+        ("postgresql://u@db.shop,evil/x", False),
+        ("http://db.shop:99999/x", False),
+        ("postgresql://db.shop/x?sslmode=require", True),
+        ("postgresql://db.shop/x?host=evil", False),
+        ("postgresql:///x?service=evil", False),
+        ("s3://bucket/x", True),
+        ("sqlite:///x.db", True),
+    ],
+)
+def test_urls_are_judged_by_the_server_that_they_reach(url: str, is_allowed: bool) -> None:
+    problem = AllowLists(hosts=("db.shop:5432",)).url_problem(url)
+    assert (problem == "") is is_allowed
+    assert "u:p" not in problem
+
+
+def test_file_of_sqlite_is_a_path(tmp_path: Path) -> None:
+    lists = AllowLists(paths=("data",))
+    assert lists.url_problem("sqlite:///data/x.db", str(tmp_path)) == ""
+    assert "`allow.paths`" in lists.url_problem("sqlite:////etc/x.db", str(tmp_path))
+    assert "`allow.paths`" in lists.url_problem("sqlite:///../x.db", str(tmp_path))
+
+
+def test_brokers_are_judged_one_by_one() -> None:
+    lists = AllowLists(hosts=("broker:9092",))
+    assert [bool(lists.address_problem(one)) for one in ("broker:9092", " Broker:9092 ", "other:9092", "a b:x")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_modules_and_variables_are_judged_by_whole_names() -> None:
+    lists = AllowLists(modules=("shop", "tools.text:clean"), environment=("SHOP_*", "LAKE"))
+    allowed = ("shop:f", "shop.rows:f", "tools.text:clean")
+    assert [lists.module_problem(one) for one in allowed] == ["", "", ""]
+    assert all(map(lists.module_problem, ("shopping:f", "tools.text:dirty", "os:system", "shop2.x:f")))
+    assert [lists.variable_problem(one) for one in ("SHOP_URL", "LAKE")] == ["", ""]
+    assert all(map(lists.variable_problem, ("LAKE2", "STATE_URL", "shop_url")))
