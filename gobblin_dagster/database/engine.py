@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gobblin_dagster.core.errors import EnvironmentFaultError, StorageError, TransientError, UsageError
+from gobblin_dagster.core.postgresql import postgresql_may_recover
 from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
@@ -169,10 +170,20 @@ def errors_of(shown: str) -> Iterator[None]:
         raise StorageError(operation="use the state store", path=shown, problem=problem) from error
 
 
+_REFUSED_STATES = ("28", "3D", "42")
+"""SQLSTATE classes that no retry mends: who one is, which database, what one may do."""
+
+
 def _is_transient(error: DBAPIError) -> bool:
     if isinstance(error.orig, sqlite3.Error):
         return _is_busy(error.orig)
-    return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    if error.connection_invalidated:
+        return True
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    state = getattr(error.orig, "pgcode", None)
+    # A lock that was not given counts as lost too. Drivers give no SQLSTATE of connections that did not come about.
+    return not state.startswith(_REFUSED_STATES) if state else postgresql_may_recover(None, str(error.orig))
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -38,6 +38,10 @@ _PLAIN = {
 """What a plain scalar must look like to be more than text."""
 
 
+_UNQUOTED = re.compile(r"[\[{][^\"']*?(\$\{[^}\"']*\}?)")
+"""A reference in flow style, where YAML ends plain text at a brace."""
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's parser with the core rules of YAML 1.2; only its nodes are used, it constructs nothing."""
 
@@ -140,7 +144,8 @@ def read_document(content: bytes, environ: Mapping[str, str], *, has_defaults: b
         root = yaml.compose(content, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        document.faults.append(((), f"is not valid YAML: {_syntax(error)}", mark.line + 1 if mark else 1))
+        line = content.split(b"\n")[mark.line] if mark and mark.line <= content.count(b"\n") else b""
+        document.faults.append(((), f"is not valid YAML: {_syntax(error, line)}", mark.line + 1 if mark else 1))
     except yaml.YAMLError as error:
         document.faults.append(((), f"is not readable as text: {str(error).splitlines()[0]}", 1))
     except RecursionError:
@@ -151,11 +156,13 @@ def read_document(content: bytes, environ: Mapping[str, str], *, has_defaults: b
     return document
 
 
-def _syntax(error: yaml.MarkedYAMLError) -> str:
-    """Say what PyYAML found, and what usually causes it."""
+def _syntax(error: yaml.MarkedYAMLError, line: bytes = b"") -> str:
+    """Say what PyYAML found, and what usually causes it; `line` is the one in which it found it."""
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in problem:
         return f"{problem}; indent with spaces, not tabs"
+    if reference := _UNQUOTED.search(line.decode(errors="replace")):
+        return f'{problem}; inside {{...}} and [...] a reference needs quotes: "{reference[1]}"'
     if "mapping values are not allowed" in problem:
         return f"{problem}; check the indentation, or put the value in quotes where it holds ': '"
     return problem
@@ -252,6 +259,11 @@ class _Builder:
             return _scalar(tag, expanded.text)
         except ValueError:
             shown = str(node.value)
+            if tag == _TAG + "int" and _PLAIN["int"].match(expanded.text):
+                problem = (
+                    f"a number of {len(expanded.text):,} digits is too long; write it in quotes if a text is meant"
+                )
+                return self._fault(loc, problem, _line(node))
             return self._fault(loc, f"{shown[:60]!r} is not what its tag {tag!r} says; leave the tag out", _line(node))
 
     def _fault(self, loc: Loc, problem: str, line: int | None = None) -> None:

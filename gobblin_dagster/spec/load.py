@@ -34,6 +34,9 @@ ConstructCheck: TypeAlias = Callable[[Any, str, Mapping[str, Any]], list[tuple[t
 """Called with kind (text; Any, so that a function over an enum of text fits), type and options of a construct; returns
 (place inside the construct, problem) of each fault."""
 
+MAX_FAULTS = 100
+"""Faults of one file that are told; a file that is something else altogether has one for each of its lines."""
+
 _Model = TypeVar("_Model", bound=SpecModel)
 
 _SINGLE = {"source": "source", "writer": "writer", "publisher": "publisher"}
@@ -286,4 +289,8 @@ def _required(model: type[SpecModel]) -> list[str]:
 def _invalid(path: Path, faults: list[SpecFault]) -> InvalidSpecError:
     shown = shown_path(path)
     unique = dict.fromkeys(replace(fault, file="") if fault.file == shown else fault for fault in faults)
-    return InvalidSpecError(file=shown, faults=tuple(sorted(unique, key=lambda fault: (fault.file, fault.line or 0))))
+    ordered = sorted(unique, key=lambda fault: (fault.file, fault.line or 0))
+    if len(ordered) > MAX_FAULTS:
+        more = len(ordered) - MAX_FAULTS
+        ordered[MAX_FAULTS:] = [SpecFault("", f"has {more:,} more faults; mend these first", ordered[-1].line)]
+    return InvalidSpecError(file=shown, faults=tuple(ordered))

@@ -182,7 +182,14 @@ class CsvReader:
             raise FormatError(f"its header is no CSV in {options.encoding}: {first_line(error)}.") from error
         if not names or (not options.header and not has_rows):
             raise FormatError("is empty; a CSV file has at least its header. Was its upload interrupted?")
-        if twice := repeated(names):
+        twice = repeated(names)
+        if "" in twice:
+            nameless = [str(number) for number, name in enumerate(names, 1) if not name]
+            raise FormatError(
+                f"its header gives no name to the columns {', '.join(nameless[:5])} of {len(names)}; give each one a name, or "
+                "take away delimiters that stand at the ends of lines."
+            )
+        if twice:
             raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
         return names, has_rows
 

@@ -48,6 +48,10 @@ class Partitioner:
                 raise ValueError(f"partition level {name!r} is also a column; give the level another `name`")
         self._levels = [bound(level, schema, context) for level in levels]
         kept = [name for name in schema.names if keep_columns or name not in by_value]
+        if not schema.names:
+            raise ValueError(
+                "the rows have no columns, so there is nothing to write; is the source made of empty objects?"
+            )
         if not kept:
             raise ValueError("every column is a partition column; nothing would be left in the files")
         self._kept = kept

@@ -117,7 +117,7 @@ class RowPipeline:
         for spec, policy in self._policies:
             if not chunk.batch.num_rows:
                 break
-            passes = pc.fill_null(on_rows(policy.check, chunk), False)
+            passes = pc.fill_null(_checked(spec, policy, chunk), False)
             self._judged[spec.name] += len(passes)
             if passes.true_count == len(passes):
                 continue
@@ -139,6 +139,14 @@ class RowPipeline:
         if spec.on_violation is OnViolation.QUARANTINE:
             self.rows_quarantined += count
             self._quarantine(chunk, spec.name, policy.reason(), self._name)
+
+
+def _checked(spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> pa.BooleanArray:
+    """Judge rows, and let an error name the policy as the job file does."""
+    try:
+        return on_rows(policy.check, chunk)
+    except ConvertError as error:
+        raise dataclasses.replace(error, construct=f"row policy {spec.name!r}") from error
 
 
 def take_flagged(chunk: Chunk, flag: bool | pa.BooleanArray) -> Chunk | None:

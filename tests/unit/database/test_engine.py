@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -195,3 +196,23 @@ def test_a_row_that_stays_locked_is_worth_a_retry(postgres_engine: Engine) -> No
             run(postgres_engine, "SET LOCAL lock_timeout = '10ms'", "SELECT a FROM t FOR UPDATE")
 
     assert isinstance(caught.value.__cause__, OperationalError)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            'connection to server at "h", port 5432 failed: FATAL:  password authentication failed for user "u"',
+            StorageError,
+        ),
+        ("connection to server failed: fe_sendauth: no password supplied", StorageError),
+        ('connection to server failed: FATAL:  database "x" does not exist', StorageError),
+        ("connection to server failed: Connection refused", TransientError),
+        ("connection to server failed: FATAL:  the database system is starting up", TransientError),
+    ],
+)
+def test_login_that_is_refused_is_not_tried_again(said: str, expected: type[Exception]) -> None:
+    import psycopg2
+
+    with pytest.raises(expected, match=re.escape(said[-12:])), errors_of("shown"):
+        raise OperationalError("connect", {}, psycopg2.OperationalError(said))

@@ -159,3 +159,20 @@ def test_values_of_variables_are_hidden_in_messages_even_when_cut(template: str)
 
 def test_short_values_are_left_in_messages() -> None:
     assert read("a: ${N}\n", N="7").hide_values(("a",), "expected 17, got 7") == "expected 17, got 7"
+
+
+def test_number_that_is_too_long_says_so_and_how_to_mean_a_text() -> None:
+    document = read(f"a: 1\nb: {'9' * 5000}\n")
+    ((place, problem, line),) = document.faults
+    assert (place, line) == (("b",), 2)
+    assert problem == "a number of 5,000 digits is too long; write it in quotes if a text is meant"
+
+
+@pytest.mark.parametrize(
+    "text", ["output: {path: ${LAKE}}", "a: 1\nlist: [x, ${LAKE}]", "output: {path: ${LAKE}, x: 1}"]
+)
+def test_reference_without_quotes_in_flow_style_says_to_quote_it(text: str) -> None:
+    ((_, problem, line),) = read(text, LAKE="/lake").faults
+    assert problem.endswith('inside {...} and [...] a reference needs quotes: "${LAKE}"')
+    assert line == text.count("\n") + 1
+    assert read(text.replace("${LAKE}", '"${LAKE}"'), LAKE="/lake").faults == []

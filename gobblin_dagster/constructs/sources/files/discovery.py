@@ -182,10 +182,14 @@ def late_note(
     # To the second, as run ids are: what came in the second in which the run began may well have been read by it.
     began = run_began_at(state.run_id)
     since = (state.updated_at if began is None else min(state.updated_at, began + timedelta(seconds=1))).timestamp()
-    late = Examples()
+    late, known = Examples(), 0
     for file in files:
+        known += 1
         if file.changed_at > since and is_behind(file):
             late.add(label(file.path))
     if not late.count:
         return []
-    return [f"{late.count} file(s) came or changed after the last run began, {remedy.format(late)}"]
+    # A copy keeps the time of change that `ls` shows, and nothing else.
+    copied = " All of its files are: a folder that was copied or restored looks so, and nothing is lost then."
+    note = f"{late.count} file(s) came or changed after the last run began, {remedy.format(late)}"
+    return [note + copied if late.count == known > 1 else note]

@@ -27,6 +27,7 @@ from sqlalchemy.exc import (
 from gobblin_dagster.constructs.clients.sql import MYSQL, make_engine, parse_url
 from gobblin_dagster.constructs.sources.query.types import Column, described_columns, reflected_column
 from gobblin_dagster.core.errors import SourceError, TransientError
+from gobblin_dagster.core.postgresql import postgresql_may_recover
 
 APPLICATION = "gobblin_dagster"
 """Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
@@ -40,25 +41,6 @@ ENCODING = "UTF8"
 """That of Arrow, whatever the database keeps."""
 CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
-_LOST_STATES = ("08", "57P", "40", "53")
-"""SQLSTATE classes that a retry may mend: connection, shutdown, serialization, resources."""
-_REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")
-"""What tells a refusal of PostgreSQL from a connection that is gone, where drivers give no SQLSTATE: logins, and results
-on their way."""
-_PASSING = (
-    "starting up",
-    "shutting down",
-    "recovery",
-    "not yet accepting",
-    "too many",
-    "remaining connection slots",
-    "authentication due to timeout",
-    "terminating connection",
-    "deadlock detected",
-    "out of memory",
-    "No space left",
-)
-"""What such a refusal says that lasts for now only."""
 
 _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
 """What MySQL and MariaDB say for now: too many connections, shutdown, cut off, deadlock, not reached. All else lasts."""
@@ -306,19 +288,6 @@ def _is_transient(error: DBAPIError, backend: str) -> bool:
     if backend in MYSQL:
         return next(iter(getattr(error.orig, "args", ())), None) in _PASSING_CODES
     return postgresql_may_recover(getattr(error.orig, "pgcode", None), str(error.orig))
-
-
-def postgresql_may_recover(state: str | None, text: str) -> bool:
-    """Tell whether what PostgreSQL or its driver says may be over when it is tried again.
-
-    Args:
-        state: the SQLSTATE, where the driver gives one.
-        text: the message.
-    """
-    if state:
-        return state.startswith(_LOST_STATES)
-    is_refused = any(words in text for words in _REFUSED)
-    return not is_refused or any(words in text for words in _PASSING)
 
 
 def _at_first(*statements: str) -> Callable[[Any, Any], None]:

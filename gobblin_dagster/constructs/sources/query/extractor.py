@@ -26,7 +26,6 @@ from gobblin_dagster.constructs.sources.query.database import (
     ENCODING,
     SESSION,
     Database,
-    postgresql_may_recover,
     without_credentials,
 )
 from gobblin_dagster.constructs.sources.query.options import QueryOptions
@@ -34,6 +33,7 @@ from gobblin_dagster.constructs.sources.query.relation import Relation
 from gobblin_dagster.constructs.sources.query.types import Column
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError, SourceError, TransientError
+from gobblin_dagster.core.postgresql import postgresql_may_recover
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 

@@ -133,3 +133,13 @@ def test_check_names_packages_that_are_not_installed(cli: Cli, project: Path, mo
     assert "output.path: The package boto3 is not installed" in called.out
     assert "pip install 'gobblin-dagster[s3]'" in called.out
     assert "converters[0]: The package cryptography is not installed" in called.out
+
+
+def test_file_that_is_something_else_altogether_is_told_in_bounds(cli: Cli, project: Path) -> None:
+    lines = "".join(f"unknown_{number}: {number}\n" for number in range(20_000))
+    (project / "jobs" / "numbers.yaml").write_text(lines)
+    called = cli("check")
+    assert called.code == 2
+    assert len(called.out) < 100_000
+    assert "more faults; mend these first" in called.out
+    assert len(cli("check", "-o", "json").json()["files"][0]["faults"]) == 101

@@ -53,7 +53,6 @@ def test_columns_may_be_named_with_their_table() -> None:
         ("unnest([1, 2]) AS n", "2 rows|4 rows|6 rows"),
         ("row_number() OVER (ORDER BY a DESC) AS n", "in another order"),
         ("DISTINCT a", "syntax error"),
-        ("a FROM batch WHERE a > 1", "syntax error"),
         ("a, a", "columns named twice: a"),
         ("a, A", "columns named twice"),
         ("* EXCLUDE (a)", "it selects no column"),
@@ -90,3 +89,8 @@ def test_failing_row_is_named(field: str) -> None:
 def test_options_need_select_or_where() -> None:
     with pytest.raises(ValidationError, match="expected select, where or both"):
         SqlConverter.Options()
+
+
+def test_clause_after_the_select_list_is_refused_with_the_options() -> None:
+    with pytest.raises(ValidationError, match="is no SQL: .*syntax error"):
+        _converter(select="a FROM batch WHERE a > 1")

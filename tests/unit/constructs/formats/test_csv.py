@@ -280,6 +280,12 @@ def test_empty_file_is_an_error_that_says_so(tmp_path: Path, options: dict[str, 
         read_csv(tmp_path, "day.csv", **options)
 
 
+def test_columns_without_a_name_are_told_by_their_numbers(tmp_path: Path) -> None:
+    put(tmp_path, day_csv=b"id,,\n1,2,3\n")
+    with pytest.raises(ExtractError, match="gives no name to the columns 2, 3 of 3; give each one a name"):
+        read_csv(tmp_path, "day.csv")
+
+
 def test_column_named_twice_is_refused(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"a,b,a\n1,2,3\n")
     with pytest.raises(ExtractError, match=r"names the column\(s\) a more than once"):

@@ -320,14 +320,23 @@ def test_class_that_cannot_be_used_is_refused_when_the_writer_is_made(level: dic
         ("count(*)", "expected one value for each of 4 rows, got 1"),
         ("0.5 * length(k)::double", "is double, which makes no good folder name"),
         ("[k]", "makes no good folder name"),
-        ("k; drop table x", "syntax error"),
     ],
-    ids=["column", "aggregate", "float", "list", "statement"],
+    ids=["column", "aggregate", "float", "list"],
 )
 def test_expression_that_does_not_fit_is_refused(sql: str, problem: str) -> None:
     writer_context = where(batch(WORDS).schema)
     with pytest.raises(ConvertError, match=problem):
         make(ParquetWriter, writer_context, partition_by=[{"name": "part", "sql": sql}]).write(batch(WORDS))
+
+
+def test_statement_in_place_of_an_expression_is_refused_with_the_options() -> None:
+    with pytest.raises(ValidationError, match="is no SQL: .*syntax error"):
+        make(ParquetWriter, where(batch(WORDS).schema), partition_by=[{"name": "part", "sql": "k; drop table x"}])
+
+
+def test_rows_without_columns_are_told_from_rows_whose_columns_are_all_folders() -> None:
+    with pytest.raises(ConvertError, match="the rows have no columns, so there is nothing to write"):
+        make(ParquetWriter, where(pa.schema([])))
 
 
 def test_level_of_an_expression_may_not_be_called_like_a_column() -> None:

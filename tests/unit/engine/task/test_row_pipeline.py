@@ -119,7 +119,9 @@ def test_policy_that_cannot_judge_a_row_names_file_row_and_rule() -> None:
 
 def test_policy_without_its_column_blames_no_row() -> None:
     stage = _stage([], [{"type": "range", "column": "q", "min": 0, "name": "positive"}])
-    with pytest.raises(ConvertError, match=r"file in/flights.csv, row policy 'range': expected column 'q'; found: n$"):
+    with pytest.raises(
+        ConvertError, match=r"file in/flights.csv, row policy 'positive': expected column 'q'; found: n$"
+    ):
         _run(stage, BAD)
 
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.query.database import postgresql_may_recover
 from gobblin_dagster.constructs.sources.query.source import QuerySource
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import ExtractError, InvalidSpecError, SourceError, UsageError
 from gobblin_dagster.core.extract import Extract, ExtractType
+from gobblin_dagster.core.postgresql import postgresql_may_recover
 from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.core.work_unit import WorkUnit
