@@ -163,13 +163,13 @@ def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
         return ("file", *os.path.realpath(os.path.join(base_dir, local)).split("/")[1:])  # noqa: PTH118 - `..` behind a link
     try:
         parts = urlsplit(path)
-        host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme, "")
+        host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)
     except ValueError:
         return None
     names = [part for part in path.partition("://")[2].partition("/")[2].split("/") if part]
     if any(unquote(part) in (".", "..") for part in names):
         return None
-    return ({"gcs": "gs"}.get(scheme, scheme), f"{host}:{port}", *names)
+    return ({"gcs": "gs"}.get(scheme, scheme), f"{host}:{port or ''}", *names)
 
 
 def _is_below(place: tuple[str, ...], root: tuple[str, ...] | None) -> bool:

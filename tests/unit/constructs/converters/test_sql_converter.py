@@ -92,5 +92,5 @@ def test_options_need_select_or_where() -> None:
 
 
 def test_clause_after_the_select_list_is_refused_with_the_options() -> None:
-    with pytest.raises(ValidationError, match="is no SQL: .*syntax error"):
+    with pytest.raises(ValidationError, match=r"is no SQL: .*syntax error"):
         _converter(select="a FROM batch WHERE a > 1")

@@ -330,7 +330,7 @@ def test_expression_that_does_not_fit_is_refused(sql: str, problem: str) -> None
 
 
 def test_statement_in_place_of_an_expression_is_refused_with_the_options() -> None:
-    with pytest.raises(ValidationError, match="is no SQL: .*syntax error"):
+    with pytest.raises(ValidationError, match=r"is no SQL: .*syntax error"):
         make(ParquetWriter, where(batch(WORDS).schema), partition_by=[{"name": "part", "sql": "k; drop table x"}])
 
 
