@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ from datetime import time as time_of_day
 from difflib import SequenceMatcher
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -128,11 +129,12 @@ class FilesSource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark | CommittedRanges | None:
-        if isinstance(position, Watermark):
-            return position
         if isinstance(position, Oldest):
             return None
         files = self._listing(replace(context, is_selected=lambda urn: urn == dataset_urn)).files.get(dataset_urn, [])
+        if isinstance(position, Watermark):
+            self._require_reached(dataset_urn, position, files, context.clock.now())
+            return position
         if isinstance(position, Timestamp):
             if self._options.order is NewFiles.NAME:
                 raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="names tell no time")
@@ -144,6 +146,23 @@ class FilesSource:
         gate = Gate(self._start()) if self._options.lead_time is not None else self._gate(context.clock.now())
         units = arrivals.plan(dataset_urn, files, None, gate).work_units
         return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
+
+    def _require_reached(self, dataset_urn: str, mark: Watermark, files: Sequence[FoundFile], now: datetime) -> None:
+        """Refuse what lies behind all files, and behind now: files that come later, and lie before it, would never be read."""
+        arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
+        if type(mark) is not arrivals.watermark_type:
+            return  # the engine says so, and which type it expects
+        units = arrivals.plan(dataset_urn, files, None, Gate(self._start())).work_units
+        end = CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units).watermark
+        ends: Mapping[str, Any] = end.components() if end is not None else {}
+        for name, position in mark.components().items():
+            known = [
+                one for one in (ends.get(name), now if isinstance(position, datetime) else None) if one is not None
+            ]
+            if not known or position > max(known):
+                there = f"it lies beyond the end, {end}" if end is not None else "the dataset has no files yet"
+                problem = f"{there}: files before it that come later would never be read; `upcoming` begins at the end"
+                raise StartpointError(dataset_urn=dataset_urn, startpoint=str(mark), problem=problem)
 
     def _is_over(self, file: FoundFile, instant: datetime) -> bool:
         """Tell whether a file's date has ended, or its last change was, before an instant."""

@@ -7,6 +7,7 @@ One step is the smallest distance between two positions: 1, a microsecond, an ho
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -163,3 +164,14 @@ class Cursor:
             since_hour = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
             end = now - since_hour % width + width * (1 - back)
         return self.floor(end, zone, has_zone)
+
+
+def require_reached(cursor: Cursor, mark: Watermark, ends: Sequence[int]) -> None:
+    """Refuse a position beyond the last of these steps, or any where there is none: raises ValueError naming the end."""
+    if not ends:
+        raise ValueError("there are no rows yet whose end it could lie before; `oldest` reads all that come")
+    if cursor.step(mark.components()[""]) > max(ends):
+        raise ValueError(
+            f"it lies beyond the end, {cursor.mark(max(ends))}: rows before it that come later would never be read; "
+            "`upcoming` begins at the end"
+        )

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
 from gobblin_dagster.constructs.sources.incremental.ranges import committed_steps
 from gobblin_dagster.constructs.sources.query.database import Database, Table
 from gobblin_dagster.constructs.sources.query.extractor import QueryExtractor, columns_of
@@ -58,8 +59,6 @@ class QuerySource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark | None:
-        if isinstance(position, Watermark):
-            return position
         if isinstance(position, Oldest):
             return None
         database = self._database()
@@ -69,9 +68,14 @@ class QuerySource:
             if table is None or table.problem:
                 raise ValueError(table.problem.rstrip(".") if table is not None else "there is no such table")
             relation = tables.relation(table)
+            now = context.clock.now()
+            if isinstance(position, Upcoming):
+                return self._mark_behind(database, tables, table, relation, now)
             if isinstance(position, Timestamp):
-                return self._mark_at(position.instant, relation)
-            return self._mark_behind(database, tables, table, relation, context.clock.now())
+                # What is to come is behind the end: nothing that comes before it may be skipped.
+                return self._mark_at(min(position.instant, now), relation)
+            self._require_reached(position, database, table, relation, now)
+            return position
         except (ValueError, TypeError, OverflowError) as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
 
@@ -79,6 +83,19 @@ class QuerySource:
         if not self._cursor.is_time:
             raise ValueError(f"the watermark column {relation.cursor_column} tells no time")
         return self._cursor.mark(self._cursor.floor(instant, self._options.zone, relation.has_zone))
+
+    def _require_reached(
+        self, mark: Watermark, database: Database, table: Table, relation: Relation, now: datetime
+    ) -> None:
+        """Refuse what lies beyond the end: rows that come later, and lie before it, would never be read."""
+        if type(mark) is not self._cursor.watermark_type:
+            return  # the engine says so, and which type it expects
+        with database.snapshot() as connection, database.errors(f"{table.urn}: "):
+            highest = connection.execute(relation.highest()).scalar_one()
+        ends = [] if highest is None else [self._cursor.step(highest) + 1]
+        if self._cursor.is_time:
+            ends.append(self._cursor.floor(now, self._options.zone, relation.has_zone) + 1)
+        require_reached(self._cursor, mark, ends)
 
     def _mark_behind(
         self, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime

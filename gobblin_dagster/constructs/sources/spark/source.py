@@ -79,17 +79,17 @@ class SparkSource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark | None:
-        if isinstance(position, Watermark):
-            return position
         if isinstance(position, Oldest):
             return None
+        if isinstance(position, Watermark) and self._history() is not None:
+            return position  # an id beside the number: a snapshot that is not there is told as it is planned
         try:
             if self._context.spark is None or self._options.watermark is None:
                 raise ValueError("it needs Spark and a `watermark`")
             session, dataset, history = self._context.spark(), self._dataset(dataset_urn), self._history()
             if history is not None:
                 return snapshot_start(session, dataset, history, position, context.states.get(dataset_urn))
-            return column_start(self._frames.whole(session, dataset), self._options, position)
+            return column_start(self._frames.whole(session, dataset), self._options, position, context.clock.now())
         except ValueError as error:
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=str(error)) from error
         except Exception as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+from gobblin_dagster.constructs.sources.incremental.cursor import require_reached
 from gobblin_dagster.constructs.sources.spark.column import column_of
 from gobblin_dagster.constructs.sources.spark.options import SparkOptions
 from gobblin_dagster.constructs.sources.spark.table_history import TableHistory
@@ -12,15 +14,25 @@ from gobblin_dagster.core.startpoint import Timestamp, Upcoming
 from gobblin_dagster.core.watermark import Watermark
 
 
-def column_start(frame: Any, options: SparkOptions, position: Timestamp | Upcoming) -> Watermark:
+def column_start(
+    frame: Any, options: SparkOptions, position: Watermark | Timestamp | Upcoming, now: datetime
+) -> Watermark:
     """Return the first position to read of a column; raises ValueError where the column has no such position."""
     cursor = options.cursor
     column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
+    if isinstance(position, Timestamp) and not cursor.is_time:
+        raise ValueError(f"the watermark column {column.name} tells no time")
     if isinstance(position, Timestamp):
-        if not cursor.is_time:
-            raise ValueError(f"the watermark column {column.name} tells no time")
-        return cursor.mark(cursor.floor(position.instant, options.zone, column.has_zone))
+        # What is to come is behind the end: nothing that comes before it may be skipped.
+        return cursor.mark(cursor.floor(min(position.instant, now), options.zone, column.has_zone))
     _, highest, _ = column.bounds(frame)
+    if isinstance(position, Watermark):
+        ends = [] if highest is None else [highest + 1]
+        if cursor.is_time:
+            ends.append(cursor.floor(now, options.zone, column.has_zone) + 1)
+        if type(position) is cursor.watermark_type:  # else the engine says which type it expects
+            require_reached(cursor, position, ends)
+        return position
     if highest is None:
         raise ValueError("there are no rows yet whose end it could be; `oldest` reads all that come")
     return cursor.mark(highest + 1)

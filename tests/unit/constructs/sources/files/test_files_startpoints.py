@@ -102,3 +102,18 @@ def test_upcoming_of_a_dataset_whose_files_are_gone_is_refused(tmp_path: Path) -
     (tmp_path / "data" / "b").mkdir()
     (tmp_path / "data" / "b" / "2013-01-01.csv").write_text("id\n1\n")
     assert "it has no files yet" in planned(tmp_path, job("date")).problem
+
+
+@pytest.mark.parametrize(
+    ("way", "beyond"), [("date", "2130-01-01"), ("name", "a/2013-01-06.csv"), ("name", "after z.csv")], ids=str
+)
+def test_position_beyond_the_end_is_refused_and_the_end_is_named(tmp_path: Path, way: str, beyond: str) -> None:
+    for day in (1, 2):
+        add(tmp_path, day)
+    spec = job(way)
+    wish(tmp_path, spec, Specific(beyond))
+    problem = planned(tmp_path, spec).problem
+    assert "it lies beyond the end, " in problem
+    assert "2013-01-0" in problem
+    assert run(tmp_path, spec).exit_code == 1
+    assert waiting(tmp_path, spec)

@@ -129,3 +129,46 @@ def test_table_that_is_gone_is_said(tmp_path: Path, orders: sqlite3.Connection) 
     wish(tmp_path, job(), Upcoming(), URN)
     orders.execute("DROP TABLE orders")
     assert "no such table" in planned(tmp_path, job(), URN).problem
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "beyond", "end"),
+    [
+        ("id", "long", "7", "6"),
+        ("id", "long", "99999999999999999999999", "6"),
+        ("at", "timestamp", "2130-01-01", "20"),
+        ("day", "date", "2130-01-01", "20"),
+    ],
+)
+def test_position_beyond_the_end_is_refused_and_the_end_is_named(
+    tmp_path: Path, orders: sqlite3.Connection, column: str, kind: str, beyond: str, end: str
+) -> None:
+    spec = job(column, kind)
+    wish(tmp_path, spec, Specific(beyond), URN)
+    problem = planned(tmp_path, spec, URN).problem
+    assert f"it lies beyond the end, {end}" in problem
+    assert "`upcoming` begins at the end" in problem
+    assert run(tmp_path, spec).exit_code == 1
+    assert URN in waiting(tmp_path, spec)
+    wish(tmp_path, spec, Specific("6") if kind == "long" else Upcoming(), URN)
+    assert run(tmp_path, spec).exit_code == 0
+    add(orders, 6)
+    run(tmp_path, spec)
+    assert ids(tmp_path, spec) == [6]
+
+
+def test_position_in_an_empty_table_is_refused(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    run(tmp_path, job())
+    orders.execute("DELETE FROM orders")
+    wish(tmp_path, job(), Specific("3"), URN)
+    assert "there are no rows yet" in planned(tmp_path, job(), URN).problem
+
+
+def test_time_to_come_skips_nothing_that_comes_before_it(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    spec = job("at", "timestamp")
+    wish(tmp_path, spec, Timestamp(FOURTH.replace(year=2130)), URN)
+    run(tmp_path, spec)
+    orders.execute("INSERT INTO orders VALUES (6, '2129-01-01 06:00:00.000000', '2129-01-01')")
+    with store_of(tmp_path, spec) as store:
+        mark = store.load_dataset_states("shop", [URN])[URN].watermark
+    assert str(mark) < "2129"
