@@ -34,6 +34,7 @@ COMMANDS = {
     "rollback": "Go back to an older snapshot of a dataset, data and watermark.",
     "compact": "Merge small files of a job's datasets, folder by folder.",
     "quarantine": "Count, show and replay rows that policies rejected.",
+    "verify": "Compare published files and manifests with the state store.",
     "clean": "Delete what killed runs left, and what has expired.",
     "doctor": "Check Java, Spark, folders, state store and clock.",
     "dev": "Open the project in Dagster's UI.",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from gobblin_dagster.core.errors import UsageError
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PERSON = "person-"
 
 
 def new_run_id(now: datetime) -> str:
@@ -32,6 +33,16 @@ def check_run_id(run_id: str) -> None:
 def new_commit_id() -> str:
     """Return 128 random bits as 32 hex digits; part of every published file name, so no name is ever reused."""
     return secrets.token_hex(16)
+
+
+def new_person_id() -> str:
+    """Return an id that stands where that of a run does, for a change that a person made."""
+    return f"{_PERSON}{new_commit_id()[:12]}"
+
+
+def is_of_person(run_id: str) -> bool:
+    """Tell whether an id stands for a change by a person; runs that Dagster started have ids of Dagster's own making."""
+    return run_id.startswith(_PERSON)
 
 
 def run_began_at(run_id: str) -> datetime | None:

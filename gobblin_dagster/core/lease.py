@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +30,10 @@ def _boot_id() -> str:
 
 _LONGEST = timedelta(hours=2)
 """No lease is longer than an hour (`lease_ttl_s`); clocks may differ by as much again."""
+
+
+LEFT = datetime(1970, 1, 1, tzinfo=UTC)
+"""The `until` of a lease that its holder left without giving it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class Lease:
     epoch: int
     owner: LeaseOwner
     until: datetime
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its holder ended it and left something undone, such as a manifest: the next run looks after the dataset."""
+        return self.until == LEFT
 
     def is_over(self, now: datetime) -> bool:
         """Tell whether it has expired, or ends later than any lease can: it was taken by a clock that was ahead by far.

@@ -28,8 +28,10 @@ class DatasetOutcome(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """How a run ended."""
+    """How a run ended, or that it has not ended yet."""
 
+    RUNNING = "running"
+    """It began; a killed run stays so until the next one looks after what it left."""
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
     FAILED = "failed"

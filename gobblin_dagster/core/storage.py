@@ -82,6 +82,14 @@ class Storage(Protocol):
 
 
 @runtime_checkable
+class LinkStorage(Protocol):
+    """A storage whose folders may be links to others."""
+
+    def real_path(self, path: str) -> str:
+        """Return where a path leads once all links are followed; what is not there yet is taken as it is."""
+
+
+@runtime_checkable
 class UploadStorage(Protocol):
     """A storage where a move that was killed leaves something behind, which nobody sees and somebody pays for."""
 

@@ -67,7 +67,7 @@ def look(
     """
     with project.use_store(store) as open_store:
         plan = JobContext.of(project, _uncounted(job), open_store, runner=spark).plan()
-        states = open_store.load_dataset_states(job.job) if job.extract.reads_everything else {}
+        states = open_store.load_readable_states(job.job)[0] if job.extract.reads_everything else {}
     marks = {urn: str(state.watermark) for urn, state in states.items()}
     new = [
         NewData(one.dataset_urn, str(one.expected_high), one.version_read, one.startpoint.id if one.startpoint else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from gobblin_dagster.core.commit import CommitFacts, CommitReport, CommitSequence
 from gobblin_dagster.core.exit_codes import ExitCode
@@ -118,10 +118,13 @@ class RecoveredDataset:
     steps_found_done: int = 0
     steps_redone: int = 0
     reason: str = ""
-    """Why it is not committed; of a committed one, why there is no `audit`."""
+    """Why it is not committed; of a committed one, why there is no `audit`, or what became of its manifest."""
     audit: Audit | None = None
     is_busy: bool = False
     """Whether nothing was tried, because another run holds its dataset, or one of its group."""
+    manifest: Literal["", "written", "missing"] = ""
+    """What became of the manifest of a committed one that had none; where it is missing still, its readers see an older
+    snapshot."""
 
 
 @dataclass(frozen=True, slots=True)

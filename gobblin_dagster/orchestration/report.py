@@ -67,7 +67,7 @@ class RunReport:
         # Last, because they are most of all events: what is published is shown first.
         self._log_checks([one for one in result.datasets if one.dataset_urn in {*committed, *failed}])
         for recovered in result.recovered:
-            if recovered.state not in _RECOVERED:
+            if recovered.state not in _RECOVERED or recovered.manifest == "missing":
                 failed.setdefault(recovered.dataset_urn, recovered.reason)
             if recovered.state == SequenceState.QUARANTINED:
                 quarantined.add(recovered.dataset_urn)

@@ -142,7 +142,7 @@ class _Sweep:
         found = [[one.id, one.redo_failures] for one in waiting]
         urns = [one.dataset_urn for one in waiting]
         publications = newest(self._unreported())
-        known = [*publications, *self.store.load_dataset_states(self.binding.name)]
+        known = [*publications, *self.store.load_readable_states(self.binding.name)[0]]
         return _requests(
             self.binding,
             self.instance,

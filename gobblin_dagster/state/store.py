@@ -20,6 +20,7 @@ from gobblin_dagster.core.commit import (
     StoredSequence,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Startpoint
@@ -31,6 +32,8 @@ class LeaseGrant:
 
     granted: Mapping[str, Lease] = field(default_factory=dict)
     busy: Mapping[str, Lease] = field(default_factory=dict)
+    inherited: frozenset[str] = frozenset()
+    """Datasets of `granted` whose last holder did not give the lease back: it may have left something undone."""
 
 
 class StateStore(Protocol):
@@ -52,7 +55,26 @@ class StateStore(Protocol):
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
-        """Return states by dataset.urn (one query); datasets never committed are absent."""
+        """Return states by dataset.urn (one query); datasets never committed are absent.
+
+        Raises:
+            CorruptRecordError: one of these states is damaged.
+        """
+
+    def load_readable_states(
+        self, job: str, urns: Collection[str] | None = None
+    ) -> tuple[dict[str, DatasetState], dict[str, CorruptRecordError]]:
+        """Return states as `load_dataset_states`, and apart from them why others cannot be read."""
+
+    def restore(self, job: str, dataset_urn: str) -> None:
+        """Bring a dataset whose state is damaged back to what else the store holds of it; one that can be read stays as it is.
+
+        What was true of it after its last commit is true again, or after the change before the damaged one, whose commit
+        sequence is then recovered as after a crash.
+
+        Raises:
+            CorruptRecordError: nothing else tells.
+        """
 
     def list_jobs(self) -> list[str]:
         """Return the names of all jobs that the store knows, sorted."""
@@ -71,8 +93,16 @@ class StateStore(Protocol):
     def release_leases(self, job: str, leases: Collection[Lease]) -> None:
         """Give leases back; those taken over meanwhile are left alone. The epoch is kept."""
 
+    def leave_leases(self, job: str, epochs: Mapping[str, int]) -> None:
+        """End leases without giving them back: whoever takes one next has inherited it.
+
+        Args:
+            job: the job's name.
+            epochs: by dataset.urn; leases that were given back or taken over since are left alone.
+        """
+
     def load_leases(self, job: str) -> dict[str, Lease]:
-        """Return all leases that are held, by dataset.urn, expired ones too."""
+        """Return all leases that were not given back, by dataset.urn; expired ones and those that were left too."""
 
     # -- commit protocol -----------------------------------------------------------------------------------------------
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:
@@ -115,6 +145,12 @@ class StateStore(Protocol):
 
     def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
         """Flip QUARANTINED to ABORTED, because a person said so: its dataset is planned again. Raises StaleEpochError."""
+
+    def retry(self, sequence_id: str, epoch: int) -> None:
+        """Flip QUARANTINED to PREPARED, because a person said so: recovery tries it again. Raises StaleEpochError.
+
+        Its failed redos are forgotten, its reason is kept.
+        """
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         """Count a failed redo and return the count."""

@@ -98,6 +98,10 @@ class LocalStorage:
             self.make_dirs(str(Path(path).parent))
             return LocalSink(path, self.durable)
 
+    def real_path(self, path: str) -> str:
+        """Return where a path leads once all links are followed."""
+        return os.path.realpath(path)
+
     def size(self, path: str) -> int | None:
         try:
             found = os.stat(path)  # noqa: PTH116  # once per committed file: pathlib takes six times as long

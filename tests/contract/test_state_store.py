@@ -322,10 +322,84 @@ def test_renewal_prolongs_what_is_ours_and_leaves_out_what_is_not(store: StateSt
     assert store.load_leases(JOB) == {"lost": new, **renewed}
 
 
+def test_a_lease_that_was_given_back_is_not_inherited(store: StateStore) -> None:
+    store.release_leases(JOB, [take(store, OTHER)])
+
+    assert store.acquire_leases(JOB, [URN], ME, TTL).inherited == frozenset()
+    assert store.acquire_leases(JOB, [URN], ME, TTL).inherited == frozenset()
+
+
+def test_a_lease_that_expired_is_inherited_and_a_busy_one_is_not(store: StateStore) -> None:
+    take(store, OTHER, "expired", ttl=EXPIRED)
+    take(store, OTHER, "busy")
+
+    grant = store.acquire_leases(JOB, ["expired", "busy", "new"], ME, TTL)
+
+    assert grant.inherited == {"expired"}
+
+
+def test_a_lease_that_was_left_is_over_and_keeps_its_owner(store: StateStore) -> None:
+    lease = take(store, OTHER)
+
+    store.leave_leases(JOB, {URN: lease.epoch, "never leased": 1})
+
+    (left,) = store.load_leases(JOB).values()
+    assert left.is_left
+    assert left.owner == OTHER
+    assert store.renew_leases(JOB, [lease], TTL) == {}
+    store.release_leases(JOB, [lease])
+    assert store.load_leases(JOB) == {URN: left}
+    grant = store.acquire_leases(JOB, [URN], ME, TTL)
+    assert grant.inherited == {URN}
+    assert grant.granted[URN].epoch == lease.epoch + 1
+
+
+def test_a_lease_that_its_own_run_left_and_takes_again_is_inherited(store: StateStore) -> None:
+    lease = take(store)
+    store.leave_leases(JOB, {URN: lease.epoch})
+
+    grant = store.acquire_leases(JOB, [URN], ME, TTL)
+
+    assert grant.inherited == {URN}
+    assert not grant.granted[URN].is_left
+
+
+def test_leases_of_another_epoch_and_free_ones_cannot_be_left(store: StateStore) -> None:
+    old = take(store, OTHER, ttl=EXPIRED)
+    new = take(store)
+    freed = take(store, OTHER, "freed")
+    store.release_leases(JOB, [freed])
+
+    store.leave_leases(JOB, {URN: old.epoch, "freed": freed.epoch})
+
+    assert store.load_leases(JOB) == {URN: new}
+
+
+def test_a_quarantined_sequence_is_prepared_again_without_its_failures(store: StateStore) -> None:
+    seq = sequence("one")
+    epoch = take(store).epoch
+    store.prepare(seq, epoch)
+    store.record_redo_failure(seq.id, "no schema")
+    store.quarantine(seq.id, "no schema")
+
+    with pytest.raises(StaleEpochError):
+        store.retry(seq.id, epoch + 1)
+    store.retry(seq.id, epoch)
+    store.retry(seq.id, epoch)
+
+    stored = store.load_sequence(seq.id)
+    assert stored is not None
+    assert (stored.state, stored.redo_failures, stored.reason) == (SequenceState.PREPARED, 0, "no schema")
+    store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))
+    with pytest.raises(CorruptRecordError, match="committed"):
+        store.retry(seq.id, epoch)
+
+
 def test_no_datasets_need_no_leases(store: StateStore) -> None:
     grant = store.acquire_leases(JOB, [], ME, TTL)
 
-    assert (grant.granted, grant.busy) == ({}, {})
+    assert (grant.granted, grant.busy, grant.inherited) == ({}, {}, frozenset())
+    store.leave_leases(JOB, {})
     assert store.renew_leases(JOB, [], TTL) == {}
     store.release_leases(JOB, [])
 

@@ -46,6 +46,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     freezes,
     instants,
     kills,
+    late_errors,
     late_movers,
     recovered,
     trace_of,
@@ -335,6 +336,10 @@ def _files_check_neither_epoch_nor_version(patch: Patch) -> None:
     patch.setattr(file_changes, "commit", commit)
 
 
+def _failed_manifest_is_forgotten(patch: Patch) -> None:
+    patch.setattr(Committer, "_leave", lambda self, sequence, epoch, faults: None)
+
+
 def _log_is_not_synced(patch: Patch) -> None:
     right = PowerLossStorage.sync_dir
 
@@ -376,10 +381,14 @@ BUGS: list[tuple[Callable[[Patch], None], Family, set[Harm], StoreKind, str]] = 
     (_lost_race_counts_as_won, freezes, set(Harm), "files", ""),
     (_files_check_neither_epoch_nor_version, freezes, {Harm.DUPLICATED, Harm.REGRESSED, Harm.AHEAD}, "files", ""),
     (_log_is_not_synced, power_cut, set(Harm), "files", ""),
+    (_failed_manifest_is_forgotten, late_errors, {Harm.STUCK}, "sqlite", ""),
+    (_failed_manifest_is_forgotten, late_errors, {Harm.STUCK}, "files", ""),
 ]
 
 
-@pytest.mark.parametrize(("plant", "family", "expected", "kind", "loses"), BUGS, ids=[bug[0].__name__ for bug in BUGS])
+@pytest.mark.parametrize(
+    ("plant", "family", "expected", "kind", "loses"), BUGS, ids=[f"{bug[0].__name__}-{bug[3]}" for bug in BUGS]
+)
 def test_planted_bug_is_found(
     scratch: Path,
     monkeypatch: Patch,

@@ -87,7 +87,9 @@ def test_run_waits_for_its_store_and_publishes_what_it_read(tmp_path: Path, serv
     observer = _AfterReading(outage) if when == "after reading" else None
     listener = _WhilePublishing(outage) if when == "while publishing" else None
     try:
-        result = run_job(project, job, runner=InlineRunner(), observer=observer, listener=listener)
+        result = run_job(
+            project, job, runner=InlineRunner(), listeners=[observer] if observer else [], commit_listener=listener
+        )
     finally:
         outage.end()
     assert outage.is_over.is_set()
@@ -106,7 +108,7 @@ def test_store_that_stays_away_leaves_prepared_sequences_for_the_next_run(
     project = Project(tmp_path, ProjectSpec(project="tests", state=url, lease_ttl_s=5), (job,))
     outage = _Outage(server, 12)
     try:
-        result = run_job(project, job, runner=InlineRunner(), listener=_WhilePublishing(outage))
+        result = run_job(project, job, runner=InlineRunner(), commit_listener=_WhilePublishing(outage))
         assert result.status is RunStatus.FAILED
     finally:
         outage.end()

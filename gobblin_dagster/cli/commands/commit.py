@@ -136,13 +136,16 @@ def recover(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which sequences would be worked on.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading anything new."""
+    """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading anything new.
+
+    Quarantined ones, which runs leave alone, are tried again: mend first what `gobblin commit list` names.
+    """
     project = open_here(ctx, jobs)
     chosen = jobs_of(project, jobs)
     out = console(sys.stdout)
     if dry_run:
         with closing(project.open_store()) as store:
-            waiting = [stored for job in chosen for stored in store.load_sequences(job.job)]
+            waiting = [stored for job in chosen for stored in store.load_sequences(job.job, WAITING)]
         if output is Output.JSON:
             print_json(dry_run=True, sequences=[sequence_view(stored) for stored in waiting])
             return

@@ -143,6 +143,7 @@ def recovered_view(dataset: RecoveredDataset) -> dict[str, Any]:
         "steps_found_done": dataset.steps_found_done,
         "steps_redone": dataset.steps_redone,
         "reason": dataset.reason,
+        "manifest": dataset.manifest or None,
         "audit": _audit(dataset.audit) if dataset.audit else None,
     }
 

@@ -104,7 +104,11 @@ class RunDisplay(RunListener):
 
 def print_recovered(console: Console, dataset: RecoveredDataset) -> None:
     """Print what became of one sequence of an earlier run."""
-    console.print(recovery_line(dataset), style="green" if dataset.state == "committed" else "yellow")
+    console.print(recovery_line(dataset), style=_recovery_style(dataset))
+
+
+def _recovery_style(dataset: RecoveredDataset) -> str:
+    return "green" if dataset.state == "committed" and dataset.manifest != "missing" else "yellow"
 
 
 def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
@@ -122,6 +126,8 @@ def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
 def recovery_line(dataset: RecoveredDataset) -> str:
     """Say what became of a sequence of an earlier run, and what counting again showed."""
     name = dataset_name(dataset.dataset_urn)
+    if dataset.manifest:
+        return f"recovered {name}: {dataset.reason}"
     if dataset.state != "committed":
         return (
             f"sequence {dataset.sequence_id} of {name} is {dataset.state}: {dataset.reason or 'it will be tried again'}"
@@ -188,7 +194,11 @@ def next_step(results: Sequence[RunResult]) -> str:
 
 
 def _count_recovered(result: RunResult) -> int:
-    return sum(dataset.state == "committed" for dataset in result.recovered)
+    # One whose manifest alone was missing had moved its watermark before.
+    return sum(
+        one.state == "committed" and not (one.manifest and one.steps_found_done + one.steps_redone == 0)
+        for one in result.recovered
+    )
 
 
 def _movement(dataset: DatasetResult) -> str:

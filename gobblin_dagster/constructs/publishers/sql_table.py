@@ -341,7 +341,7 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
 
 
 def _make(connection: sa.Connection, table: sa.Table) -> None:
-    """Make a table, or add the columns that it lacks; each in a transaction of its own.
+    """Make a table, and the schema that it is to lie in, or add the columns that it lacks; each in a transaction of its own.
 
     Where the database refuses, another may have been faster: what is there in the end counts.
     """
@@ -349,6 +349,8 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
     connection.rollback()  # looking began a transaction
     statements: list[sa.Executable] = []
     if known is None:
+        if table.schema and not sa.inspect(connection).has_schema(table.schema):
+            statements.append(sa.schema.CreateSchema(table.schema))
         statements.append(sa.schema.CreateTable(table))
     else:
         quote = connection.dialect.identifier_preparer
@@ -363,7 +365,11 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
             connection.commit()
         except DBAPIError:
             connection.rollback()
-            if not {column.name for column in table.columns} <= (_columns(connection, table) or {}).keys():
+            if isinstance(statement, sa.schema.CreateSchema):
+                is_there = sa.inspect(connection).has_schema(str(table.schema))
+            else:
+                is_there = {column.name for column in table.columns} <= (_columns(connection, table) or {}).keys()
+            if not is_there:
                 raise
             connection.rollback()
 

@@ -36,7 +36,7 @@ from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
-from gobblin_dagster.engine.commit.manifest import write_manifest
+from gobblin_dagster.engine.commit.manifest import manifest_path, write_manifest
 from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.engine.commit.staging import delete_staging
 from gobblin_dagster.engine.commit.step_distribution import StepDistribution, StepExecutor
@@ -100,6 +100,8 @@ class Committer:
         self._delivery = delivery
         self._listener = listener or SilentListener()
         self._runner = StepRunner(storage, parallelism, self._listener, spread)
+        self.unseen: dict[str, Exception] = {}
+        """Why datasets that it committed have no manifest yet, by urn: the next run writes it, readers wait for that."""
 
     @classmethod
     def of(
@@ -192,7 +194,7 @@ class Committer:
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise
         self._listener.committed(sequence)
-        self._after_commit(sequence)
+        self._after_commit(sequence, epoch)
 
     def publish_unlogged(self, sequence: CommitSequence, epoch: int) -> None:
         """Do the steps, then store the sequence as committed: at-least-once delivery.
@@ -220,7 +222,7 @@ class Committer:
             if self._store.load_sequence(sequence.id) is None:
                 self._store.record(stored, epoch, sequence.effect)
         self._listener.committed(sequence)
-        self._after_commit(sequence)
+        self._after_commit(sequence, epoch)
 
     def abandon(self, stored: StoredSequence, epoch: int, reason: str) -> SequenceState:
         """Give a sequence up because a person said so; its dataset is planned again from its watermark.
@@ -347,7 +349,7 @@ class Committer:
                 raise
             counts = (len(sequence.steps), 0)
         self._listener.committed(sequence)
-        self._after_commit(sequence)
+        self._after_commit(sequence, epoch)
         return counts
 
     def _roll_and_commit(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
@@ -383,23 +385,47 @@ class Committer:
             elif state is not SequenceState.COMMITTED:
                 raise
 
-    def _after_commit(self, sequence: CommitSequence) -> None:
+    def _after_commit(self, sequence: CommitSequence, epoch: int) -> None:
         """Write the manifest and delete staging. The commit stands whatever happens here: the next run catches up."""
+        faults: list[Exception] = []
         try:
-            if sequence.files or sequence.removed:
-                write_manifest(
-                    self._storage,
-                    self._store,
-                    output_root=sequence.output_root,
-                    job=sequence.job,
-                    dataset_urn=sequence.dataset_urn,
-                    snapshot=sequence.after.snapshot,
-                    added=sequence.files,
-                    removed=sequence.removed,
-                )
-            delete_staging(self._storage, sequence)
+            self._write_manifest(sequence)
         except (OSError, GobblinDagsterError) as error:
-            log.warning("Dataset %r is committed; tidying up is left to a later run: %s", sequence.dataset_urn, error)
+            faults.append(_manifest_error(sequence, error) if isinstance(error, OSError) else error)
+            self.unseen[sequence.dataset_urn] = faults[0]
+        try:
+            delete_staging(self._storage, sequence)
+        except OSError as error:
+            faults.append(_storage_error("delete the staging of", sequence, error))
+        if faults:
+            self._leave(sequence, epoch, faults)
+
+    def _write_manifest(self, sequence: CommitSequence) -> None:
+        is_changing = bool(sequence.files or sequence.removed)
+        after = sequence.after
+        path = manifest_path(sequence.output_root, after.job, after.dataset_urn, after.snapshot)
+        # A rollback adds no file and has a snapshot all the same.
+        if is_changing or (after.snapshot and self._storage.size(path) is None):
+            write_manifest(
+                self._storage,
+                self._store,
+                output_root=sequence.output_root,
+                job=sequence.job,
+                dataset_urn=sequence.dataset_urn,
+                snapshot=after.snapshot,
+                added=sequence.files if is_changing else None,
+                removed=sequence.removed,
+            )
+
+    def _leave(self, sequence: CommitSequence, epoch: int, faults: Sequence[Exception]) -> None:
+        """Leave the lease, so that the next run looks after what is missing of a committed sequence."""
+        urn = sequence.dataset_urn
+        told = "; ".join(map(str, faults))
+        try:
+            self._store.leave_leases(sequence.job, {urn: epoch})
+        except GobblinDagsterError as error:
+            told += f"; nor could the state store note it, so `gobblin clean` has to: {error}"
+        log.warning("Dataset %r is committed; tidying up is left to a later run: %s", urn, told)
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
         """Undo a sequence whose staged files are lost; where that cannot be done safely, quarantine it."""
@@ -437,7 +463,7 @@ class Committer:
         elif state is SequenceState.ABORTING:
             self._finish_abort(sequence, epoch)
         elif state is SequenceState.COMMITTED:
-            self._after_commit(sequence)
+            self._after_commit(sequence, epoch)
         elif state is SequenceState.ABORTED:
             delete_staging(self._storage, sequence)
         return 0, 0
@@ -468,6 +494,16 @@ class Committer:
         state = self._state(sequence)
         reason = "" if state is SequenceState.COMMITTED else reason
         return Recovery(sequence.id, sequence.dataset_urn, state, done, redone, reason)
+
+
+def _manifest_error(sequence: CommitSequence, error: OSError) -> StorageError:
+    number = sequence.after.snapshot
+    return StorageError(
+        operation=f"write the manifest of snapshot {number}, at",
+        path=str(error.filename2 or error.filename or sequence.output_root),
+        problem=f"{error.strerror or error}. The snapshot is committed; readers of manifests find it after the next run",
+        dataset_urn=sequence.dataset_urn,
+    )
 
 
 def _storage_error(operation: str, sequence: CommitSequence, error: OSError) -> StorageError:

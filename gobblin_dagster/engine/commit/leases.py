@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 class LeaseKeeper:
     """Acquires leases, renews them every third of their time to live, gives them back at the end.
 
+    What a holder did not give back, because it was killed, failed or could not finish what follows a commit, is inherited
+    by the next one. Such a lease is given back only after `settle`; else it is left again, so that the next run's recovery
+    looks after the dataset. An error that ends the `with` block leaves all of them.
+
     A lease that was taken over keeps its old epoch here, so that whatever is tried with it is refused by the store. A
     lease only saves work; the epoch and version checks of the commit keep data right even where renewal fails.
 
@@ -43,6 +47,7 @@ class LeaseKeeper:
         self._ttl = ttl
         self._held: dict[str, Lease] = {}
         self._lost: set[str] = set()
+        self._unsettled: set[str] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"leases of {job}", daemon=True)
@@ -57,10 +62,14 @@ class LeaseKeeper:
         self._stop.set()
         self._thread.join()
         with self._lock:
-            leases = [lease for urn, lease in self._held.items() if urn not in self._lost]
+            ours = {urn: lease for urn, lease in self._held.items() if urn not in self._lost}
+            left = {urn: lease.epoch for urn, lease in ours.items() if kind is not None or urn in self._unsettled}
+        done = [lease for urn, lease in ours.items() if urn not in left]
         try:
-            if leases:
-                self._store.release_leases(self._job, leases)
+            if left:
+                self._store.leave_leases(self._job, left)
+            if done:
+                self._store.release_leases(self._job, done)
         except Exception as error:  # noqa: BLE001  # leases expire by themselves; the run's own outcome must not be hidden
             log.warning("Leases of job %r were not given back and will expire: %s", self._job, error)
 
@@ -74,7 +83,13 @@ class LeaseKeeper:
         with self._lock:
             self._held.update(grant.granted)
             self._lost.difference_update(grant.granted)
+            self._unsettled.update(grant.inherited)
         return grant
+
+    def settle(self, urns: Collection[str]) -> None:
+        """Note that nothing is left undone of inherited datasets."""
+        with self._lock:
+            self._unsettled.difference_update(urns)
 
     def take(self, urn: str) -> int:
         """Take the lease of one dataset and return its epoch.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +115,11 @@ def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: 
     if all(path.startswith(inside) for path in (*content.removed, *(file.path for file in content.files))):
         return content
     try:
-        below = read_manifest(storage, root, job, dataset_urn, content.previous) if content.previous else []
+        below = (
+            read_manifest(storage, root, job, dataset_urn, content.previous, former_roots=None)
+            if content.previous
+            else []
+        )
     except (CorruptRecordError, UsageError):
         return content  # nothing is named below that a reader could come to
     named = {file.path.removeprefix(inside): file.path for file in below}
@@ -165,8 +169,39 @@ def fill_manifests(
     return [state.dataset_urn for state in missing]
 
 
+def derive_manifests(
+    storage: Storage, store: StateStore, output_root: str, job: str, dataset_urn: str, numbers: Sequence[int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield what the manifests of these snapshots have to hold by the store: (number, content), of those still read."""
+    root = output_root.rstrip("/")
+    for content in _contents(store, job, dataset_urn, numbers):
+        yield content.number, _encode(root, job, dataset_urn, _as_named(storage, root, job, dataset_urn, content))
+
+
+def manifest_fault(content: bytes, expected: bytes, output_root: str, number: int) -> str:
+    """Say in what a manifest differs from what it has to hold; empty where it does not."""
+    try:
+        body, wanted = (_parse(one, f"of snapshot {number}", number) for one in (content, expected))
+        if _facts(output_root, number, body) == _facts(output_root, number, wanted):
+            return ""
+    except CorruptRecordError as error:
+        return f"it cannot be read: {error.problem}"
+    return "it names other files than the state store does"
+
+
+def _facts(output_root: str, number: int, body: dict[str, Any]) -> tuple[Any, ...]:
+    files = sorted(_files(output_root, number, body), key=lambda file: (file.branch, file.path))
+    return files, sorted(body.get("removed", ())), body["previous"], bool(body.get("whole"))
+
+
 def read_manifest(
-    storage: Storage, output_root: str, job: str, dataset_urn: str, snapshot: int | None = None
+    storage: Storage,
+    output_root: str,
+    job: str,
+    dataset_urn: str,
+    snapshot: int | None = None,
+    *,
+    former_roots: Collection[str] | None = (),
 ) -> list[PublishedFile]:
     """Return the files of a snapshot, without a state store.
 
@@ -176,13 +211,14 @@ def read_manifest(
         job: the job's name.
         dataset_urn: the dataset.
         snapshot: number; None takes the newest.
+        former_roots: other folders that its files may lie in; None allows any.
 
     Returns:
         Files ordered by branch and path; empty where nothing was published.
 
     Raises:
         UsageError: that snapshot does not exist, or has expired.
-        CorruptRecordError: a manifest is damaged, or one of the chain was deleted.
+        CorruptRecordError: a manifest is damaged, one of the chain was deleted, or one names a file outside of the roots.
     """
     known = list_manifests(storage, output_root, job, dataset_urn)
     if snapshot is not None and snapshot not in known:
@@ -197,7 +233,25 @@ def read_manifest(
         files += [file for file in _files(output_root, number, body) if file.path not in removed]
         removed |= {posixpath.join(output_root.rstrip("/"), path) for path in body.get("removed", ())}
         number = 0 if body.get("whole") else body["previous"]
+    if former_roots is not None:
+        _require_inside(files, (output_root, *former_roots), manifest_dir(output_root, job, dataset_urn))
     return sorted(files, key=lambda file: (file.branch, file.path))
+
+
+def _require_inside(files: Iterable[PublishedFile], roots: Sequence[str], where: str) -> None:
+    """Refuse files that lie nowhere in the roots: whoever can write a manifest must not choose what its readers open."""
+    outside = next((file.path for file in files if not any(_is_inside(file.path, root) for root in roots)), None)
+    if outside is not None:
+        raise CorruptRecordError(
+            what=f"A manifest in {where}",
+            problem=f"it names {outside}, which lies outside of {' and '.join(roots)}. If the output was there before, "
+            "pass that folder as one of `former_roots`; else `gobblin verify --repair` writes the manifest again",
+        )
+
+
+def _is_inside(path: str, root: str) -> bool:
+    rest = path.removeprefix(root.rstrip("/") + "/")
+    return rest != path and posixpath.normpath(rest) == rest and not rest.startswith(("/", "../")) and rest != ".."
 
 
 def list_manifests(storage: Storage, output_root: str, job: str, dataset_urn: str) -> list[int]:
@@ -235,8 +289,16 @@ def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:
 
 def _read(storage: Storage, path: str, number: int) -> dict[str, Any]:
     try:
-        body = json.loads(storage.read(path))
-    except (FileNotFoundError, ValueError) as error:
+        content = storage.read(path)
+    except FileNotFoundError as error:
+        raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
+    return _parse(content, path, number)
+
+
+def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
+    try:
+        body = json.loads(content)
+    except ValueError as error:
         raise CorruptRecordError(what=f"Manifest {path}", problem=str(error)) from error
     if not isinstance(body, dict) or body.get("format") not in _FORMATS or body.get("snapshot") != number:
         expected = f"format {FORMAT} of snapshot {number}"

@@ -11,6 +11,7 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import StagedFileLostError, StepRefusedError
 from gobblin_dagster.core.storage import Storage, UploadStorage
 from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.engine.commit.links import require_no_way_out
 from gobblin_dagster.engine.commit.listener import CommitListener
 from gobblin_dagster.engine.commit.step_distribution import FILES_PER_BATCH, StepDistribution, run_rename
 from gobblin_dagster.engine.commit.steps import is_rename, renames_of
@@ -58,6 +59,7 @@ class StepRunner:
                 steps went on as far as they could.
         """
         targets = [rename.target for rename in renames_of(sequence.steps)]
+        require_no_way_out(self._storage, sequence.output_root, targets)
         in_parallel(self._storage.make_dirs, folders_of(targets), self._parallelism)
         renames = [step for step in sequence.steps if is_rename(step)]
         numbers = itertools.count(1)

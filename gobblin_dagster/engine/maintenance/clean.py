@@ -13,7 +13,7 @@ from datetime import timedelta
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import WAITING, CommitReport, CommitSequence, PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.startpoint import Startpoint
@@ -24,12 +24,11 @@ from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.run.aftermath import RECENT
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 _FILES_PER_STEP = 500
-_RECENT = 5_000
-"""Runs and sequences of a job that are looked through for the owner of a staging folder, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
         staging = _Staging(project, job, open_store, leases).clean(dry_run=dry_run)
         if not dry_run:
             # What a run left out that was killed, and whose leases were taken over, or that met an error just then.
-            states = open_store.load_dataset_states(job.job)
+            states, _ = open_store.load_readable_states(job.job)
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, states)
         expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
         startpoints = _expired_startpoints(project, job, open_store, dry_run=dry_run)
@@ -130,11 +129,11 @@ class _Staging:
         known: set[str] = set()
         for job in jobs:
             known.update(lease.owner.run_id for lease in self._store.load_leases(job).values())
-            known.update(record.run_id for record in self._store.load_runs(job, _RECENT))
+            known.update(record.run_id for record in self._store.load_runs(job, RECENT))
         if set(run_ids) - known:
             # A killed run wrote no record; its sequences were finished by another.
             states = set(SequenceState)
-            known.update(one.run_id for job in jobs for one in self._store.load_sequences(job, states, limit=_RECENT))
+            known.update(one.run_id for job in jobs for one in self._store.load_sequences(job, states, limit=RECENT))
         return known & set(run_ids)
 
     def _reason_to_keep(self, run_id: str) -> str:
@@ -183,14 +182,18 @@ class _Expiry:
         self._committer = Committer.of(job.commit, store, project.storage(job))
 
     def clean(self, *, dry_run: bool) -> Iterable[ExpiredSnapshots]:
-        states = self._store.load_dataset_states(self._job.job)
+        states, _ = self._store.load_readable_states(self._job.job)
         found = []
         for urn, state in sorted(states.items()):
             # Without a rollback or a removal each snapshot holds all that the ones before it held.
             if not state.rollbacks and not state.totals.files_removed:
                 continue
             after = self._expired(state)
-            expired = self._find(urn, state, after)
+            try:
+                expired = self._find(urn, state, after)
+            except CorruptRecordError as error:
+                found.append(ExpiredSnapshots(urn, (), (), kept_because=str(error)))
+                continue
             if expired.snapshots:
                 found.append(expired if dry_run or expired.kept_because else self._delete(expired, state, after))
         return found

@@ -109,15 +109,17 @@ def compact(
     """
     load_step_types(job)
     with project.use_store(store) as open_store:
-        states = open_store.load_dataset_states(job.job, urns)
-        if missing := sorted(set(urns or ()) - set(states)):
-            known = ", ".join(sorted(open_store.load_dataset_states(job.job))[:20]) or "none"
+        states, damaged = open_store.load_readable_states(job.job, urns)
+        if missing := sorted(set(urns or ()) - {*states, *damaged}):
+            known = ", ".join(sorted(open_store.load_readable_states(job.job)[0])[:20]) or "none"
             raise UsageError(
                 problem=f"Nothing was published of dataset {missing[0]!r} of job {job.job!r}.",
                 hint=f"Datasets: {known}.",
             )
         work = _Compactor(project, job, open_store, target_bytes, min_files, who)
-        done = []
+        done = [Compaction(urn, (), problem=str(error)) for urn, error in sorted(damaged.items())]
+        for one in done:
+            on_done(one)
         for urn, state in sorted(states.items()):
             compaction = work.plan(state) if dry_run else work.run(urn)
             if compaction.merges or compaction.problem:

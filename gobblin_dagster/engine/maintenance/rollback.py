@@ -11,7 +11,6 @@ from gobblin_dagster.core.dataset_state import DatasetState, Rollback
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import require_only_files
 from gobblin_dagster.spec.job import JobSpec
@@ -20,7 +19,7 @@ from gobblin_dagster.state.store import StateStore
 if TYPE_CHECKING:
     pass
 from gobblin_dagster.engine.snapshots.history import list_snapshots
-from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_whole, log
+from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_whole
 
 
 # -- rollback ----------------------------------------------------------------------------------------------------------
@@ -119,10 +118,4 @@ def apply_rollback(
         committer = Committer.of(job.commit, store, storage)
         committer.prepare(sequence, epoch)
         committer.publish(sequence, epoch, verify_sources=False)
-        try:
-            fill_manifests(storage, store, root, job.job, {urn: after})
-        except OSError as error:
-            log.warning(
-                "Dataset %r is rolled back; its manifest is left to its next commit or `gobblin clean`: %s", urn, error
-            )
     return sequence.id

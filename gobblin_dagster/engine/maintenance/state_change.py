@@ -20,7 +20,7 @@ from gobblin_dagster.core.commit import (
 )
 from gobblin_dagster.core.dataset_state import DatasetState, with_committed
 from gobblin_dagster.core.errors import UnfinishedSequenceError, UsageError
-from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.ids import new_commit_id, new_person_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -111,7 +111,7 @@ def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -
     return replace(
         with_committed(state, committed),
         version=state.version + 1,
-        run_id=f"person-{new_commit_id()[:12]}",
+        run_id=new_person_id(),
         updated_at=now,
     )
 
@@ -164,5 +164,8 @@ def apply_change(store: StateStore, change: Change) -> str:
         stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
         store.record(stored, lease.epoch, sequence.effect)
     finally:
-        store.release_leases(before.job, [lease])
+        if urn in grant.inherited:
+            store.leave_leases(before.job, {urn: lease.epoch})  # for the next run, which looks after its manifests
+        else:
+            store.release_leases(before.job, [lease])
     return sequence.id

@@ -81,7 +81,8 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
         # Before the commits: one that is consumed meanwhile comes with the commit that tells so, and is not imported.
-        startpoints, states = store.load_startpoints(job), store.load_dataset_states(job)
+        # A damaged state is no part of an export: its commits are, and an import brings it back from them.
+        startpoints, (states, _) = store.load_startpoints(job), store.load_readable_states(job)
         committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
         # Not by time: clocks of several drivers may disagree, versions do not.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))

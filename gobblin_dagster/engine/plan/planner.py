@@ -11,7 +11,14 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import WAITING, SequenceState
 from gobblin_dagster.core.constructs import DatasetOffer, Source, SourceContext
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import InvalidUrnError, QuarantinedError, SourceError, StartpointError, UsageError
+from gobblin_dagster.core.errors import (
+    CorruptRecordError,
+    InvalidUrnError,
+    QuarantinedError,
+    SourceError,
+    StartpointError,
+    UsageError,
+)
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.selection import Selection
@@ -58,7 +65,7 @@ def make_plan(
         SourceError: the source as a whole cannot be listed; faults of one dataset are in its `problem`.
         UsageError: globs were given that select no dataset.
     """
-    states = store.load_dataset_states(spec.job, selection.urns)
+    states, damaged = store.load_readable_states(spec.job, selection.urns)
     leftovers = _leftovers(spec.job, store, selection)
     quarantined = {one.dataset_urn: one for one in leftovers if one.state == SequenceState.QUARANTINED}
     context = SourceContext(
@@ -76,7 +83,8 @@ def make_plan(
         starts = find_starts(spec.job, source, context, wishes)
     moved = moved_states(spec.job, _as_planned(states), starts, clock.now())
     offers = source.plan(dataclasses.replace(context, states=moved))
-    datasets = tuple(_number_units(_dataset_plans(offers, states, quarantined, starts), on_work))
+    sound = _dataset_plans(offers, states, quarantined, {u: s for u, s in starts.items() if u not in damaged})
+    datasets = tuple(_number_units(_without_damaged(sound, damaged), on_work))
     if unfit is not None and (problems := unfit([dataset.dataset_urn for dataset in datasets])):
         datasets = tuple(_refused(dataset, problems.get(dataset.dataset_urn, "")) for dataset in datasets)
     most = spec.execution.max_work_units
@@ -181,7 +189,8 @@ def _dataset_plans(
         state, leftover, start = states.get(urn), quarantined.get(urn), starts.get(urn, _NO_START)
         problem, code = _problem(offer, start)
         if leftover is not None:
-            problem = str(QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason))
+            error = QuarantinedError(dataset_urn=urn, sequence_id=leftover.sequence_id, reason=leftover.reason)
+            problem, code = str(error), error.code
         yield DatasetPlan(
             dataset_urn=urn,
             commit_id=new_commit_id(),
@@ -207,6 +216,28 @@ def _dataset_plans(
         note = start.note if start.expired is not None else f"its startpoint waits: {why}"
         yield DatasetPlan(
             urn, new_commit_id(), version, low=mark, expected_high=mark, notes=(note,), expired=start.expired
+        )
+
+
+def _without_damaged(
+    datasets: Iterator[DatasetPlan], damaged: Mapping[str, CorruptRecordError]
+) -> Iterator[DatasetPlan]:
+    """Set datasets aside whose states cannot be read: by what the source was told, nothing of them was read so far."""
+    for dataset in datasets:
+        error = damaged.get(dataset.dataset_urn)
+        if error is None:
+            yield dataset
+            continue
+        hint = "`gobblin state restore` brings back what its last commit made true, `gobblin state reset` lets it begin anew."
+        yield DatasetPlan(
+            dataset.dataset_urn,
+            dataset.commit_id,
+            version_read=0,
+            low=None,
+            expected_high=None,
+            problem=f"{error} {hint}",
+            code=error.code,
+            quarantined=True,
         )
 
 

@@ -44,7 +44,7 @@ def decide_dataset(
     `load_snapshot` is asked only where a publisher must know what its branch holds.
     """
     if plan.quarantined:
-        return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, "quarantined", plan.problem))
+        return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, plan.code, plan.problem))
     if plan.problem:
         return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, plan.code, plan.problem))
     if not states:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.task_state import TaskState, WorkingState
@@ -56,18 +58,25 @@ def extract(
             )
             decided.append(DatasetCommit(held_back(unread, blocked)))
         else:
-            decided.append(
-                decide_dataset(
-                    job,
-                    dataset,
-                    by_dataset.get(urn, []),
-                    before.get(urn),
-                    context=opened.context,
-                    now=opened.project.clock.now(),
-                    load_snapshot=store.load_snapshot,
-                )
-            )
+            decided.append(_decide(opened, dataset, by_dataset.get(urn, []), before.get(urn)))
     return hold_back(job, decided)
+
+
+def _decide(
+    opened: JobContext, dataset: DatasetPlan, tasks: list[TaskState], before: DatasetState | None
+) -> DatasetCommit:
+    try:
+        return decide_dataset(
+            opened.job,
+            dataset,
+            tasks,
+            before,
+            context=opened.context,
+            now=opened.project.clock.now(),
+            load_snapshot=opened.store.load_snapshot,
+        )
+    except CorruptRecordError as error:  # of the files of its snapshots: no other dataset has to wait for it
+        return DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, error.code, str(error)))
 
 
 def _busy(dataset: DatasetPlan, lease: Lease) -> DatasetResult:

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
-from gobblin_dagster.core.run_record import DatasetOutcome
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.run_record import DatasetOutcome, RunRecord, RunStatus
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.committer import Committer
@@ -30,7 +33,10 @@ from gobblin_dagster.engine.run.recovery import recover
 from gobblin_dagster.engine.run.store_check import with_lost_store
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.patient import patient
 from gobblin_dagster.state.store import StateStore
+
+log = logging.getLogger(__name__)
 
 
 def plan_job(
@@ -95,7 +101,11 @@ def run_job(
 
 
 class JobRun:
-    """One run of one job; use as a context manager, call its methods in the order recover, plan, extract, publish."""
+    """One run of one job; use as a context manager, call its methods in the order recover, plan, extract, publish.
+
+    Every run that has work or ends with an error is in the history: from the moment at which it takes leases, as running.
+    An error that ends it is noted there; the record of a killed run is ended by the run that recovers after it.
+    """
 
     def __init__(
         self,
@@ -105,12 +115,15 @@ class JobRun:
         commit_listener: CommitListener | None = None,
         stop: threading.Event | None = None,
     ) -> None:
+        # What was read must outlive a restart of the database.
+        opened = dataclasses.replace(opened, store=patient(opened.store, opened.project.spec.lease_ttl_s))
         self._opened = opened
         self._runner = runner
         self._observer = FanOutObserver(listeners)
         self._commit_listener = commit_listener or SilentListener()
         self._stop = stop or threading.Event()
         self._leases = opened.lease_keeper()
+        self._is_begun = self._is_recorded = False
 
     def __enter__(self) -> Self:
         self._leases.__enter__()
@@ -119,6 +132,8 @@ class JobRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and not self._is_recorded:
+            self._record_error(RunStatus.FAILED if issubclass(kind, Exception) else RunStatus.INTERRUPTED)
         self._leases.__exit__(kind, error, trace)
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
@@ -136,6 +151,9 @@ class JobRun:
         """Run the plan's work units and decide what is to be committed; publishes nothing."""
         opened = self._opened
         plan, busy = claim(opened, self._leases, plan, self._runner)
+        if plan.is_moving:
+            self._is_begun = True
+            opened.store.save_run(RunRecord(opened.run_id, plan.job, opened.started_at, RunStatus.RUNNING))
         self._observer.planned(plan)
         decided = extract(opened, plan, busy, self._runner, self._observer, self._stop)
         return CommitPlan(plan.job, opened.run_id, opened.started_at, tuple(decided), self._stop.is_set())
@@ -148,7 +166,8 @@ class JobRun:
         committer = self._committer({one.result.dataset_urn: one.result for one in commit.datasets})
         datasets = publish_datasets(self._opened, self._leases, committer, commit.datasets)
         for one, result in zip(commit.datasets, datasets, strict=True):
-            if one.sequence is not None and not result.is_committed:
+            is_unseen = result.dataset_urn in committer.unseen
+            if one.sequence is not None and (is_unseen or not result.is_committed):
                 self._observer.dataset_done(result)
         return self._report(commit, datasets, tuple(recovered))
 
@@ -168,13 +187,34 @@ class JobRun:
         # A stored sequence may still need what is staged.
         is_needed = any(one.sequence_id and one.outcome is not DatasetOutcome.COMMITTED for one in datasets)
         if not is_needed and any(one.outcome is not DatasetOutcome.IDLE for one in datasets):
-            opened.storage.delete_tree(opened.context.staging_root)
+            self._delete_staging()
         record = run_record(result)
-        if record.datasets or recovered:
-            opened.store.save_run(record)
-            opened.store.prune_runs(result.job, opened.project.spec.history_runs)
+        if record.datasets or recovered or self._is_begun:
+            self._record(record)
+        self._is_recorded = True
         self._observer.finished(result)
         return result
+
+    def _delete_staging(self) -> None:
+        try:
+            self._opened.storage.delete_tree(self._opened.context.staging_root)
+        except OSError as error:
+            # What the run did is true all the same, and has to be reported.
+            log.warning("The staging of run %s is left to `gobblin clean`: %s", self._opened.run_id, error)
+
+    def _record_error(self, status: RunStatus) -> None:
+        opened = self._opened
+        now = opened.project.clock.now()
+        self._record(RunRecord(opened.run_id, opened.job.job, opened.started_at, status, now))
+
+    def _record(self, record: RunRecord) -> None:
+        opened = self._opened
+        try:
+            opened.store.save_run(record)
+            opened.store.prune_runs(record.job, opened.project.spec.history_runs)
+        except GobblinDagsterError as error:
+            # What the run did, or the error that ended it, must not be hidden.
+            log.warning("The end of run %s could not be noted: %s", record.run_id, error)
 
     def _committer(self, planned: Mapping[str, DatasetResult] | None = None) -> Committer:
         announcer = _Announcer(self._observer, planned or {})

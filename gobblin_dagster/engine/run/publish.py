@@ -27,7 +27,7 @@ def publish_datasets(
         return tuple(one.result for one in decided)
     free, kept_back = _free(sequences, leases)
     errors: Errors = {**kept_back, **_publish_all(opened, committer, free, kept_back)}
-    return tuple(
+    results = (
         _not_committed(one.result, error)
         if one.sequence is not None
         and (error := errors[one.sequence.dataset_urn]) is not None
@@ -35,6 +35,14 @@ def publish_datasets(
         else one.result
         for one in decided
     )
+    return tuple(_with_failure(one, committer.unseen.get(one.dataset_urn)) for one in results)
+
+
+def _with_failure(result: DatasetResult, error: Exception | None) -> DatasetResult:
+    """Return the result of a dataset that is committed and that readers of manifests do not see yet."""
+    if error is None:
+        return result
+    return dataclasses.replace(result, failures=(*result.failures, describe_failure(error)))
 
 
 def _free(

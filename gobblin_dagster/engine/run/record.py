@@ -22,7 +22,11 @@ def run_status(
     good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
     good |= any(r.state == SequenceState.COMMITTED for r in recovered)
     bad = [d for d in datasets if not d.outcome.is_good or d.failures]
-    left = [r for r in recovered if r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED)]
+    left = [
+        r
+        for r in recovered
+        if r.manifest == "missing" or r.state not in (SequenceState.COMMITTED, SequenceState.ABORTED)
+    ]
     if not bad and not left:
         return RunStatus.SUCCEEDED
     if good and not (is_strict and any(d.failed_ranges for d in datasets)):

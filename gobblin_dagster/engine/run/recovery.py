@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.failure import describe_failure
+from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import RecoveredDataset
-from gobblin_dagster.engine.run.aftermath import tidy_up_after
+from gobblin_dagster.engine.run.aftermath import end_records, mend_manifests, tidy_up_after
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
+from gobblin_dagster.state.store import StateStore
 
 
 def recover_job(opened: JobContext) -> tuple[RecoveredDataset, ...]:
-    """Do what the next run would do first, and nothing more; see `recover`."""
+    """Do what the next run would do first, and nothing more; see `recover`. Try again what is quarantined, too.
+
+    Whoever asks for it may have mended what was in the way: a schema that was missing, a file that was none of ours.
+    """
     with opened.lease_keeper() as leases:
+        _leave_quarantine(opened, leases)
         return recover(opened, leases, opened.committer())
+
+
+def _leave_quarantine(opened: JobContext, leases: LeaseKeeper) -> None:
+    found = opened.store.load_sequences(opened.job.job, {SequenceState.QUARANTINED})
+    chosen = [stored for stored in found if opened.selection.matches(stored.dataset_urn)]
+    grant = leases.acquire({stored.dataset_urn for stored in chosen})
+    for stored in chosen:
+        if stored.dataset_urn in grant.granted:
+            opened.store.retry(stored.id, grant.granted[stored.dataset_urn].epoch)
 
 
 def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tuple[RecoveredDataset, ...]:
     """Finish or undo what earlier runs left of selected datasets; one that fails does not stop the others."""
     job, store = opened.job, opened.store
     waiting = bundles(store.load_sequences(job.job), opened.selection.matches)
-    held = store.load_leases(job.job)
-    dead = [lease for urn, lease in held.items() if opened.selection.matches(urn) and lease.owner.is_provably_dead()]
-    if not waiting and not dead:
+    now = opened.project.clock.now()
+    held = [lease for urn, lease in store.load_leases(job.job).items() if opened.selection.matches(urn)]
+    left = [lease for lease in held if lease.is_over(now) or lease.owner.is_provably_dead()]
+    if not waiting and not left:
         return ()
     wanted = {urn for bundle in waiting for urn in bundle.leases}
-    grant = leases.acquire(wanted | {lease.dataset_urn for lease in dead})
+    grant = leases.acquire(wanted | {lease.dataset_urn for lease in left})
     recovered: list[RecoveredDataset] = []
     free: list[Bundle] = []
     for bundle in waiting:
@@ -42,14 +60,33 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
         else:
             free.append(bundle)
     recovered += _redo(opened, leases, committer, free)
-    tidy_up_after(
-        [lease for lease in dead if lease.dataset_urn in grant.granted],
-        job=job.job,
-        store=store,
-        storage=opened.storage,
-        output_root=opened.context.output_root,
-    )
+    recovered += _tidied(opened, leases, [lease for lease in left if lease.dataset_urn in grant.granted])
     return tuple(recovered)
+
+
+def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> list[RecoveredDataset]:
+    """Do what the holders of these leases left undone besides commit sequences; return what concerns published data."""
+    job, store, root = opened.job.job, opened.store, opened.context.output_root
+    # Of a damaged state, the plan tells.
+    urns = [lease.dataset_urn for lease in left]
+    states, damaged = store.load_readable_states(job, urns) if left else ({}, {})
+    written, faults = mend_manifests(states, job=job, store=store, storage=opened.storage, output_root=root)
+    leases.settle([urn for urn in urns if urn not in {*faults, *damaged}])
+    dead = [lease for lease in left if lease.owner.is_provably_dead()]
+    tidy_up_after(dead, job=job, store=store, storage=opened.storage, output_root=root)
+    end_records({lease.owner.run_id for lease in dead}, job=job, store=store, now=opened.project.clock.now())
+    return [_of_manifest(store, state, faults.get(urn)) for urn, state in states.items() if urn in {*written, *faults}]
+
+
+def _of_manifest(store: StateStore, state: DatasetState, fault: Exception | None) -> RecoveredDataset:
+    """Return what became of a committed snapshot whose manifest was missing."""
+    urn = state.dataset_urn
+    newest = store.load_sequences(state.job, {SequenceState.COMMITTED}, [urn], limit=1)
+    reason = str(fault) if fault else f"the manifest of snapshot {state.snapshot} was missing and is written"
+    sequence_id = newest[0].id if newest else ""
+    return RecoveredDataset(
+        sequence_id, urn, SequenceState.COMMITTED, reason=reason, manifest="missing" if fault else "written"
+    )
 
 
 def _redo(
@@ -57,7 +94,12 @@ def _redo(
 ) -> list[RecoveredDataset]:
     groups = GroupCommitter(committer, opened.store, opened.job.commit.parallelism)
     leased = [[(s, leases.epoch(s.dataset_urn)) for s in bundle.sequences] for bundle in waiting]
-    return [_audited(opened, done) for done in groups.recover_all(leased)]
+    found = [_audited(opened, done) for done in groups.recover_all(leased)]
+    faults = committer.unseen
+    return [
+        replace(one, reason=str(faults[one.dataset_urn]), manifest="missing") if one.dataset_urn in faults else one
+        for one in found
+    ]
 
 
 def _audited(opened: JobContext, done: Recovery) -> RecoveredDataset:

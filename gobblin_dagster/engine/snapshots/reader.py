@@ -6,8 +6,7 @@ new snapshot that holds what an older one held, with that one's watermark, so th
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -27,8 +26,6 @@ from gobblin_dagster.storage import open_storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,12 @@ def csv_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
 
 
 def read_published(
-    output: str | PathLike[str], job: str, dataset_urn: str, snapshot: int | None = None
+    output: str | PathLike[str],
+    job: str,
+    dataset_urn: str,
+    snapshot: int | None = None,
+    *,
+    former_roots: Collection[str | PathLike[str]] = (),
 ) -> PublishedSnapshot:
     """Look up a snapshot in the manifests beside the data: no project, no state store, also on a copy of the lake.
 
@@ -143,22 +145,28 @@ def read_published(
         job: the job's name.
         dataset_urn: the dataset.
         snapshot: number; None takes the newest.
+        former_roots: where the job's output was before it was changed for another one, if older files still lie there.
 
     Raises:
         UsageError: there is no such snapshot.
-        CorruptRecordError: a manifest is damaged or missing.
+        CorruptRecordError: a manifest is damaged or missing, or names a file outside of these folders.
         OSError: the output cannot be read.
     """
-    root = fspath(output)
-    root = root.rstrip("/") if "://" in root else str(Path(root).absolute())
+    root = _root_of(output)
     storage = open_storage(root)
     if snapshot is None:
         known = list_manifests(storage, root, job, dataset_urn)
         if not known:
             return PublishedSnapshot(job, dataset_urn, 0, ())
         snapshot = known[-1]
-    files = read_manifest(storage, root, job, dataset_urn, snapshot)
+    former = [_root_of(one) for one in former_roots]
+    files = read_manifest(storage, root, job, dataset_urn, snapshot, former_roots=former)
     return PublishedSnapshot(job, dataset_urn, snapshot, tuple(files))
+
+
+def _root_of(output: str | PathLike[str]) -> str:
+    root = fspath(output)
+    return root.rstrip("/") if "://" in root else str(Path(root).absolute())
 
 
 def _require_readable(state: DatasetState | None, dataset_urn: str, snapshot: int) -> DatasetState:

@@ -58,7 +58,8 @@ def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = 
         TransientError: store or storage cannot be reached.
     """
     counts = []
-    for urn, state in sorted(store.load_dataset_states(job, urns).items()):
+    states = store.load_readable_states(job)[0] if urns is None else store.load_dataset_states(job, urns)
+    for urn, state in sorted(states.items()):
         if state.totals.rows_quarantined:
             files = _files(store, job, urn)
             found = Counter(

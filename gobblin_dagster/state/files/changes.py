@@ -16,7 +16,7 @@ from gobblin_dagster.core.errors import (
     UnfinishedSequenceError,
     WatermarkMovedError,
 )
-from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.lease import LEFT, Lease, LeaseOwner
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry
 
 
@@ -35,8 +35,9 @@ def acquire(
 
 
 def holds(head: DatasetHead, lease: Lease) -> bool:
-    """Tell whether nobody took the lease over."""
-    return head.lease is not None and (head.lease.epoch, head.lease.owner) == (lease.epoch, lease.owner)
+    """Tell whether nobody took the lease over, and its holder did not leave it."""
+    held = head.lease
+    return held is not None and not held.is_left and (held.epoch, held.owner) == (lease.epoch, lease.owner)
 
 
 def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead | None:
@@ -47,6 +48,18 @@ def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead | Non
 def release(head: DatasetHead, lease: Lease) -> DatasetHead | None:
     """Give back a lease that is still held as given."""
     return replace(head, lease=None) if holds(head, lease) else None
+
+
+def leave(head: DatasetHead, epoch: int) -> DatasetHead | None:
+    """End a lease that still has this epoch, and keep its owner."""
+    if head.lease is None or head.lease.epoch != epoch:
+        return None
+    return replace(head, lease=replace(head.lease, until=LEFT))
+
+
+def is_inherited(head: DatasetHead, owner: LeaseOwner) -> bool:
+    """Tell whether taking the lease means that its last holder did not give it back."""
+    return head.lease is not None and (head.lease.is_left or head.lease.owner != owner)
 
 
 # -- commit protocol ---------------------------------------------------------------------------------------------------
@@ -105,6 +118,12 @@ def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
 def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
     """Flip QUARANTINED to ABORTED."""
     return _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.ABORTED, reason)
+
+
+def retry(head: DatasetHead, epoch: int) -> DatasetHead | None:
+    """Flip QUARANTINED to PREPARED and forget the failed redos."""
+    flipped = _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.PREPARED)
+    return None if flipped is None else _with(flipped, replace(_sequence(flipped), redo_failures=0))
 
 
 def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:

@@ -113,6 +113,31 @@ class DatasetFiles:
         """Return the newest sequence, and all older ones where asked."""
         return self._entries("unreported", "closed") if is_ended_too else self._entries()
 
+    def restore(self) -> None:
+        """Put the newest head that can be read in the place of a damaged one, as if the changes since had not come about.
+
+        Each change may be interrupted before it takes place, so whatever follows such a head is made good as after a crash.
+        """
+        try:
+            self.head()
+        except CorruptRecordError as damage:
+            newest = self._log.read_newest()[0]
+            for number in range(newest - 1, 0, -1):
+                head = self._older_head(number)
+                if head is not None:
+                    # The epoch grows by all that may have been granted since: whoever held it then is fenced off.
+                    grown = replace(head, epoch=head.epoch + newest - number, lease=None)
+                    if not self._log.append(newest + 1, encode(grown)):
+                        raise TransientError(problem=f"{self.folder} was changed meanwhile.") from damage
+                    return
+            raise
+
+    def _older_head(self, number: int) -> DatasetHead | None:
+        try:
+            return decode(DatasetHead, self.storage.read(self._log.path(number)), self._log.path(number))
+        except (CorruptRecordError, FileNotFoundError):
+            return None
+
     def unreported(self) -> list[SequenceEntry]:
         """Return all sequences that are not closed."""
         return [entry for entry in self._entries("unreported") if not entry.is_closed]
@@ -120,7 +145,10 @@ class DatasetFiles:
     def _entries(self, *kinds: str) -> list[SequenceEntry]:
         # The head first: what leaves it meanwhile is then seen twice, where the other way round it is never seen. And
         # the head counts: what was archived for a change that failed is still in it.
-        newest = self.head().entry
+        try:
+            newest = self.head().entry
+        except CorruptRecordError:
+            newest = None  # it is told with the state; no other dataset must wait for it
         entries = {entry.sequence.id: entry for entry in self._archived(*kinds)}
         return list(entries.values() if newest is None else {**entries, newest.sequence.id: newest}.values())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from gobblin_dagster.core import serialization
-from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import PublishedFile, SequenceState, StoredSequence, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease
@@ -78,14 +78,19 @@ class DatasetHead:
 
 
 def encode(value: serialization.Document) -> bytes:
-    """Return a value as the content of its file."""
-    return serialization.to_json(value).encode()
+    """Return a value as the content of its file: a line of JSON, and the digest of that line."""
+    body = serialization.to_json(value)
+    return f"{body}\n{body_digest(body)}\n".encode()
 
 
 def decode(cls: type[T], content: bytes, path: str) -> T:
-    """Read what `encode` wrote; raises CorruptRecordError naming the path."""
+    """Read what `encode` wrote, or programs that knew no digest; raises CorruptRecordError naming the path."""
     try:
-        return serialization.from_json(cls, content.decode())
+        body, _, digest = content.decode().partition("\n")
+        if digest.strip() not in ("", body_digest(body)):
+            problem = "it does not match its digest: it was changed past this program"
+            raise CorruptRecordError(what=f"The record {path}", problem=problem)
+        return serialization.from_json(cls, body)
     except UnicodeDecodeError as error:
         raise CorruptRecordError(what=f"The record {path}", problem=f"not UTF-8: {error}") from error
     except CorruptRecordError as error:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import json
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -211,8 +211,36 @@ class FileStateStore:
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
-        heads = self._each(DatasetFiles.head, self._datasets(job, urns))
-        return {head.dataset_urn: head.state for head in heads if head.state is not None}
+        states, damaged = self.load_readable_states(job, urns)
+        for error in damaged.values():
+            raise error
+        return states
+
+    def load_readable_states(
+        self, job: str, urns: Collection[str] | None = None
+    ) -> tuple[dict[str, DatasetState], dict[str, CorruptRecordError]]:
+        heads, damaged = self._heads(job, urns)
+        return {head.dataset_urn: head.state for head in heads if head.state is not None}, damaged
+
+    def _heads(
+        self, job: str, urns: Collection[str] | None = None
+    ) -> tuple[list[DatasetHead], dict[str, CorruptRecordError]]:
+        """Return heads and, apart from them, why those of other datasets cannot be read."""
+        damaged: dict[str, CorruptRecordError] = {}
+
+        def head(dataset: DatasetFiles) -> DatasetHead | None:
+            try:
+                return dataset.head()
+            except CorruptRecordError as error:
+                damaged[dataset.dataset_urn] = error
+                return None
+
+        found = self._each(head, self._datasets(job, urns))
+        return [one for one in found if one is not None], damaged
+
+    def restore(self, job: str, dataset_urn: str) -> None:
+        with self._errors():
+            self._dataset(job, dataset_urn).restore()
 
     def list_jobs(self) -> list[str]:
         with self._errors():
@@ -222,22 +250,31 @@ class FileStateStore:
         """Tell whether a job left more than leases."""
         if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
             return True
-        heads = map(DatasetFiles.head, self._datasets(job))
-        return any(head.entry is not None or head.startpoint is not None for head in heads)
+        heads, damaged = self._heads(job)
+        return bool(damaged) or any(head.entry is not None or head.startpoint is not None for head in heads)
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
         is_dead = cache(LeaseOwner.is_provably_dead)
 
+        inherited: set[str] = set()
+
         def acquire(dataset: DatasetFiles) -> Lease | None:
             now = self._clock.now()
-            return dataset.change(lambda head, _: changes.acquire(head, owner, now, now + ttl, is_dead)).lease
+
+            def taken(head: DatasetHead, _: int) -> DatasetHead | None:
+                if changes.is_inherited(head, owner):
+                    inherited.add(dataset.dataset_urn)
+                else:  # of a try before this one, which another writer was faster than
+                    inherited.discard(dataset.dataset_urn)
+                return changes.acquire(head, owner, now, now + ttl, is_dead)
+
+            return dataset.change(taken).lease
 
         leases = [lease for lease in self._each(acquire, self._datasets(job, urns)) if lease is not None]
-        return LeaseGrant(
-            granted={lease.dataset_urn: lease for lease in leases if lease.owner == owner},
-            busy={lease.dataset_urn: lease for lease in leases if lease.owner != owner},
-        )
+        granted = {lease.dataset_urn: lease for lease in leases if lease.owner == owner}
+        busy = {lease.dataset_urn: lease for lease in leases if lease.owner != owner}
+        return LeaseGrant(granted, busy, frozenset(inherited & granted.keys()))
 
     def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
         def renew(lease: Lease) -> Lease | None:
@@ -254,9 +291,14 @@ class FileStateStore:
 
         self._each(release, leases)
 
+    def leave_leases(self, job: str, epochs: Mapping[str, int]) -> None:
+        def leave(dataset: DatasetFiles) -> None:
+            dataset.change(lambda head, _: changes.leave(head, epochs[dataset.dataset_urn]))
+
+        self._each(leave, self._datasets(job, epochs))
+
     def load_leases(self, job: str) -> dict[str, Lease]:
-        heads = self._each(DatasetFiles.head, self._datasets(job))
-        return {head.dataset_urn: head.lease for head in heads if head.lease is not None}
+        return {head.dataset_urn: head.lease for head in self._heads(job)[0] if head.lease is not None}
 
     # -- commit protocol -----------------------------------------------------------------------------------------------
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:
@@ -313,6 +355,9 @@ class FileStateStore:
 
     def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._change(sequence_id, lambda _, head: changes.abandon(head, epoch, reason))
+
+    def retry(self, sequence_id: str, epoch: int) -> None:
+        self._change(sequence_id, lambda _, head: changes.retry(head, epoch))
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         entry = self._change(sequence_id, lambda _, head: changes.count_redo_failure(head, reason)).entry
@@ -400,7 +445,7 @@ class FileStateStore:
         with self._errors():
             marked = self._each(self._marked, [self._marker(job, marker) for marker in self._names(*_markers(job))])
         wanted = {urn for urn in marked if urn is not None and (urns is None or urn in urns)}
-        heads = self._each(DatasetFiles.head, self._datasets(job, wanted))
+        heads, _ = self._heads(job, wanted)
         return {head.dataset_urn: head.startpoint for head in heads if head.startpoint is not None}
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:

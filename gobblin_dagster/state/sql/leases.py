@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, and_, literal, select, true, update
 
 from gobblin_dagster.core.errors import StaleEpochError
-from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.lease import LEFT, Lease, LeaseOwner
 from gobblin_dagster.database.dialect import insert, is_among, listed
 from gobblin_dagster.state.sql.tables import leases
 from gobblin_dagster.state.store import LeaseGrant
@@ -27,8 +27,11 @@ def acquire(
     is_dead = cache(LeaseOwner.is_provably_dead)
     taken, renewed = dict[str, Lease](), dict[str, Lease]()
     busy: dict[str, Lease] = {}
+    inherited: set[str] = set()
     for row in _lock_rows(connection, job, urns):
         urn, epoch, held = row["dataset_urn"], row["epoch"], _lease(row)
+        if held is not None and (held.is_left or held.owner != owner):
+            inherited.add(urn)
         if held is not None and held.owner == owner:
             renewed[urn] = Lease(urn, epoch, owner, until)
         elif held is None or held.is_over(now) or is_dead(held.owner):
@@ -37,7 +40,7 @@ def acquire(
             busy[urn] = held
     _update(connection, job, taken, {"epoch": leases.c.epoch + 1, **_owner_columns(owner), "until": until})
     _update(connection, job, renewed, {"until": until})
-    return LeaseGrant({**taken, **renewed}, busy)
+    return LeaseGrant({**taken, **renewed}, busy, frozenset(inherited - busy.keys()))
 
 
 def renew(connection: Connection, job: str, ours: Collection[Lease], now: datetime, ttl: timedelta) -> dict[str, Lease]:
@@ -51,6 +54,13 @@ def renew(connection: Connection, job: str, ours: Collection[Lease], now: dateti
 def release(connection: Connection, job: str, ours: Collection[Lease]) -> None:
     """Empty the owner of those that are still held as given."""
     _update(connection, job, _still_held(connection, job, ours), _NO_OWNER)
+
+
+def leave(connection: Connection, job: str, epochs: Mapping[str, int]) -> None:
+    """End those that still have the given epoch, and keep their owner."""
+    rows = _lock_rows(connection, job, epochs)
+    held = [row["dataset_urn"] for row in rows if row["run_id"] and row["epoch"] == epochs[row["dataset_urn"]]]
+    _update(connection, job, held, {"until": LEFT})
 
 
 def load(connection: Connection, job: str) -> dict[str, Lease]:
@@ -87,7 +97,7 @@ def _still_held(connection: Connection, job: str, ours: Collection[Lease]) -> di
     return {
         lease.dataset_urn: lease
         for lease in held
-        if lease is not None and (lease.epoch, lease.owner) == _identity(asked[lease.dataset_urn])
+        if lease is not None and not lease.is_left and _identity(lease) == _identity(asked[lease.dataset_urn])
     }
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, MetaData, Table, Text, func, inspect,
 from gobblin_dagster.core.errors import StoreVersionError
 from gobblin_dagster.state.sql.tables import VERSION_TABLE
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """All revisions, in order; the last one is what the code works on."""
 
 _ADVISORY_LOCK = 0x60BB11

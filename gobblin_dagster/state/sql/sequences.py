@@ -6,6 +6,7 @@ epoch is checked first because it tells more.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from operator import attrgetter, itemgetter
@@ -16,12 +17,20 @@ from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
 
 from gobblin_dagster.core import serialization
-from gobblin_dagster.core.commit import WAITING, CommitEffect, PublishedFile, SequenceState, StoredSequence
+from gobblin_dagster.core.commit import (
+    WAITING,
+    CommitEffect,
+    PublishedFile,
+    SequenceState,
+    StoredSequence,
+    body_digest,
+)
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
 from gobblin_dagster.database.dialect import insert, is_among
 from gobblin_dagster.state.sql import startpoints
 from gobblin_dagster.state.sql.leases import require_epoch
+from gobblin_dagster.state.sql.snapshots import file_digest
 from gobblin_dagster.state.sql.tables import dataset_states, is_unreported, sequences, snapshot_files, snapshot_removals
 
 _COLUMNS = tuple(field.name for field in fields(StoredSequence))
@@ -87,6 +96,11 @@ def count_redo_failure(connection: Connection, sequence_id: str, reason: str) ->
     return failures
 
 
+def forget_redo_failures(connection: Connection, sequence_id: str) -> None:
+    """Count the failed redos of a locked sequence from 0 again."""
+    connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(redo_failures=0))
+
+
 def load(
     connection: Connection,
     job: str | None,
@@ -107,6 +121,23 @@ def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
     """Return one sequence, not locked."""
     row = connection.execute(select(sequences).where(sequences.c.id == sequence_id)).mappings().one_or_none()
     return None if row is None else _sequence(row)
+
+
+def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRecordError) -> None:
+    """Write the state again that the newest commit made; raises `damage` where no commit tells of its version."""
+    query = select(sequences).where(
+        sequences.c.job == job,
+        sequences.c.dataset_urn == urn,
+        sequences.c.version_read == _version(connection, job, urn) - 1,
+        _has_state({SequenceState.COMMITTED}),
+    )
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None or body_digest(row["body"]) != row["digest"]:
+        raise damage
+    after = serialization.from_document(DatasetState, json.loads(row["body"])["after"])
+    body = serialization.to_json(after)
+    key = (dataset_states.c.job == job, dataset_states.c.dataset_urn == urn)
+    connection.execute(update(dataset_states).where(*key).values(body=body, digest=body_digest(body)))
 
 
 def load_unreported(connection: Connection, job: str) -> list[StoredSequence]:
@@ -143,7 +174,8 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
 def _swap_state(connection: Connection, after: DatasetState) -> None:
     """Replace the state of the version before; the compare-and-swap."""
     key = {"job": after.job, "dataset_urn": after.dataset_urn}
-    values = {"version": after.version, "body": serialization.to_json(after)}
+    body = serialization.to_json(after)
+    values = {"version": after.version, "body": body, "digest": body_digest(body)}
     if after.version == 1:
         statement = insert(connection, dataset_states).values({**key, **values}).on_conflict_do_nothing()
     else:
@@ -160,9 +192,12 @@ def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence
         return
     columns = [field.name for field in fields(PublishedFile)]
     values = attrgetter(*columns)
-    rows = [(sequence.job, sequence.dataset_urn, *values(file)) for file in files]
+    rows = [
+        (sequence.job, sequence.dataset_urn, *values(file), file_digest(sequence.job, sequence.dataset_urn, file))
+        for file in files
+    ]
     try:
-        _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *columns), rows)
+        _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *columns, "digest"), rows)
     except IntegrityError as error:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import ColumnElement, Connection, Table, exists, or_, select
 
-from gobblin_dagster.core.commit import FileHistory, PublishedFile
+from gobblin_dagster.core.commit import FileHistory, PublishedFile, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.state.sql.tables import snapshot_files, snapshot_removals
+
+_FILES = select(
+    *(
+        getattr(snapshot_files.c, name)
+        for name in ("branch", "path", "size_bytes", "sha256", "rows", "snapshot", "digest")
+    )
+)
+"""In the order of `PublishedFile`'s fields, and the digest."""
 
 
 def load(connection: Connection, state: DatasetState, snapshot: int | None) -> list[PublishedFile]:
@@ -23,11 +34,11 @@ def load(connection: Connection, state: DatasetState, snapshot: int | None) -> l
         removals.path == files.path,
         is_on_chain(snapshot_removals),
     )
-    query = select(files.branch, files.path, files.size_bytes, files.sha256, files.rows, files.snapshot).where(
+    query = _FILES.where(
         files.job == state.job, files.dataset_urn == state.dataset_urn, is_on_chain(snapshot_files), ~is_removed
     )
     # Sorted here, because databases sort text by rules of their own.
-    found = (PublishedFile(*row) for row in connection.execute(query))
+    found = (_file(state.job, state.dataset_urn, *row) for row in connection.execute(query))
     return sorted(found, key=lambda file: (file.branch, file.path))
 
 
@@ -38,6 +49,21 @@ def load_history(connection: Connection, job: str, dataset_urn: str) -> list[Fil
     query = select(removals.path, removals.snapshot).where(removals.job == job, removals.dataset_urn == dataset_urn)
     for path, snapshot in connection.execute(query.order_by(removals.snapshot)):
         removed.setdefault(path, []).append(snapshot)
-    rows = select(files.branch, files.path, files.size_bytes, files.sha256, files.rows, files.snapshot)
-    found = connection.execute(rows.where(files.job == job, files.dataset_urn == dataset_urn))
-    return [FileHistory(file, tuple(removed.get(file.path, ()))) for file in (PublishedFile(*row) for row in found)]
+    rows = connection.execute(_FILES.where(files.job == job, files.dataset_urn == dataset_urn))
+    found = (_file(job, dataset_urn, *row) for row in rows)
+    return [FileHistory(file, tuple(removed.get(file.path, ()))) for file in found]
+
+
+def file_digest(job: str, dataset_urn: str, file: PublishedFile) -> str:
+    """Return what tells that the row of a file was changed past this program."""
+    facts = (job, dataset_urn, file.branch, file.path, file.size_bytes, file.sha256, file.rows, file.snapshot)
+    return body_digest(repr(facts))
+
+
+def _file(job: str, dataset_urn: str, *row: Any) -> PublishedFile:
+    *facts, digest = row
+    file = PublishedFile(*facts)
+    if digest is not None and digest != file_digest(job, dataset_urn, file):
+        what = f"The record of file {file.path} of dataset {dataset_urn!r} of job {job!r}"
+        raise CorruptRecordError(what=what, problem="it does not match its digest: it was changed past this program")
+    return file

@@ -5,7 +5,7 @@ Each method is one transaction, durable on return; what happens inside stands in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +22,7 @@ from gobblin_dagster.core.commit import (
     PublishedFile,
     SequenceState,
     StoredSequence,
+    body_digest,
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
@@ -103,12 +104,34 @@ class SqlStateStore:
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
-        query = select(dataset_states.c.dataset_urn, dataset_states.c.body).where(dataset_states.c.job == job)
+        states, damaged = self.load_readable_states(job, urns)
+        for error in damaged.values():
+            raise error
+        return states
+
+    def load_readable_states(
+        self, job: str, urns: Collection[str] | None = None
+    ) -> tuple[dict[str, DatasetState], dict[str, CorruptRecordError]]:
+        query = _STATES.where(dataset_states.c.job == job)
         with self._read() as connection:
             if urns is not None:
                 query = query.where(is_among(connection, dataset_states.c.dataset_urn, urns))
             rows = connection.execute(query).all()
-        return {urn: _load_state(job, urn, body) for urn, body in rows}
+        states: dict[str, DatasetState] = {}
+        damaged: dict[str, CorruptRecordError] = {}
+        for row in rows:
+            try:
+                states[row.dataset_urn] = _load_state(job, *row)
+            except CorruptRecordError as error:
+                damaged[row.dataset_urn] = error
+        return states, damaged
+
+    def restore(self, job: str, dataset_urn: str) -> None:
+        with self._write() as connection:
+            try:
+                _state_of(connection, job, dataset_urn)
+            except CorruptRecordError as error:
+                sql_sequences.restore_state(connection, job, dataset_urn, error)
 
     def list_jobs(self) -> list[str]:
         query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, runs)))
@@ -127,6 +150,10 @@ class SqlStateStore:
     def release_leases(self, job: str, leases: Collection[Lease]) -> None:
         with self._write() as connection:
             sql_leases.release(connection, job, leases)
+
+    def leave_leases(self, job: str, epochs: Mapping[str, int]) -> None:
+        with self._write() as connection:
+            sql_leases.leave(connection, job, epochs)
 
     def load_leases(self, job: str) -> dict[str, Lease]:
         with self._read() as connection:
@@ -179,6 +206,15 @@ class SqlStateStore:
 
     def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
         self._flip(sequence_id, SequenceState.QUARANTINED, SequenceState.ABORTED, epoch, reason)
+
+    def retry(self, sequence_id: str, epoch: int) -> None:
+        with self._write() as connection:
+            sequence = sql_sequences.lock(connection, sequence_id)
+            sql_leases.require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
+            sql_sequences.require_state(sequence, {SequenceState.QUARANTINED, SequenceState.PREPARED})
+            if sequence.state is SequenceState.QUARANTINED:
+                sql_sequences.forget_redo_failures(connection, sequence_id)
+                sql_sequences.set_state(connection, sequence_id, SequenceState.PREPARED)
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
         with self._write() as connection:
@@ -270,12 +306,18 @@ def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
 
 def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None:
     columns = dataset_states.c
-    body = connection.scalar(select(columns.body).where(columns.job == job, columns.dataset_urn == urn))
-    return None if body is None else _load_state(job, urn, body)
+    row = connection.execute(_STATES.where(columns.job == job, columns.dataset_urn == urn)).one_or_none()
+    return None if row is None else _load_state(job, *row)
 
 
-def _load_state(job: str, urn: str, body: str) -> DatasetState:
+_STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "body", "digest")))
+
+
+def _load_state(job: str, urn: str, body: str, digest: str | None) -> DatasetState:
+    what = f"The state of dataset {urn!r} of job {job!r}"
+    if digest is not None and digest != body_digest(body):
+        raise CorruptRecordError(what=what, problem="it does not match its digest: it was changed past this program")
     try:
         return serialization.from_json(DatasetState, body)
     except CorruptRecordError as error:
-        raise CorruptRecordError(what=f"The state of dataset {urn!r} of job {job!r}", problem=error.problem) from error
+        raise CorruptRecordError(what=what, problem=error.problem) from error

@@ -56,6 +56,8 @@ dataset_states = Table(
     Column("dataset_urn", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+    # Empty where a program that knew no digests wrote the row.
+    Column("digest", Text),
 )
 
 leases = Table(
@@ -118,6 +120,7 @@ snapshot_files = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("sha256", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
+    Column("digest", Text),
 )
 
 snapshot_removals = Table(

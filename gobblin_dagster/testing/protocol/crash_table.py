@@ -40,6 +40,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     instants,
     killed_pairs,
     kills,
+    late_errors,
     late_movers,
     trace_of,
 )
@@ -50,6 +51,7 @@ FAMILIES: dict[str, Family] = {
     "every instant": instants,
     "every kill": kills,
     "every error": errors,
+    "every error after COMMIT, then an idle run": late_errors,
     "every torn write": torn_writes,
     "every freeze": freezes,
     "late movers": late_movers,

@@ -35,7 +35,7 @@ from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state import open_store
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.state.sql.tables import leases, metadata
-from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.state.store import LeaseGrant, StateStore
 from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
 from gobblin_dagster.testing.protocol.storages import Ground
 
@@ -204,6 +204,7 @@ class Example:
             if URN not in grant.granted:
                 return False
             counted = self.ground.over(counted_storage(files, points) if points else files)
+            self._recover(store, counted, grant)
             self._work(runner, ends, store, counted, grant.granted[URN].epoch)
             store.release_leases(JOB, [grant.granted[URN]])
             return True
@@ -211,13 +212,18 @@ class Example:
             with suppress(Halted):
                 self.close_store(store)
 
+    def _recover(self, store: StateStore, storage: Storage, grant: LeaseGrant) -> None:
+        """Do as recovery does: manifests are looked at only where the last holder did not give the lease back."""
+        committer = Committer(store, storage, parallelism=1)
+        for stored in store.load_sequences(JOB, urns=[URN]):
+            committer.recover(stored, grant.granted[URN].epoch)
+        if grant.inherited:
+            fill_manifests(storage, store, self.output_root, JOB, store.load_dataset_states(JOB, [URN]))
+
     def _work(self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, epoch: int) -> None:
         losing = _Loser(self.loses, self.storage) if self.loses and runner == "A" else None
         committer = Committer(store, storage, parallelism=1, listener=losing)
-        for stored in store.load_sequences(JOB, urns=[URN]):
-            committer.recover(stored, epoch)
         states = store.load_dataset_states(JOB, [URN])
-        fill_manifests(storage, store, self.output_root, JOB, states)
         commit_id = hashlib.sha256(f"commit of {runner}".encode()).hexdigest()[:32]
         staging = staging_dir(self.output_root, runner, commit_id)
         units = self._stage(storage, states.get(URN), ends, commit_id, staging)

@@ -11,7 +11,7 @@ import errno
 import functools
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -131,6 +131,17 @@ def errors(example: Example) -> Iterator[Schedule]:
             yield recovered(example, f"{what} {number} {name}")
 
 
+def late_errors(example: Example) -> Iterator[Schedule]:
+    """Let each call of run A after its COMMIT fail while the run lives; the next run finds nothing new to publish."""
+    trace = trace_of(example)
+    committed = next(number for number, name in enumerate(trace, 1) if name in ("store.commit", "store.record"))
+    for number, name in enumerate(trace[committed:], committed + 1):
+        for what, action in ERRORS.items():
+            example.reset()
+            run_a(example, FaultPoints(Fault(number, action)))
+            yield recovered(example, f"{what} {number} {name}, then an idle run", ends=FIRST_BATCH)
+
+
 def freezes(example: Example) -> Iterator[Schedule]:
     """Freeze run A before each call until its lease is over and run B has done all; then let A go on."""
     for number, name in enumerate(trace_of(example), 1):
@@ -241,18 +252,25 @@ def kill(example: Example, runner: str, number: int, what: str, hour: int = 0, *
 
 
 def recovered(
-    example: Example, name: str, runner: str = "B", hour: int = LATER, storage: Storage | None = None
+    example: Example,
+    name: str,
+    runner: str = "B",
+    hour: int = LATER,
+    storage: Storage | None = None,
+    ends: Mapping[str, int] = SECOND_BATCH,
 ) -> Schedule:
-    """Check the disk as it lies, let a run recover and read what is new, check, replay, compare."""
-    return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage)))
+    """Check the disk as it lies, let a run recover and read what is new up to `ends`, check, replay, compare."""
+    return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage, ends)))
 
 
-def _check_recover_replay(example: Example, runner: str, hour: int, storage: Storage | None) -> Iterator[Violation]:
+def _check_recover_replay(
+    example: Example, runner: str, hour: int, storage: Storage | None, ends: Mapping[str, int]
+) -> Iterator[Violation]:
     violations, seen = check_instant(example)
     yield from violations
     steps: list[tuple[str, Callable[[], object]]] = [
-        ("recovery", functools.partial(example.run, runner, SECOND_BATCH, hour=hour, storage=storage)),
-        ("replay", functools.partial(example.run, "D", SECOND_BATCH, hour=hour + 1, storage=storage)),
+        ("recovery", functools.partial(example.run, runner, ends, hour=hour, storage=storage)),
+        ("replay", functools.partial(example.run, "D", ends, hour=hour + 1, storage=storage)),
     ]
     before = ""
     for what, run in steps:
@@ -261,7 +279,7 @@ def _check_recover_replay(example: Example, runner: str, hour: int, storage: Sto
         except (GobblinDagsterError, OSError) as error:
             yield Violation(Harm.STUCK, f"{what} failed: {error}")
             return
-        yield from check_recovered(example, SECOND_BATCH, seen)
+        yield from check_recovered(example, ends, seen)
         after = tree_digest(example)
         if before and after != before:
             yield Violation(Harm.DUPLICATED, "a replay changed published bytes or state")

@@ -33,6 +33,10 @@ COMMANDS = {
         "Forget what was read of a dataset: the next run reads it from the beginning. Published files stay.",
         function_of(_CHANGES, "reset", "gobblin state reset AA-EWR --reason 'the table was made anew' --yes"),
     ),
+    "restore": LazyCommand(
+        "Bring a damaged state back to what the dataset's last commit made true; nothing is read again.",
+        function_of(_CHANGES, "restore", "gobblin state restore AA-EWR"),
+    ),
     "retry": LazyCommand(
         "Read again, alone, the ranges that were given up after they failed (`execution.retry_failed`).",
         function_of(_CHANGES, "retry", "gobblin state retry AA-EWR --reason 'the files are mended' --dry-run"),

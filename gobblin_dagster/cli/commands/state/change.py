@@ -11,7 +11,14 @@ from typing import Annotated, Protocol
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, find_state, known_jobs, require_match
+from gobblin_dagster.cli.commands.state.lookup import (
+    DatasetArgument,
+    JobOption,
+    find_damage,
+    find_state,
+    known_jobs,
+    require_match,
+)
 from gobblin_dagster.cli.confirm import confirm, readable, who
 from gobblin_dagster.cli.context import (
     ExcludeOption,
@@ -94,6 +101,10 @@ def _command(plan: _Plan, doc: str) -> Callable[..., None]:
         output: OutputOption = Output.TEXT,
     ) -> None:
         with closing(open_store_here(ctx)) as store:
+            name, damage = find_damage(store, dataset, job)
+            if damage is not None and not dry_run:
+                # What was read is asked for below, so it has to be known; the change itself is confirmed there.
+                store.restore(name, dataset)
             change = plan(find_state(store, dataset, job), who=who(), why=reason, now=SystemClock().now())
             _change(store, change, yes=yes, dry_run=dry_run, output=output)
 
@@ -109,6 +120,29 @@ retry = _command(
     state_change.plan_retry,
     "Read again, alone, the ranges that were given up after they failed (`execution.retry_failed`).",
 )
+
+
+def restore(
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    job: JobOption = None,
+    yes: YesOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Bring a damaged state back to what the dataset's last commit made true; nothing is read again."""
+    with closing(open_store_here(ctx)) as store:
+        name, damage = find_damage(store, dataset, job)
+        if damage is not None:
+            if output is Output.TEXT:
+                console(sys.stdout).print(str(damage))
+            confirm(f"Restore the state of {dataset_name(dataset)}?", yes)
+            store.restore(name, dataset)
+        state = find_state(store, dataset, name)
+    if output is Output.JSON:
+        print_json(restored=damage is not None, problem=str(damage or "") or None, state=state_view(state))
+    else:
+        what = f"Restored: the watermark is {state.watermark or '-'}" if damage else "Nothing is wrong with it"
+        console(sys.stdout).print(f"{what}.", style="bold")
 
 
 def _change(store: StateStore, change: state_change.Change, *, yes: bool, dry_run: bool, output: Output) -> None:
@@ -206,7 +240,13 @@ def export_states(
     with closing(open_store_here(ctx)) as store:
         chosen = known_jobs(store, jobs)
         require_match(
-            selection, (u for job in chosen for u in (*store.load_dataset_states(job), *store.load_startpoints(job)))
+            selection,
+            (
+                urn
+                for job in chosen
+                for named in (*store.load_readable_states(job), store.load_startpoints(job))
+                for urn in named
+            ),
         )
         for line in state_export.export_state(store, chosen, selection.matches):
             sys.stdout.write(line + "\n")
@@ -268,7 +308,7 @@ def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.T
     startpoints: dict[state_export.Key, Startpoint] = {}
     with closing(open_store_here(ctx)) as store:
         for job in sorted({*store.list_jobs(), *(job for job, _ in (*there.states, *there.startpoints))}):
-            states |= {(job, urn): state for urn, state in store.load_dataset_states(job).items()}
+            states |= {(job, urn): state for urn, state in store.load_readable_states(job)[0].items()}
             startpoints |= {(job, urn): one for urn, one in store.load_startpoints(job).items()}
     differences = state_export.diff_states(state_export.Standing(states, startpoints), there)
     if output is Output.JSON:

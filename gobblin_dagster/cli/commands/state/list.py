@@ -28,6 +28,7 @@ from gobblin_dagster.cli.render.console import (
 )
 from gobblin_dagster.cli.render.documents import state_view
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.utils.gc_pause import collector_paused
 
@@ -43,18 +44,27 @@ def list_states(
 ) -> None:
     """List the datasets that were published, with their watermarks."""
     with collector_paused():
-        found = _states(ctx, jobs)
+        found, damaged = _states(ctx, jobs)
         selection = Selection(tuple(select or ()), tuple(exclude or ()))
-        require_match(selection, (urn for of_job in found.values() for urn in of_job))
-        _list(found, selection, output)
+        require_match(selection, (urn for job in found for urn in (*found[job], *damaged[job])))
+        damages = [(job, urn, str(error)) for job, errors in damaged.items() for urn, error in sorted(errors.items())]
+        _list(found, [one for one in damages if selection.matches(one[1])], selection, output)
 
 
-def _list(found: dict[str, dict[str, DatasetState]], selection: Selection, output: Output) -> None:
+def _list(
+    found: dict[str, dict[str, DatasetState]],
+    damages: list[tuple[str, str, str]],
+    selection: Selection,
+    output: Output,
+) -> None:
     loaded = {
         job: [state for urn, state in sorted(of_job.items()) if selection.matches(urn)] for job, of_job in found.items()
     }
     if output is Output.JSON:
-        print_json(datasets=[state_view(state) for states in loaded.values() for state in states])
+        print_json(
+            datasets=[state_view(state) for states in loaded.values() for state in states],
+            damaged=[{"job": job, "dataset": urn, "problem": problem} for job, urn, problem in damages],
+        )
         return
     out = console(sys.stdout)
     if not loaded:
@@ -64,11 +74,16 @@ def _list(found: dict[str, dict[str, DatasetState]], selection: Selection, outpu
         if states:
             columns = _COLUMNS | {"size": "right", "published": "left"}
             print_table(out, columns, (_row(state) for state in states))
+    for _, urn, problem in damages:
+        out.print(f"{dataset_name(urn)}: {problem} `gobblin state restore` mends it.", style="red")
 
 
-def _states(ctx: typer.Context, jobs: list[str] | None) -> dict[str, dict[str, DatasetState]]:
+def _states(
+    ctx: typer.Context, jobs: list[str] | None
+) -> tuple[dict[str, dict[str, DatasetState]], dict[str, dict[str, CorruptRecordError]]]:
     with closing(open_store_here(ctx)) as store:
-        return {job: store.load_dataset_states(job) for job in known_jobs(store, jobs)}
+        both = {job: store.load_readable_states(job) for job in known_jobs(store, jobs)}
+    return {job: states for job, (states, _) in both.items()}, {job: damaged for job, (_, damaged) in both.items()}
 
 
 def _row(state: DatasetState) -> tuple[str, ...]:

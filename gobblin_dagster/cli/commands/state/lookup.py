@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.state.store import StateStore
 
@@ -51,6 +51,18 @@ def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:
     """Return the state of a dataset of a project; raises as `find_state`."""
     with closing(project.open_store()) as store:
         return find_state(store, dataset, job)
+
+
+def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, CorruptRecordError | None]:
+    """Return the job of a dataset and why its state cannot be read; None where it can. Raises as `find_state`."""
+    damaged = {
+        name: error
+        for name in ([job] if job else store.list_jobs())
+        if (error := store.load_readable_states(name, [dataset])[1].get(dataset)) is not None
+    }
+    if len(damaged) != 1:
+        return find_state(store, dataset, job).job, None
+    return next(iter(damaged.items()))
 
 
 def find_state(store: StateStore, dataset: str, job: str | None) -> DatasetState:

@@ -14,7 +14,7 @@ from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_facts, print_json
 from gobblin_dagster.cli.render.documents import origin_text, state_view
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.ids import run_began_at
+from gobblin_dagster.core.ids import is_of_person
 from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark
 
 _LAST_SECOND = 253_402_300_799
@@ -55,7 +55,7 @@ def show(
 
 
 def _by(run_id: str) -> str:
-    return "a person; see `gobblin state history`" if run_began_at(run_id) is None else f"run {run_id}"
+    return "a person; see `gobblin state history`" if is_of_person(run_id) else f"run {run_id}"
 
 
 def _remembered(state: DatasetState) -> dict[str, str]:

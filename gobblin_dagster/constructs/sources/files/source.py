@@ -156,7 +156,7 @@ class FilesSource:
         end = CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units).watermark
         ends: Mapping[str, Any] = end.components() if end is not None else {}
         for name, position in mark.components().items():
-            known = [
+            known: list[Any] = [
                 one for one in (ends.get(name), now if isinstance(position, datetime) else None) if one is not None
             ]
             if not known or position > max(known):

@@ -81,13 +81,14 @@ class SparkSource:
     ) -> Watermark | None:
         if isinstance(position, Oldest):
             return None
-        if isinstance(position, Watermark) and self._history() is not None:
-            return position  # an id beside the number: a snapshot that is not there is told as it is planned
         try:
+            history = self._history()
+            if history is not None and isinstance(position, Watermark):
+                return position  # an id beside the number: a snapshot that is not there is told as it is planned
             if self._context.spark is None or self._options.watermark is None:
                 raise ValueError("it needs Spark and a `watermark`")
-            session, dataset, history = self._context.spark(), self._dataset(dataset_urn), self._history()
-            if history is not None:
+            session, dataset = self._context.spark(), self._dataset(dataset_urn)
+            if history is not None and not isinstance(position, Watermark):
                 return snapshot_start(session, dataset, history, position, context.states.get(dataset_urn))
             return column_start(self._frames.whole(session, dataset), self._options, position, context.clock.now())
         except ValueError as error:

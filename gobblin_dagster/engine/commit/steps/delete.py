@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.commit.links import require_no_way_out
 
 
 @register_commit_step
@@ -34,7 +35,9 @@ class DeleteFilesStep:
 
     def execute(self, storage: Storage) -> None:
         """Delete them; raises OSError, or StepRefusedError where one lies elsewhere."""
-        for path in self._paths():
+        paths = self._paths()
+        require_no_way_out(storage, self.root, paths)
+        for path in paths:
             storage.delete(path)
 
     def to_json(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.engine.commit import manifest
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.snapshots.reader import read_published
@@ -51,7 +52,9 @@ def test_snapshots_of_an_output_that_was_moved_go_on(
 def test_output_that_was_changed_for_another_one_keeps_older_files_where_they_are(tmp_path: Path) -> None:
     begin(tmp_path, 10)
     begin(tmp_path, 15, output={"path": "new"})
-    found = read_published(tmp_path / "new", "numbers", "a").to_arrow("all")
+    with pytest.raises(CorruptRecordError, match=r"which lies outside of .*/new\. .*former_roots"):
+        read_published(tmp_path / "new", "numbers", "a")
+    found = read_published(tmp_path / "new", "numbers", "a", former_roots=[tmp_path / "lake"]).to_arrow("all")
     assert sorted(found.to_table(columns=["id"])["id"].to_pylist()) == list(range(15))
     assert ids(tmp_path) == list(range(10))
 

@@ -110,7 +110,10 @@ def test_a_first_commit_is_refused_whole_where_a_state_appeared(store: StateStor
     epoch = take(store).epoch
     store.prepare(seq, epoch)
     body = serialization.to_json(state(3)).replace(":", r"\:")  # else SQLAlchemy takes what follows for a parameter
-    edit(by_hand, f"INSERT INTO gobblin_dataset_states VALUES ('{JOB}', '{URN}', 3, '{body}')")
+    edit(
+        by_hand,
+        f"INSERT INTO gobblin_dataset_states (job, dataset_urn, version, body) VALUES ('{JOB}', '{URN}', 3, '{body}')",
+    )
 
     with pytest.raises(WatermarkMovedError, match="planned from version 0, the store holds 3"):
         store.commit(seq.id, epoch, CommitEffect(state(1), files_of(seq)))

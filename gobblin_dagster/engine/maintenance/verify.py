@@ -1,0 +1,281 @@
+"""Verifying what is published: the state store, the manifests and the files of a job's output, against each other.
+
+The store is what counts. Files are compared with it by size or by content; manifests derive from it and can be written
+again. Files that differ cannot be mended here: they are named, for a person.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from gobblin_dagster.core.commit import WAITING, FileHistory, PublishedFile
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.engine.commit.codec import decode_sequence
+from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
+from gobblin_dagster.engine.commit.manifest import (
+    derive_manifests,
+    list_manifests,
+    manifest_dir,
+    manifest_fault,
+    manifest_path,
+)
+from gobblin_dagster.engine.commit.step_runner import folders_of
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.state.store import StateStore
+
+
+class Differs(StrEnum):
+    """In what the output differs from the state store."""
+
+    FILE_MISSING = "file missing"
+    FILE_ALTERED = "file altered"
+    FILE_EXTRA = "file extra"
+    """Readers of folders see it, and no snapshot names it."""
+    MANIFEST_MISSING = "manifest missing"
+    MANIFEST_CUT = "manifest cut"
+    """It cannot be read."""
+    MANIFEST_EDITED = "manifest edited"
+    """It can be read, and says something else than the store."""
+    MANIFEST_UNKNOWN = "manifest unknown"
+    """Of a snapshot that the store does not know."""
+    RECORD_DAMAGED = "record damaged"
+    """What the store holds of the dataset cannot be read, so nothing was compared."""
+
+
+_MENDABLE = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that differs."""
+
+    what: Differs
+    path: str
+    detail: str = ""
+    is_repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedDataset:
+    """What was compared of one dataset, and what differs."""
+
+    dataset_urn: str
+    snapshot: int
+    """The newest one; all that can still be read were compared."""
+    files: int
+    size_bytes: int
+    differences: tuple[Difference, ...] = ()
+    note: str = ""
+    """Why what differs may be no fault, or could not be repaired: a run works on the dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was compared of one job, and what differs."""
+
+    job: str
+    datasets: tuple[VerifiedDataset, ...]
+    extra: tuple[Difference, ...] = ()
+    """Files that belong to no dataset."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing differs, or all of it was repaired."""
+        found = [*self.extra, *(one for dataset in self.datasets for one in dataset.differences)]
+        return all(one.is_repaired for one in found)
+
+
+def verify(
+    project: Project,
+    job: JobSpec,
+    datasets: Collection[str] | None = None,
+    *,
+    checksum: bool = False,
+    repair: bool = False,
+    store: StateStore | None = None,
+) -> Verification:
+    """Compare what is published of a job with the state store; changes nothing unless `repair`.
+
+    Args:
+        project: the project.
+        job: one of its jobs.
+        datasets: their urns; None takes all, and looks for extra files in the whole output, else beside those of the datasets.
+        checksum: read every file and compare its content, not only its size.
+        store: an open state store, which stays open; default: one of its own.
+        repair: write manifests again that are missing or differ, under the leases of their datasets.
+
+    Raises:
+        TransientError: the store cannot be reached.
+        OSError: the output cannot be read.
+    """
+    with project.use_store(store) as open_store:
+        checked = _Verifier(project, job, open_store, checksum=checksum)
+        found = checked.compare_all(datasets)
+        if repair:
+            with project.lease_keeper(job, open_store) as leases:
+                found = [checked.repaired(one, leases) for one in found]
+        known = {file.path for one in found for file in checked.known.get(one.dataset_urn, ())}
+        extra = tuple(checked.strangers(known, None if datasets is None else folders_of(known)))
+        return Verification(job.job, tuple(map(checked.with_note, found)), extra)
+
+
+class _Verifier:
+    def __init__(self, project: Project, job: JobSpec, store: StateStore, *, checksum: bool) -> None:
+        self._job = job
+        self._store = store
+        self._storage: Storage = project.storage(job)
+        self._root = project.output_root(job)
+        self._is_by_content = checksum
+        self._clock = project.clock
+        self.known: dict[str, list[PublishedFile]] = {}
+        """Every file that any snapshot ever added, by dataset.urn."""
+
+    # -- what the store knows --------------------------------------------------------------------------------------------
+    def compare_all(self, datasets: Collection[str] | None) -> list[VerifiedDataset]:
+        states, damaged = self._store.load_readable_states(self._job.job, datasets)
+        found = [_unread(urn, error) for urn, error in damaged.items()]
+        return sorted([*found, *map(self._try, states.values())], key=lambda one: one.dataset_urn)
+
+    def _try(self, state: DatasetState) -> VerifiedDataset:
+        try:
+            return self._compare(state)
+        except CorruptRecordError as error:
+            return _unread(state.dataset_urn, error)
+
+    def _compare(self, state: DatasetState) -> VerifiedDataset:
+        history = self._store.load_history(state.job, state.dataset_urn)
+        self.known[state.dataset_urn] = [one.file for one in history]
+        files = [one.file for one in history if _is_readable(state, one)]
+        faults = in_parallel(self._file_fault, files, self._job.commit.parallelism)
+        differences = [*filter(None, faults), *self._manifest_faults(state)]
+        size = sum(file.size_bytes for file in files)
+        return VerifiedDataset(state.dataset_urn, state.snapshot, len(files), size, tuple(differences))
+
+    def _file_fault(self, file: PublishedFile) -> Difference | None:
+        size = self._storage.size(file.path)
+        if size is None:
+            detail = f"snapshot {file.snapshot} added it to branch {file.branch!r}, {file.rows:,} rows"
+            if not file.path.startswith(f"{self._root}/"):
+                detail += f"; it lies outside of {self._root}, which was moved, or is another output since"
+            return Difference(Differs.FILE_MISSING, file.path, detail)
+        if size != file.size_bytes:
+            return Difference(Differs.FILE_ALTERED, file.path, f"{file.size_bytes:,} bytes became {size:,}")
+        if self._is_by_content and (found := self._storage.sha256(file.path)) != file.sha256:
+            return Difference(Differs.FILE_ALTERED, file.path, f"SHA-256 {file.sha256[:12]}... became {found[:12]}...")
+        return None
+
+    # -- manifests -------------------------------------------------------------------------------------------------------
+    def _manifest_faults(self, state: DatasetState) -> Iterator[Difference]:
+        job, urn = state.job, state.dataset_urn
+        numbers = range(1, state.snapshot + 1)
+        for number, expected in derive_manifests(self._storage, self._store, self._root, job, urn, numbers):
+            path = manifest_path(self._root, job, urn, number)
+            try:
+                content = self._storage.read(path)
+            except FileNotFoundError:
+                yield Difference(Differs.MANIFEST_MISSING, path)
+                continue
+            if fault := manifest_fault(content, expected, self._root, number):
+                is_cut = fault.startswith("it cannot be read")
+                yield Difference(Differs.MANIFEST_CUT if is_cut else Differs.MANIFEST_EDITED, path, fault)
+        for number in list_manifests(self._storage, self._root, job, urn):
+            if number > state.snapshot:
+                detail = f"the newest snapshot that the state store knows is {state.snapshot}"
+                yield Difference(Differs.MANIFEST_UNKNOWN, manifest_path(self._root, job, urn, number), detail)
+
+    def repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
+        """Write the manifests of a dataset again that differ, unless a run holds it."""
+        urn = dataset.dataset_urn
+        if not any(one.what in _MENDABLE for one in dataset.differences):
+            return dataset
+        if busy := leases.acquire([urn]).busy:
+            return replace(dataset, note=str(busy_error(busy[urn])))
+        state = self._store.load_dataset_states(self._job.job, [urn])[urn]
+        # Under the lease: a run may have written some of them since.
+        dataset = self._compare(state)
+        broken = {one.path for one in dataset.differences if one.what in _MENDABLE}
+        folder = manifest_dir(self._root, state.job, urn)
+        by_number = {int(posixpath.basename(path).removesuffix(".json")): path for path in broken}
+        for path in sorted(broken):
+            self._storage.delete(path)
+        # Ascending: those above name files as those below do.
+        for number in sorted(by_number):
+            for _, content in derive_manifests(self._storage, self._store, self._root, state.job, urn, [number]):
+                self._storage.put_if_absent(by_number[number], content)
+        self._storage.sync_dir(folder)
+        leases.settle([urn])
+        mended = tuple(replace(one, is_repaired=one.path in broken) for one in dataset.differences)
+        return replace(dataset, differences=mended)
+
+    # -- what the store does not know --------------------------------------------------------------------------------------
+    def strangers(self, known: set[str], folders: Collection[str] | None) -> Iterable[Difference]:
+        """Return files that readers of folders see and no snapshot of any job names."""
+        found = [path for path in self._visible(folders) if path not in known]
+        if not found:
+            return []
+        owned = self._owned()
+        detail = "no snapshot names it"
+        return [Difference(Differs.FILE_EXTRA, path, detail) for path in found if path not in owned]
+
+    def _visible(self, folders: Collection[str] | None) -> Iterator[str]:
+        if folders is None:
+            paths: Iterable[str] = self._storage.walk_files(self._root)
+        else:
+            inside = [folder for folder in folders if f"{folder}/".startswith(f"{self._root}/")]
+            names = ((folder, name) for folder in inside for name in self._storage.list_names(folder))
+            joined = (posixpath.join(folder, name) for folder, name in names)
+            paths = (path for path in joined if self._storage.size(path) is not None)
+        for path in paths:
+            if not any(part.startswith((".", "_")) for part in path.removeprefix(f"{self._root}/").split("/")):
+                yield path
+
+    def _owned(self) -> set[str]:
+        """Return the files of all jobs of the store, and of sequences that are not over: outputs may lie in one another."""
+        owned: set[str] = set()
+        for job in self._store.list_jobs():
+            states, damaged = self._store.load_readable_states(job)
+            for urn in (*states, *damaged):
+                with suppress(CorruptRecordError):
+                    files = self.known.get(urn) if job == self._job.job else None
+                    if files is None:
+                        files = [one.file for one in self._store.load_history(job, urn)]
+                    owned.update(file.path for file in files)
+            for stored in self._store.load_sequences(job, WAITING):
+                try:
+                    owned.update(file.path for file in decode_sequence(stored, skip_unknown_steps=True).files)
+                except CorruptRecordError:
+                    continue  # it is quarantined, and `gobblin commit list` says so
+        return owned
+
+    def with_note(self, dataset: VerifiedDataset) -> VerifiedDataset:
+        """Add who works on a dataset of which something differs: it may be between two steps of a commit."""
+        if dataset.note or all(one.is_repaired for one in dataset.differences):
+            return dataset
+        lease = self._leases().get(dataset.dataset_urn)
+        return dataset if lease is None else replace(dataset, note=lease)
+
+    def _leases(self) -> Mapping[str, str]:
+        now = self._clock.now()
+        held = self._store.load_leases(self._job.job)
+        return {
+            urn: str(busy_error(lease))
+            for urn, lease in held.items()
+            if not lease.is_over(now) and not lease.owner.is_provably_dead()
+        }
+
+
+def _unread(urn: str, error: CorruptRecordError) -> VerifiedDataset:
+    return VerifiedDataset(urn, 0, 0, 0, (Difference(Differs.RECORD_DAMAGED, "", str(error)),))
+
+
+def _is_readable(state: DatasetState, one: FileHistory) -> bool:
+    """Tell whether a snapshot that has not expired holds a file."""
+    return any(held.stop > state.oldest_snapshot for held in state.holding(one.file.snapshot, one.removed))

@@ -1,0 +1,77 @@
+"""`gobblin verify` and `gobblin state restore`, as people call them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.unit.cli.conftest import Cli, write_job
+
+
+def _publish(cli: Cli, project: Path) -> Path:
+    write_job(project, {"a": {"rows": 5}, "b": {"rows": 5}})
+    assert cli("run").code == 0
+    return project / "lake/_gobblin/manifests/numbers/a/0000000001.json"
+
+
+def test_what_differs_is_named_repaired_and_then_whole(cli: Cli, project: Path) -> None:
+    manifest = _publish(cli, project)
+    assert "nothing differs" in cli("verify").out
+    manifest.write_text("{")
+    called = cli("verify", "a")
+    assert called.code == 1
+    assert f"manifest cut: {manifest}" in called.out
+    assert cli("verify", "b").code == 0
+    assert cli("verify", "--repair").code == 0
+    assert cli("verify", "--checksum").code == 0
+
+
+def test_json_names_all(cli: Cli, project: Path) -> None:
+    manifest = _publish(cli, project)
+    manifest.unlink()
+    called = cli("verify", "--output", "json")
+    assert called.code == 1
+    (job,) = json.loads(called.out)["jobs"]
+    differences = {one["dataset"]: [d["what"] for d in one["differences"]] for one in job["datasets"]}
+    assert (job["job"], job["is_whole"], differences) == ("numbers", False, {"a": ["manifest missing"], "b": []})
+
+
+def test_dataset_that_is_not_there_is_a_wrong_call(cli: Cli, project: Path) -> None:
+    _publish(cli, project)
+    called = cli("verify", "c")
+    assert called.code == 2
+    assert "Nothing is published of dataset 'c'" in called.err
+
+
+def test_damaged_state_is_listed_and_restored(cli: Cli, project: Path) -> None:
+    _publish(cli, project)
+    (database,) = project.rglob("state.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("update gobblin_dataset_states set body = '{' where dataset_urn = 'a'")
+    assert cli("verify").code == 1
+    listed = cli("state", "list")
+    assert listed.code == 0
+    assert "does not match its digest" in listed.out.replace("\n", " ")
+    assert cli("state", "list", "--output", "json").code == 0
+    assert [one["dataset"] for one in json.loads(cli("state", "list", "--output", "json").out)["damaged"]] == ["a"]
+    assert cli("state", "show", "a").code == 1
+    assert cli("state", "show", "b").code == 0
+    assert cli("state", "export").code == 0
+    assert cli("clean").code == 0
+    restored = cli("state", "restore", "a", "--yes")
+    assert restored.code == 0
+    assert "Restored: the watermark is 5" in restored.out
+    assert "Nothing is wrong with it" in cli("state", "restore", "a").out
+    assert cli("verify").code == 0
+
+
+def test_damaged_state_can_be_reset(cli: Cli, project: Path) -> None:
+    _publish(cli, project)
+    (database,) = project.rglob("state.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("update gobblin_dataset_states set body = '{' where dataset_urn = 'a'")
+    assert cli("state", "reset", "a", "--reason", "damaged", "--yes").code == 0
+    assert cli("run").code == 0
+    assert "5" in cli("state", "show", "a").out

@@ -1,0 +1,124 @@
+"""Verifying what is published: whatever differs from the state store is named, and manifests are written again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.maintenance.rollback import rollback
+from gobblin_dagster.engine.maintenance.verify import Differs, Verification, verify
+from gobblin_dagster.engine.snapshots.reader import read_published
+from gobblin_dagster.testing.damage import DAMAGES, Damage
+from tests.unit.engine.jobs import job_spec, project, run
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Publish two datasets in three snapshots."""
+    for rows in (3, 5, 8):
+        run(tmp_path, job_spec({"a": {"rows": rows}, "b/1": {"rows": rows}}))
+    return tmp_path
+
+
+def check(root: Path, *urns: str, **options: Any) -> Verification:
+    job = job_spec({"a": {"rows": 8}, "b/1": {"rows": 8}})
+    return verify(project(root, job), job, urns or None, **options)
+
+
+def found(done: Verification) -> set[tuple[str, str]]:
+    own = {(one.dataset_urn, diff.what.value) for one in done.datasets for diff in one.differences}
+    return own | {("", diff.what.value) for diff in done.extra}
+
+
+def test_nothing_differs_of_what_was_just_published(lake: Path) -> None:
+    done = check(lake, checksum=True)
+    assert found(done) == set()
+    assert done.is_whole
+    assert [(one.dataset_urn, one.snapshot, one.files) for one in done.datasets] == [("a", 3, 6), ("b/1", 3, 6)]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_damage_is_named_alone_and_repaired_where_the_store_knows_better(lake: Path, damage: Damage) -> None:
+    damage.strike(str(lake / "lake"), "numbers", "a")
+    before = check(lake)
+    expected = {("" if damage.differs is Differs.FILE_EXTRA else "a", damage.differs.value)}
+    if damage.needs_checksum:
+        assert found(before) == set()
+        before = check(lake, checksum=True)
+    assert found(before) == expected
+    assert not before.is_whole
+    done = check(lake, checksum=damage.needs_checksum, repair=True)
+    assert done.is_whole is damage.is_mendable
+    assert (found(check(lake, checksum=damage.needs_checksum)) == set()) is damage.is_mendable
+    if damage.is_mendable:
+        files = read_published(lake / "lake", "numbers", "a").files
+        assert sum(file.rows for file in files if file.branch == "all") == 8
+
+
+def test_verifying_changes_nothing_unless_it_shall_repair(lake: Path) -> None:
+    for path in (lake / "lake/_gobblin/manifests/numbers/a").iterdir():
+        path.write_text("cut")
+    check(lake, checksum=True)
+    assert {path.read_text() for path in (lake / "lake/_gobblin/manifests/numbers/a").iterdir()} == {"cut"}
+
+
+def test_one_dataset_is_compared_alone_with_what_lies_beside_its_files(lake: Path) -> None:
+    (lake / "lake/_gobblin/manifests/numbers/a/0000000002.json").unlink()
+    beside = next((lake / "lake/test").rglob("*b*1/*.parquet")).with_name("stranger.parquet")
+    beside.write_text("who am I?")
+    done = check(lake, "b/1")
+    assert found(done) == {("", "file extra")}
+    assert [one.path for one in done.extra] == [str(beside)]
+
+
+def test_files_of_other_jobs_and_hidden_ones_are_not_extra(lake: Path) -> None:
+    other = job_spec({"c": {"rows": 3}}, job="others")
+    run(lake, other)
+    (lake / "lake/.hidden").write_text("x")
+    (lake / "lake/_SUCCESS").write_text("x")
+    assert found(check(lake)) == set()
+
+
+def test_manifests_of_rolled_back_and_replaced_snapshots_are_as_they_should_be(lake: Path) -> None:
+    job = job_spec({"a": {"rows": 8}})
+    rollback(project(lake, job), job, "a", 1)
+    run(lake, job_spec({"a": {"rows": 9}, "b/1": {"rows": 8}}))
+    assert found(check(lake, checksum=True)) == set()
+
+
+def test_dataset_that_a_run_holds_is_not_repaired_and_says_so(lake: Path) -> None:
+    manifest = lake / "lake/_gobblin/manifests/numbers/a/0000000001.json"
+    manifest.unlink()
+    store = project(lake).open_store()
+    store.acquire_leases("numbers", ["a"], LeaseOwner.current("another"), timedelta(minutes=5))
+    done = check(lake, repair=True)
+    (a, _) = done.datasets
+    assert "another" in a.note
+    assert not done.is_whole
+    assert not manifest.exists()
+    store.close()
+
+
+def _rewrite(path: Path, change: Callable[[str], str]) -> None:
+    body = json.loads(path.read_text())
+    for entries in body["branches"].values():
+        for entry in entries:
+            entry["path"] = change(entry["path"])
+    path.write_text(json.dumps(body))
+
+
+@pytest.mark.parametrize("evil", ["../../../../etc/hostname", "/etc/hostname", "test/../../secret", ".."])
+def test_readers_refuse_manifests_that_lead_out_of_the_output(lake: Path, evil: str) -> None:
+    _rewrite(lake / "lake/_gobblin/manifests/numbers/a/0000000002.json", lambda _: evil)
+    with pytest.raises(CorruptRecordError, match=r"which lies outside of .*gobblin verify --repair"):
+        read_published(lake / "lake", "numbers", "a")
+    assert read_published(lake / "lake", "numbers", "a", 1).files
+    assert check(lake, repair=True).is_whole
+    assert read_published(lake / "lake", "numbers", "a").files

@@ -1,0 +1,160 @@
+"""A damaged record of one dataset stops that dataset alone, and can be brought back."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
+from gobblin_dagster.engine.maintenance.clean import clean
+from gobblin_dagster.engine.maintenance.state_change import apply_change, plan_reset
+from gobblin_dagster.engine.maintenance.verify import Differs, verify
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import RunResult
+from gobblin_dagster.engine.run.job_run import plan_job, run_job
+from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.project import ProjectSpec
+from gobblin_dagster.testing.inline_runner import InlineRunner
+
+from .jobs import by_urn, job_spec
+
+Harm = Callable[[str], str]
+HARMS: dict[str, Harm] = {
+    "cut": lambda body: body[: len(body) // 2],
+    "emptied": lambda _: "",
+    "other JSON": lambda _: "{}",
+    "watermark edited": lambda body: body.replace("[0,3]", "[0,2]"),
+}
+
+
+def _sqlite(root: Path, harm: Harm) -> None:
+    with closing(sqlite3.connect(root / "state.db")) as database, database:
+        (body,) = database.execute("select body from gobblin_dataset_states where dataset_urn = 'a'").fetchone()
+        assert harm(body) != body
+        database.execute("update gobblin_dataset_states set body = ? where dataset_urn = 'a'", (harm(body),))
+
+
+def _files(root: Path, harm: Harm) -> None:
+    newest = max((root / "state/jobs/numbers/datasets/a/log").iterdir())
+    content = newest.read_text()
+    assert harm(content) != content
+    newest.write_text(harm(content))
+
+
+KINDS = {"sqlite:///state.db": _sqlite, "files:state": _files}
+
+
+def _project(root: Path, url: str, job: JobSpec) -> Project:
+    return Project(root, ProjectSpec(project="tests", state=url), (job,))
+
+
+def _run(root: Path, url: str, rows: int) -> RunResult:
+    job = job_spec({"a": {"rows": rows}, "b": {"rows": rows}})
+    return run_job(_project(root, url, job), job, runner=InlineRunner())
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("url", KINDS)
+def test_damaged_state_stops_its_dataset_alone_and_is_restored_without_reading_again(
+    tmp_path: Path, url: str, harm: str
+) -> None:
+    _run(tmp_path, url, 3)
+    KINDS[url](tmp_path, HARMS[harm])
+    job = job_spec({"a": {"rows": 5}, "b": {"rows": 5}})
+    project = _project(tmp_path, url, job)
+    (problem,) = (one.problem for one in plan_job(project, job).datasets if one.problem)
+    assert "`gobblin state restore`" in problem
+
+    result = _run(tmp_path, url, 5)
+    assert result.status is RunStatus.PARTIAL
+    assert {urn: one.outcome for urn, one in by_urn(result).items()} == {
+        "a": DatasetOutcome.QUARANTINED,
+        "b": DatasetOutcome.COMMITTED,
+    }
+    assert [failure.code for failure in by_urn(result)["a"].failures] == ["record-corrupt"]
+    clean(project, job)
+    assert [one.differences[0].what for one in verify(project, job).datasets if one.differences] == [
+        Differs.RECORD_DAMAGED
+    ]
+
+    with closing(project.open_store()) as store:
+        with pytest.raises(CorruptRecordError):
+            store.load_dataset_states("numbers", ["a"])
+        assert set(store.load_dataset_states("numbers", ["b"])) == {"b"}
+        store.restore("numbers", "a")
+        store.restore("numbers", "b")
+        assert store.load_dataset_states("numbers")["a"].version == 1
+    again = by_urn(_run(tmp_path, url, 5))
+    assert (again["a"].outcome, again["a"].rows_read) == (DatasetOutcome.COMMITTED, 2)
+    assert again["b"].outcome is DatasetOutcome.IDLE
+    assert verify(project, job).is_whole
+
+
+@pytest.mark.parametrize("url", KINDS)
+def test_damaged_state_that_was_restored_can_be_reset(tmp_path: Path, url: str) -> None:
+    _run(tmp_path, url, 3)
+    KINDS[url](tmp_path, HARMS["cut"])
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}})
+    project = _project(tmp_path, url, job)
+    with closing(project.open_store()) as store:
+        store.restore("numbers", "a")
+        state = store.load_dataset_states("numbers", ["a"])["a"]
+        apply_change(store, plan_reset(state, who="ann", why="to see", now=project.clock.now()))
+    assert by_urn(_run(tmp_path, url, 3))["a"].rows_read == 3
+
+
+@pytest.mark.parametrize("damage", [0, 1, 2, 3, 4])
+def test_head_of_plain_files_is_restored_whichever_of_its_changes_was_damaged(tmp_path: Path, damage: int) -> None:
+    url = "files:state"
+    _run(tmp_path, url, 3)
+    versions = sorted((tmp_path / "state/jobs/numbers/datasets/a/log").iterdir())
+    # As if the program had ended there: lease taken, taken again, prepared, committed, lease given back.
+    assert len(versions) == 5
+    for later in versions[damage + 1 :]:
+        later.unlink()
+    versions[damage].write_text("cut")
+    if damage <= 2:  # nothing was published before COMMIT
+        shutil.rmtree(tmp_path / "lake")
+    job = job_spec({"a": {"rows": 5}, "b": {"rows": 5}})
+    project = _project(tmp_path, url, job)
+    with closing(project.open_store()) as store:
+        if damage == 0:
+            with pytest.raises(CorruptRecordError):
+                store.restore("numbers", "a")
+            return
+        store.restore("numbers", "a")
+    _run(tmp_path, url, 5)
+    assert verify(project, job, ["a"]).is_whole
+    with closing(project.open_store()) as store:
+        files = store.load_snapshot("numbers", "a")
+    assert sum(file.rows for file in files if file.branch == "all") == 5
+
+
+def test_record_of_a_file_that_was_edited_is_refused_for_its_dataset_alone(tmp_path: Path) -> None:
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute("update gobblin_snapshot_files set rows = 4 where dataset_urn = 'a'")
+    job = job_spec({"a": {"rows": 3}, "b": {"rows": 3}})
+    project = _project(tmp_path, url, job)
+    with closing(project.open_store()) as store:
+        with pytest.raises(CorruptRecordError, match="does not match its digest"):
+            store.load_snapshot("numbers", "a")
+        assert store.load_snapshot("numbers", "b")
+    done = verify(project, job)
+    assert [one.differences[0].what for one in done.datasets if one.differences] == [Differs.RECORD_DAMAGED]
+
+
+def test_rows_that_were_stored_without_a_digest_are_read(tmp_path: Path) -> None:
+    url = "sqlite:///state.db"
+    _run(tmp_path, url, 3)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute("update gobblin_dataset_states set digest = null")
+        database.execute("update gobblin_snapshot_files set digest = null")
+    assert by_urn(_run(tmp_path, url, 5))["a"].rows_read == 2
