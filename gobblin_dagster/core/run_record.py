@@ -8,6 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
+RECENT_RUNS = 5_000
+"""Runs and sequences of a job that are looked through for one run, newest first."""
+
 
 class DatasetOutcome(StrEnum):
     """What became of a dataset in a run."""

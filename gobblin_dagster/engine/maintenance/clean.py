@@ -16,6 +16,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, GobblinDagsterError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id, run_began_at
 from gobblin_dagster.core.lease import Lease
+from gobblin_dagster.core.run_record import RECENT_RUNS
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.committer import Committer
@@ -24,7 +25,6 @@ from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep, MarkExpiredStep
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.run.aftermath import RECENT
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
@@ -129,11 +129,13 @@ class _Staging:
         known: set[str] = set()
         for job in jobs:
             known.update(lease.owner.run_id for lease in self._store.load_leases(job).values())
-            known.update(record.run_id for record in self._store.load_runs(job, RECENT))
+            known.update(record.run_id for record in self._store.load_runs(job, RECENT_RUNS))
         if set(run_ids) - known:
             # A killed run wrote no record; its sequences were finished by another.
             states = set(SequenceState)
-            known.update(one.run_id for job in jobs for one in self._store.load_sequences(job, states, limit=RECENT))
+            known.update(
+                one.run_id for job in jobs for one in self._store.load_sequences(job, states, limit=RECENT_RUNS)
+            )
         return known & set(run_ids)
 
     def _reason_to_keep(self, run_id: str) -> str:

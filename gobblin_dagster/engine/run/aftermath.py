@@ -13,14 +13,11 @@ from gobblin_dagster.core.commit import WAITING
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError
 from gobblin_dagster.core.lease import Lease
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import RECENT_RUNS, RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.manifest import fill_manifests
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
-
-RECENT = 5_000
-"""Runs and sequences of a job that are looked through for a run, newest first."""
 
 
 def mend_manifests(
@@ -71,6 +68,6 @@ def tidy_up_after(dead: Collection[Lease], *, job: str, store: StateStore, stora
 
 def end_records(run_ids: Collection[str], *, job: str, store: StateStore, now: datetime) -> None:
     """Note of runs that are over, and could not say so, that they were interrupted."""
-    for record in store.load_runs(job, RECENT) if run_ids else ():
+    for record in store.load_runs(job, RECENT_RUNS) if run_ids else ():
         if record.run_id in run_ids and record.status is RunStatus.RUNNING:
             store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now))
