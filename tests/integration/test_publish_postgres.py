@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,10 +15,12 @@ import sqlalchemy as sa
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.core.run_record import RunStatus
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.storage import LocalStorage
 from tests.services.postgres import PostgresServer
 from tests.unit.constructs.publishers.table_jobs import check_exactly_once, check_lost_store, table_job
-from tests.unit.engine.jobs import run
+from tests.unit.engine.jobs import project, run
 
 APPEND = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "public.numbers"}
 
@@ -180,3 +183,30 @@ def test_odd_values_arrive_as_they_are(tmp_path: Path, url: str) -> None:
     assert (row.old_utc, row.first_utc) == (datetime(1811, 7, 23, 15, 6, 40), datetime(1, 1, 1))
     assert (str(row.zero), row.high, row.doc, row.price) == ("-0.0", 2**63 - 1, {"a": 1}, Decimal("0.1"))
     assert row.large == Decimal("9" * 38)
+
+
+def test_schema_that_is_missing_is_made_with_the_table(tmp_path: Path, url: str) -> None:
+    job = table_job(APPEND | {"table": "mart.numbers"}, {"c": {"rows": 2}})
+    result = run(tmp_path, job)
+    assert result.status is RunStatus.SUCCEEDED, result.datasets[0].failures
+    assert [row[0] for row in query(url, "SELECT id FROM mart.numbers ORDER BY id")] == [0, 1]
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+
+
+def test_schema_that_may_not_be_made_is_waited_for_and_nothing_is_read_again(
+    tmp_path: Path, url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = str(sa.make_url(url).database)
+    postgres_server.execute(f"CREATE ROLE loader_{database} LOGIN PASSWORD 'x'")
+    postgres_server.execute(f"GRANT CREATE ON SCHEMA public TO loader_{database}", database)
+    parts = sa.make_url(url).set(username=f"loader_{database}", password="x")
+    monkeypatch.setenv("WAREHOUSE_URL", parts.render_as_string(hide_password=False))
+    job = table_job(APPEND | {"table": "mart.numbers"}, {"c": {"rows": 2}})
+    assert run(tmp_path, job).status is RunStatus.FAILED
+    postgres_server.execute(f"CREATE SCHEMA mart AUTHORIZATION loader_{database}", database)
+
+    opened = project(tmp_path, job)
+    with closing(opened.open_store()) as store:
+        assert [one.state for one in recover_job(JobContext.of(opened, job, store))] == ["committed"]
+    assert [row[0] for row in query(url, "SELECT id FROM mart.numbers ORDER BY id")] == [0, 1]
+    assert run(tmp_path, job).status is RunStatus.SUCCEEDED
