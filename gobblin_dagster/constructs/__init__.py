@@ -1,5 +1,6 @@
-"""The built-in parts that a job names: sources and extractors, converters, quality policies, forks, writers.
+"""The built-in parts that a job file names: sources, formats, converters, quality policies, forks, writers, publishers.
 
-A folder per concept; all work on Arrow record batches and implement the protocols of `core.constructs`. `registry.py` finds
-them by name, `sql.py` evaluates SQL over batches. May import `core`, `storage`, `spec` and `state`. Read `registry.py` first.
+One folder per kind, and one folder per system below `sources/`. All work on Arrow record batches and implement the protocols
+of `core.constructs`. `registry.py` finds a construct by its name. `clients/`, `types/` and `options/` hold what several
+constructs share. May import `core`, `storage`, `database`, `spec` and `state`. Read first: `registry.py`.
 """

@@ -1,4 +1,4 @@
-"""The concepts as values and protocols; imports the standard library, pydantic and pyarrow's types only.
+"""The concepts as values and protocols. Imports the standard library, pydantic and pyarrow's types only.
 
-Read first: `work_unit.py`, `watermark.py`, `ranges.py`, `task_state.py`, `commit.py`, `constructs.py`.
+Read first: `work_unit.py`, `watermark/`, `task_state.py`, `commit.py`, `constructs/`.
 """

@@ -1,6 +1,9 @@
-"""plan (spec -> plan as data), run (plan -> staged files, on Spark), commit (staged files -> published, exactly once).
+"""Plan (job file -> plan as data), run (plan -> staged files, on Spark), commit (staged files -> published, exactly once).
 
-`job.py` is the way of the data from recovery to report, `open_job.py` what all its parts work with; `recovery.py`, `plan.py`,
-`claim.py`, `extract.py` (with `lane/` and `decide.py`) and `publish.py` (with `commit/`) are the parts, in this order;
-`spark.py` is the only module here that knows Spark, and only `launch.py` imports it. Read `job.py` first.
+- `plan/`: what a run would read. `task/`: what happens inside one Spark task. `commit/`: the commit protocol.
+- `run/`: one run of a job, from recovery to the run record. `spark/`: the only room that knows Spark.
+- `snapshots/`: reading what is published. `maintenance/`: what people do by hand after runs.
+- `project.py` opens a project folder, `validation.py` checks a job file, `job_context.py` holds what all stages of a run need.
+
+Read first: `run/job_run.py`.
 """

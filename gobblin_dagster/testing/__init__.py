@@ -1,5 +1,5 @@
-"""What shows that the parts hold, shipped for people who write parts of their own. Imports up to `engine`.
+"""Tools for tests of your own constructs, and the laboratory that tests the commit protocol. May import up to `engine`.
 
-Read first: `faults.py` (fault points), `schedules.py` (what is run), `checkers.py` (what must hold), `example.py` (the
-scenario), `power.py` (power loss). `lane.py` runs work units without Spark.
+`inline_runner.py` runs work units without Spark, `rows_source.py` is a source of fixed rows, `faults.py` makes the n-th
+operation of a store or storage fail. `protocol/` kills commits at every step and checks what is left.
 """

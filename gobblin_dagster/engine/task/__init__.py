@@ -1,5 +1,6 @@
-"""The lane: what runs inside a Spark task. Plain Python and Arrow; neither pyspark nor dagster is imported here.
+"""What runs inside one Spark task. Plain Python and Arrow: neither pyspark nor dagster is imported here.
 
-`pack.py` runs a pack of work units, `task.py` one work unit, `stage.py` converters and row-level policies, `branch.py` one
-branch of the fork, `board.py` the started and done files; `protocol.py` says what runs packs. Read `task.py` first.
+`multi_work_unit.py` runs several work units one after the other, `work_unit.py` runs one, `row_pipeline.py` its converters
+and row-level policies, `branch.py` one branch of its fork. `checkpoint.py` writes the files that say which work units are
+started and done. `runner.py` is the protocol of what starts tasks. Read first: `work_unit.py`.
 """
