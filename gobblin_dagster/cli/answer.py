@@ -1,35 +1,25 @@
-"""The one document of `--output json` where a command could not print its own: what was asked for, and the error."""
+"""Print the document of `--output json` for a command that ended before it printed its own: what was asked for, and the error."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from gobblin_dagster.cli.errors import describe
+from gobblin_dagster.cli.render.json_document import Printed, print_json
 from gobblin_dagster.core.errors import InvalidSpecError
 
 _OPTIONS = ("--output", "-o")
 
 
-class _Stdout:
-    """What the running command printed on stdout."""
-
-    has_document: ClassVar[bool] = False
-
-
 def begin() -> None:
     """Begin a command: no document is printed yet."""
-    _Stdout.has_document = False
-
-
-def note_document() -> None:
-    """Note that the command printed its document."""
-    _Stdout.has_document = True
+    Printed.document = False
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Tell whether a command line asks for JSON; also where its other words are wrong, so that no parser accepts it."""
+    """Return whether a command line asks for JSON, even if the parser refuses its other words."""
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
     joined = {f"{option}{sign}json" for option, sign in (("--output", "="), ("-o", "="), ("-o", ""))}
@@ -54,8 +44,6 @@ def print_refusal(error: BaseException | None, exit_code: int, jobs: Collection[
 
     `jobs` are those that the command names.
     """
-    if not _Stdout.has_document:
-        from gobblin_dagster.cli.render.console import print_json  # noqa: PLC0415 - `--help` needs no rich
-
+    if not Printed.document:
         view = {"code": "declined", "message": "Nothing was changed."} if error is None else error_view(error)
         print_json(exit_code=exit_code, error=view, jobs=[{"job": job, "error": view} for job in jobs])

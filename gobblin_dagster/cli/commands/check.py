@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
-from gobblin_dagster.cli.render.console import print_json, print_status
+from gobblin_dagster.cli.render.console import print_status
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.constructs.extras import missing_extras
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode

@@ -21,17 +21,9 @@ from gobblin_dagster.cli.context import (
 )
 from gobblin_dagster.cli.each_job import for_each_job
 from gobblin_dagster.cli.lazy import WholeHelpGroup
-from gobblin_dagster.cli.render.console import (
-    MAX_ROWS,
-    console,
-    count,
-    dataset_name,
-    instant,
-    print_facts,
-    print_json,
-    print_table,
-)
+from gobblin_dagster.cli.render.console import MAX_ROWS, console, count, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import abandonment_view, recovered_view, sequence_view, status_view
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.run import print_recovered, recovery_summary
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState

@@ -10,7 +10,8 @@ import typer
 
 from gobblin_dagster.cli.confirm import who
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, remember_jobs
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, print_json
+from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.engine.maintenance.compact import MIN_FILES, Compaction

@@ -16,7 +16,8 @@ from pathlib import Path
 import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, project_root
-from gobblin_dagster.cli.render.console import print_json, print_status
+from gobblin_dagster.cli.render.console import print_status
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import GobblinDagsterError, StorageError, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunRecord, RunStatus

@@ -18,8 +18,9 @@ from gobblin_dagster.cli.context import (
     open_here,
 )
 from gobblin_dagster.cli.each_job import for_each_job
-from gobblin_dagster.cli.render.console import console, print_json
+from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.documents import NO_PLAN, plan_view
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.plan import print_plan
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.exit_codes import ExitCode

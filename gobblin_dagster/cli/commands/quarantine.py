@@ -13,7 +13,8 @@ from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
 from gobblin_dagster.cli.confirm import confirm, who
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
-from gobblin_dagster.cli.render.console import console, count, dataset_name, print_json, print_table, rows_of
+from gobblin_dagster.cli.render.console import console, count, dataset_name, print_table, rows_of
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots.rejected_rows import (

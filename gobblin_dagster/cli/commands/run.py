@@ -21,8 +21,9 @@ from gobblin_dagster.cli.context import (
 )
 from gobblin_dagster.cli.each_job import for_each_job
 from gobblin_dagster.cli.interrupt import stop_on_interrupt
-from gobblin_dagster.cli.render.console import console, print_json
+from gobblin_dagster.cli.render.console import console
 from gobblin_dagster.cli.render.documents import NO_PLAN, NO_RUN, plan_view, run_view
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.plan import print_plan
 from gobblin_dagster.cli.render.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.render.run import RunDisplay, next_step

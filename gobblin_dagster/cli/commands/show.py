@@ -19,10 +19,10 @@ from gobblin_dagster.cli.render.console import (
     dataset_name,
     instant,
     print_facts,
-    print_json,
     print_table,
 )
 from gobblin_dagster.cli.render.documents import mark
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.engine.snapshots.history import SnapshotInfo, list_snapshots
 from gobblin_dagster.engine.snapshots.reader import PublishedSnapshot, load_published

@@ -15,17 +15,9 @@ from gobblin_dagster.cli.commands.state.lookup import JobOption, known_jobs
 from gobblin_dagster.cli.confirm import confirm, who
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
-from gobblin_dagster.cli.render.console import (
-    MAX_ROWS,
-    console,
-    count,
-    dataset_name,
-    instant,
-    print_json,
-    print_table,
-    rows_of,
-)
+from gobblin_dagster.cli.render.console import MAX_ROWS, console, count, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.documents import mark
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import UsageError

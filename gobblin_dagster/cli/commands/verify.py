@@ -9,7 +9,8 @@ import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
 from gobblin_dagster.cli.each_job import for_each_job
-from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, console, count, dataset_name, print_json
+from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, console, count, dataset_name
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.engine.maintenance.verify import Difference, Verification

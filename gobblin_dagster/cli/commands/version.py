@@ -9,7 +9,7 @@ import typer
 
 from gobblin_dagster import __version__
 from gobblin_dagster.cli.context import Output, OutputOption
-from gobblin_dagster.cli.render.console import print_json
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.engine.spark.java import find_java
 

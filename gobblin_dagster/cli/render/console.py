@@ -1,8 +1,7 @@
-"""Printing: consoles that adapt to terminal or pipe, tables, JSON documents, and numbers for people."""
+"""Printing for people: consoles that adapt to terminal or pipe, tables, and numbers."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gobblin_dagster.cli.answer import note_document
-
-SCHEMA_VERSION = 1
-"""Of all `--output json` documents; grows when a key changes its meaning or goes."""
 MAX_ROWS = 20
 """Datasets that tables and bars show one by one."""
 MANY_ROWS = 500
@@ -43,13 +38,6 @@ def print_status(good: bool, text: str) -> None:
     out = console(sys.stdout)
     out.print("ok    " if good else "FAULT ", style="green" if good else "red", end="")
     out.print(text, soft_wrap=True)
-
-
-def print_json(**document: Any) -> None:
-    """Print one JSON document with its schema version on stdout."""
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, ensure_ascii=False, default=_plain)
-    note_document()
-    sys.stdout.write(text + "\n")
 
 
 def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
@@ -147,11 +135,3 @@ def dataset_name(urn: str) -> str:
 def instant(value: datetime | None) -> str:
     """Show an instant in UTC, to the second."""
     return value.strftime("%Y-%m-%d %H:%M:%SZ") if value else "-"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, tuple | set | frozenset):
-        return list(value)
-    return str(value)

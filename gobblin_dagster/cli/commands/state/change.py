@@ -28,16 +28,9 @@ from gobblin_dagster.cli.context import (
     SelectOption,
     open_store_here,
 )
-from gobblin_dagster.cli.render.console import (
-    console,
-    count,
-    dataset_name,
-    instant,
-    print_facts,
-    print_json,
-    print_table,
-)
+from gobblin_dagster.cli.render.console import console, count, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import mark, origin_text, state_view
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError

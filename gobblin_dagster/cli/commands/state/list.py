@@ -16,17 +16,9 @@ from gobblin_dagster.cli.context import (
     SelectOption,
     open_store_here,
 )
-from gobblin_dagster.cli.render.console import (
-    bytes_of,
-    console,
-    count,
-    dataset_name,
-    instant,
-    print_json,
-    print_table,
-    rows_of,
-)
+from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.documents import state_view
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.selection import Selection

@@ -11,8 +11,9 @@ import typer
 
 from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, find_state
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_facts, print_json
+from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_facts
 from gobblin_dagster.cli.render.documents import origin_text, state_view
+from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.ids import is_of_person
 from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark

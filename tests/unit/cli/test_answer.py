@@ -59,7 +59,7 @@ def test_bug_in_one_job_takes_neither_the_others_nor_the_document(
             raise ZeroDivisionError("a bug")
         return real(self, job, run_id)
 
-    monkeypatch.setattr(Project, "lane_context", broken_for_numbers)
+    monkeypatch.setattr(Project, "run_context", broken_for_numbers)
     called = cli("run", "-o", "json")
     jobs = {job["job"]: job for job in called.json()["jobs"]}
     assert jobs["numbers"]["error"]["code"] == "internal"
