@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(epilog=examples("gobblin verify", "gobblin verify AA/EWR --checksum", "gobblin verify --repair"))
 def verify(
     ctx: typer.Context,
-    dataset: Annotated[str | None, typer.Argument(metavar="[DATASET]", help="The dataset.urn; default: all.")] = None,
+    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help="The dataset.urn; default: all.")] = None,
     job: Annotated[str | None, typer.Option(help="Name of the job; default: all.")] = None,
     checksum: Annotated[bool, typer.Option("--checksum", help="Read every file, and compare its content.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Write manifests again from the state store.")] = False,
