@@ -8,9 +8,10 @@ from pyarrow import json as arrow_json
 from pydantic import Field
 
 from gobblin_dagster.constructs.converters.each_row import EachRowConverter, shown, splice, spliced
-from gobblin_dagster.constructs.types.arrow import leaves
+from gobblin_dagster.constructs.types.arrow import dates_as_texts, leaves
 from gobblin_dagster.constructs.types.columns import convert_error, refuse_twice, require_text
 from gobblin_dagster.constructs.types.shapes import Shape, arrow_shape
+from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
@@ -32,7 +33,8 @@ class JsonTextConverter(EachRowConverter):
         column: str
         """A text column, one JSON object in each value."""
         columns: dict[str, Shape] = Field(min_length=1)
-        """Shape by field name: a type's name, `[shape]` for a list, `{name: shape}` for an object."""
+        """Shape by field name: a type's name, `[shape]` for a list, `{name: shape}` for an object. A `date` is a text such as
+        `2026-01-31`, or a number of days since 1970-01-01."""
         unknown: bool = True
         """Whether objects may have other fields, which are left out. False: such a field is an error."""
 
@@ -41,6 +43,7 @@ class JsonTextConverter(EachRowConverter):
         self._context = context
         self._schema = pa.schema([(name, arrow_shape(shape)) for name, shape in options.columns.items()])
         self._record = pa.struct(list(self._schema))
+        self._with_texts = pa.struct(dates_as_texts(self._schema))
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         column = self._options.column
@@ -58,29 +61,36 @@ class JsonTextConverter(EachRowConverter):
         # Each text inside an object of its own, so that none ends early, is empty or holds two.
         lines = pc.binary_join_element_wise('{"r":', pc.fill_null(texts, "null"), "}", "")
         block = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
-        unknown = "ignore" if self._options.unknown else "error"
         try:
-            table = arrow_json.read_json(
-                pa.BufferReader(block),
-                read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size + 1),
-                parse_options=arrow_json.ParseOptions(
-                    explicit_schema=pa.schema([("r", self._record)]),
-                    unexpected_field_behavior=unknown,
-                    newlines_in_values=True,
-                ),
-            )
+            record = self._record_of(block)
         except pa.ArrowInvalid as error:
             raise self._error(texts, _reason(error)) from error
-        if table.num_rows != len(texts):
-            raise self._error(texts, f"found {table.num_rows} objects in {len(texts)} texts")
-        if any(
-            pc.any(pc.is_inf(part)).as_py()
-            for part in leaves(table.column("r").combine_chunks())
-            if part.type == pa.float32()
-        ):
+        if len(record) != len(texts):
+            raise self._error(texts, f"found {len(record)} objects in {len(texts)} texts")
+        if any(pc.any(pc.is_inf(part)).as_py() for part in leaves(record) if part.type == pa.float32()):
             raise self._error(texts, "a number is too large for float32")
-        columns: list[pa.Array] = table.column("r").combine_chunks().flatten()
+        columns: list[pa.Array] = record.flatten()
         return columns
+
+    def _record_of(self, block: pa.Buffer) -> pa.StructArray:
+        try:
+            return self._parse(block, self._record)
+        except pa.ArrowInvalid:
+            if self._with_texts == self._record:
+                raise
+            return strict_cast(self._parse(block, self._with_texts), self._record)
+
+    def _parse(self, block: pa.Buffer, record: pa.StructType) -> pa.StructArray:
+        table = arrow_json.read_json(
+            pa.BufferReader(block),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=pa.schema([("r", record)]),
+                unexpected_field_behavior="ignore" if self._options.unknown else "error",
+                newlines_in_values=True,
+            ),
+        )
+        return table.column("r").combine_chunks()
 
     def _error(self, texts: pa.Array, problem: str) -> Exception:
         names = ", ".join(f"{field.name}: {field.type}" for field in self._schema)

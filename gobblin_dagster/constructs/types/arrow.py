@@ -104,8 +104,19 @@ def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.Chunked
 
 
 def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Return fields with text for days: of JSON, Arrow takes numbers for them (days since 1970), most programs write text."""
-    return [field.with_type(pa.string()) if pa.types.is_date(field.type) else field for field in fields]
+    """Return fields with text for days, inside of lists and structs too.
+
+    Of JSON, Arrow takes numbers for days (since 1970); most programs write text.
+    """
+    return [field.with_type(_with_text_dates(field.type)) for field in fields]
+
+
+def _with_text_dates(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(dates_as_texts(kind))
+    if pa.types.is_list(kind):
+        return pa.list_(*dates_as_texts([kind.value_field]))
+    return pa.string() if pa.types.is_date(kind) else kind
 
 
 def _known(name: str) -> str:

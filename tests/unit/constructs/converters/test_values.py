@@ -233,16 +233,38 @@ def test_json_text_that_does_not_fit_names_row_column_expected_and_got(text: str
     assert f"got {text!r}" in message
 
 
+def test_dates_of_json_text_are_texts_or_days_since_1970_at_whatever_depth() -> None:
+    columns = {"born": "date", "stay": {"days": ["date"], "rooms": "int64"}}
+    texts = ['{"born": "2013-01-31", "stay": {"days": ["2013-02-01", null], "rooms": 2}}', None, '{"stay": null}']
+    make = _make({"type": "json_text", "column": "a", "columns": columns})
+    given = converted(make, chunk({"a": texts})).batch
+    assert given.schema.field("born").type == pa.date32()
+    assert given.to_pylist() == [
+        {"born": dt.date(2013, 1, 31), "stay": {"days": [dt.date(2013, 2, 1), None], "rooms": 2}},
+        {"born": None, "stay": None},
+        {"born": None, "stay": None},
+    ]
+    numbers = ['{"born": 15736, "stay": {"days": [15737, null], "rooms": 2}}', None, '{"stay": null}']
+    assert converted(make, chunk({"a": numbers})).batch.equals(given)
+
+
+@pytest.mark.parametrize("born", ['"2013-02-30"', '"31.01.2013"', '"15736"', '""', "1.5"])
+def test_json_text_refuses_dates_that_are_none(born: str) -> None:
+    declared = JSON | {"columns": {"born": "date"}}
+    message = _refused(declared, chunk({"a": ['{"born": "2013-01-31"}', f'{{"born": {born}}}']}, first_row=1))
+    assert "row 2: column 'a': expected a JSON object with born: date32[day]; got" in message
+
+
 def test_json_text_can_refuse_fields_that_are_not_declared() -> None:
     assert "row 1: column 'a'" in _refused(JSON | {"unknown": False}, chunk({"a": ['{"m": 1}']}))
 
 
 def test_to_json_packs_columns_and_json_text_unpacks_them() -> None:
-    given = chunk({"id": [1, 2], "n": [5, None], "s": ["x", "ü"]})
-    packed = converted(_make({"type": "to_json", "columns": ["s", "n"], "into": "a"}), given)
+    given = chunk({"id": [1, 2], "n": [5, None], "on": [dt.date(2013, 1, 31), None], "s": ["x", "ü"]})
+    packed = converted(_make({"type": "to_json", "columns": ["s", "n", "on"], "into": "a"}), given)
     assert packed.batch.schema.names == ["id", "a"]
-    assert json.loads(packed.batch.column("a")[1].as_py()) == {"s": "ü", "n": None}
-    columns = {"n": "int64", "s": "string"}
+    assert json.loads(packed.batch.column("a")[1].as_py()) == {"s": "ü", "n": None, "on": None}
+    columns = {"n": "int64", "on": "date", "s": "string"}
     assert converted(_make({"type": "json_text", "column": "a", "columns": columns}), packed).batch.equals(given.batch)
 
 
