@@ -32,10 +32,10 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.dialect import is_among
 from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.state.sql import leases as sql_leases
-from gobblin_dagster.state.sql import schema
 from gobblin_dagster.state.sql import sequences as sql_sequences
 from gobblin_dagster.state.sql import snapshots as sql_snapshots
 from gobblin_dagster.state.sql import startpoints as sql_startpoints
+from gobblin_dagster.state.sql.schema import CHAIN
 from gobblin_dagster.state.sql.tables import dataset_states, runs, sequences, startpoints
 from gobblin_dagster.state.store import LeaseGrant
 
@@ -67,10 +67,10 @@ class SqlStateStore:
         self._writer: Engine = self._reader.execution_options(**{WRITE: True})
         try:
             with self._read() as connection:
-                current = schema.is_current(connection, self._url)
+                current = CHAIN.is_current(connection, self._url)
             if not current:
                 with self._write() as connection:
-                    schema.upgrade(connection, self._url)
+                    CHAIN.upgrade(connection, self._url)
         except BaseException:
             self.close()
             raise

@@ -6,43 +6,20 @@ The migrations under `migrations/` make the tables; a test holds both descriptio
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
-    Dialect,
     Index,
     Integer,
     MetaData,
     Table,
     Text,
-    TypeDecorator,
     and_,
 )
 
 from gobblin_dagster.core.commit import WAITING, SequenceState
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware instant in UTC; SQLite, which knows no time zones, keeps it without one."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        utc = value.astimezone(UTC)
-        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
+from gobblin_dagster.database.types import UtcDateTime
 
 metadata = MetaData()
 

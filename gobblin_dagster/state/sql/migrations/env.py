@@ -1,4 +1,4 @@
-"""Run by Alembic: migrate on the connection, and in the transaction, that `sql_schema.upgrade` opened."""
+"""Run by Alembic: migrate on the connection, and in the transaction, that `RevisionChain.upgrade` opened."""
 
 from alembic import context
 
