@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,8 @@ from gobblin_dagster.core.commit import CommitEffect
 from gobblin_dagster.core.errors import StoreVersionError
 from gobblin_dagster.database.engine import make_engine, parse_url
 from gobblin_dagster.state import open_store
-from gobblin_dagster.state.sql import migrations, schema
-from gobblin_dagster.state.sql.schema import REVISIONS
+from gobblin_dagster.state.sql import migrations
+from gobblin_dagster.state.sql.schema import CHAIN, REVISIONS
 from gobblin_dagster.state.sql.tables import VERSION_TABLE, dataset_states, metadata, snapshot_files
 from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state, take
 from tests.services.postgres import PostgresServer
@@ -34,9 +34,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def migrate(engine: Engine, revision: str) -> None:
     """Bring an empty database to an old revision, as a program of that time did."""
-    with pytest.MonkeyPatch.context() as patch, engine.execution_options(gobblin_write=True).begin() as connection:
-        patch.setattr(schema, "REVISIONS", (revision,))
-        schema.upgrade(connection, "a test's store")
+    with engine.execution_options(gobblin_write=True).begin() as connection:
+        replace(CHAIN, revisions=(revision,)).upgrade(connection, "a test's store")
 
 
 @pytest.fixture
