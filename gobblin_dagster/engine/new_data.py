@@ -100,11 +100,11 @@ class NewDataPoller:
 
     @classmethod
     def of(cls, project: Project, job: JobSpec, spark: SparkSpec, log_file: Path | None = None) -> NewDataPoller:
-        """Return the lookout of a job; `spark` starts, shared by jobs with equal settings, where its source needs it."""
+        """Return the poller of a job; if its source needs Spark, jobs with equal settings share one process that has it."""
 
         def see() -> PollResult:
             if plans_with_spark(job):
-                return _watchman(spark.model_dump_json(), log_file).ask(project, job)
+                return _poll_process(spark.model_dump_json(), log_file).ask(project, job)
             return look(project, job)
 
         return cls(see)
@@ -123,7 +123,7 @@ class NewDataPoller:
             if self._answer is None:
                 self._answer, self._since = Future(), time.monotonic()
                 # A daemon: whoever ends the server need not wait for a source that does not answer.
-                threading.Thread(target=self._run, args=(self._answer,), name="lookout", daemon=True).start()
+                threading.Thread(target=self._run, args=(self._answer,), name="new-data-poller", daemon=True).start()
             answer = self._answer
         try:
             return answer.result(patience_s)
@@ -156,7 +156,7 @@ class SparkPollProcess:
         self._pipe: Connection | None = None
 
     def ask(self, project: Project, job: JobSpec, limit_s: float = LIMIT_S) -> PollResult:
-        """Look, one question after the other; raises as `Lookout.ask`."""
+        """Look, one question after the other; raises as `NewDataPoller.ask`."""
         with self._lock:
             answer = self._exchange(self._pipe, project, job, limit_s) if self._pipe is not None else None
             if answer is None:  # none was there, or it has ended meanwhile
@@ -201,7 +201,8 @@ class SparkPollProcess:
     def _start(self) -> Connection:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, *self._settings), name="lookout", daemon=True)
+        arguments = (theirs, *self._settings)
+        self._process = context.Process(target=_serve, args=arguments, name="new-data-poller", daemon=True)
         self._process.start()
         theirs.close()  # so that each side sees the other's end
         return self._pipe
@@ -253,6 +254,6 @@ def _is_alive(runner: LazySparkRunner) -> bool:
 
 
 @cache
-def _watchman(spark_json: str, log_file: Path | None) -> SparkPollProcess:
+def _poll_process(spark_json: str, log_file: Path | None) -> SparkPollProcess:
     # Never closed: it serves all sensors of the process, and ends by itself.
     return SparkPollProcess(SparkSpec.model_validate_json(spark_json), log_file)

@@ -41,7 +41,7 @@ def gobblin_assets(
         translator: says how branches look in Dagster.
         checks: show policies as asset checks. They are judged, and their counts told, all the same; with very many datasets
             their events are most of what Dagster has to store.
-        runner: runs the work units; default: `spark`. Tests pass `testing.lane.InlineRunner()`.
+        runner: runs the work units; default: `spark`. Tests pass `testing.inline_runner.InlineRunner()`.
         spark: default: the Spark of `gobblin.yaml`.
 
     Raises:

@@ -58,7 +58,7 @@ def new_data_sensor(
     """
     binding = JobBinding.of(project, job)
     used = spark or GobblinSparkResource.of_project(binding.project)
-    lookout = NewDataPoller.of(binding.project, binding.job, used.spec, used.log_path)
+    poller = NewDataPoller.of(binding.project, binding.job, used.spec, used.log_path)
 
     @dg.sensor(
         name=f"{binding.name}_new_data",
@@ -73,10 +73,10 @@ def new_data_sensor(
                 "Without a `watermark` nothing tells what is new, and a run reads everything: give the job a schedule."
             )
             return dg.SensorResult(skip_reason=reason)
-        seen = lookout.ask(PATIENCE_S)
+        seen = poller.ask(PATIENCE_S)
         if seen is None:
             return dg.SensorResult(
-                skip_reason=f"Still looking at the source, for {lookout.seconds:.0f} s; a later tick takes the answer."
+                skip_reason=f"Still looking at the source, for {poller.seconds:.0f} s; a later tick takes the answer."
             )
         new = _free(binding, seen.new)
         if not new:

@@ -11,7 +11,7 @@ from gobblin_dagster.engine.task.multi_work_unit import run_pack
 
 
 class InlineRunner:
-    """Runs packs one after the other in this process; implements `engine.lane.protocol.Lane`.
+    """Runs packs one after the other in this process; implements `engine.task.runner.TaskRunner`.
 
     What a construct does wrong is isolated as on Spark, but for one thing: a work unit that kills its process kills the
     test.

@@ -44,7 +44,7 @@ RunReport.log_commits = killed
 def count(rows: pa.Table) -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata={"rows": rows.num_rows})
 
-defs = dg.Definitions.merge(build_definitions(ROOT, lane=InlineRunner()), dg.Definitions([count]))
+defs = dg.Definitions.merge(build_definitions(ROOT, runner=InlineRunner()), dg.Definitions([count]))
 '''
 GOOD: dict[str, dict[str, Any]] = {"a": {"rows": 30}, "b": {"rows": 5}, "c": {"rows": 20}}
 JOBS = ("partial", "branch", "ranges", "again", "below", "killed")

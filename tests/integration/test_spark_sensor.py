@@ -55,7 +55,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ticks that wait for their answer; the process with Spark ends with the test."""
     monkeypatch.setattr(sensors, "PATIENCE_S", 120.0)
     yield
-    cached = new_data._watchman
+    cached = new_data._poll_process
     assert cached.cache_info().currsize == 1, "one process serves all jobs of a project"
     cached.cache_clear()
 
@@ -70,11 +70,11 @@ def test_sensor_finds_new_rows_of_a_table_with_one_spark_for_all_its_ticks(made:
     project = open_project(made)
     sensor = new_data_sensor(project, "numbers")
     resource = GobblinSparkResource.of_project(project)
-    watchman = new_data._watchman(resource.spec.model_dump_json(), resource.log_path)
+    poll_process = new_data._poll_process(resource.spec.model_dump_json(), resource.log_path)
     with dg.DagsterInstance.ephemeral() as instance:
         (request,) = tick(project, sensor, instance).run_requests
         assert request.run_config == run_config("numbers", ["test.d"])
-        process = watchman.process_id
+        process = poll_process.process_id
         (again,) = tick(project, sensor, instance).run_requests
         assert again.run_key == request.run_key
         runner = LazySparkRunner(resource.spec, resource.log_path)
@@ -89,8 +89,8 @@ def test_sensor_finds_new_rows_of_a_table_with_one_spark_for_all_its_ticks(made:
     assert said.startswith(
         "None of 1 datasets has anything new to start on. 1 cannot be planned, such as: Source of job 'numbers': test.d: [PATH"
     )
-    assert watchman.process_id == process
-    watchman.close()
+    assert poll_process.process_id == process
+    poll_process.close()
 
 
 def test_recovered_rows_of_a_table_are_counted_anew(made: Path) -> None:

@@ -44,7 +44,7 @@ class FrameRun:
     def run(
         self, tasks: Sequence[TaskInput], on_result: Callable[[TaskState], None], stop: threading.Event
     ) -> list[TaskState]:
-        """Run all work units and return their TaskStates in the order given; see `engine.lane.protocol.Lane.run`."""
+        """Run all work units and return their TaskStates in the order given; see `engine.task.runner.TaskRunner.run`."""
         states: dict[str, TaskState] = {}
         with ThreadPoolExecutor(JOBS_AT_ONCE, thread_name_prefix="spark-frame") as pool:
             for done in as_completed([pool.submit(self._run_unit, task, stop) for task in tasks]):

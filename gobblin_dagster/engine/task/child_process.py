@@ -15,7 +15,7 @@ def main() -> None:
     message = json.load(sys.stdin)
     # What a construct prints must not mix with the result.
     result, sys.stdout = sys.stdout, sys.stderr
-    state = run_one(from_json(RunContext, message["lane"]), from_json(TaskInput, message["task"]))
+    state = run_one(from_json(RunContext, message["run_context"]), from_json(TaskInput, message["task"]))
     result.write(to_json(state))
     result.flush()
 

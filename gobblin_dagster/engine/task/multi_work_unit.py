@@ -181,7 +181,7 @@ def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
     """Run a suspect in a process of its own."""
     child = subprocess.run(
         [sys.executable, "-m", "gobblin_dagster.engine.task.child_process"],
-        input=json.dumps({"lane": to_json(run_context), "task": to_json(task)}).encode(),
+        input=json.dumps({"run_context": to_json(run_context), "task": to_json(task)}).encode(),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,

@@ -90,13 +90,13 @@ class Slow:
 
 def test_slow_look_is_not_waited_for_and_answers_later_once() -> None:
     slow = Slow(lambda: PollResult(7))
-    lookout = NewDataPoller(slow)
-    assert [lookout.ask(0), lookout.ask(0.01)] == [None, None]
-    assert lookout.seconds > 0
+    poller = NewDataPoller(slow)
+    assert [poller.ask(0), poller.ask(0.01)] == [None, None]
+    assert poller.seconds > 0
     slow.go.set()
-    assert lookout.ask(30) == PollResult(7)
+    assert poller.ask(30) == PollResult(7)
     assert slow.looks == 1
-    assert lookout.ask(30) == PollResult(7)
+    assert poller.ask(30) == PollResult(7)
     assert slow.looks == 2
 
 
@@ -106,84 +106,84 @@ def test_error_of_a_look_is_told_once_and_the_next_look_is_a_new_one(error: Exce
         raise error
 
     slow = Slow(fail)
-    lookout = NewDataPoller(slow)
-    assert lookout.ask(0) is None
+    poller = NewDataPoller(slow)
+    assert poller.ask(0) is None
     slow.go.set()
     for looks in (1, 2):
         with pytest.raises(type(error)):
-            lookout.ask(30)
+            poller.ask(30)
         assert slow.looks == looks
 
 
 @pytest.fixture
-def watchman() -> Iterator[SparkPollProcess]:
+def poll_process() -> Iterator[SparkPollProcess]:
     made = SparkPollProcess(SparkSpec())
     yield made
     made.close()
 
 
 def test_process_answers_one_question_after_the_other_and_starts_no_spark_before_a_source_asks(
-    tmp_path: Path, watchman: SparkPollProcess
+    tmp_path: Path, poll_process: SparkPollProcess
 ) -> None:
     job = job_spec({"a": {"rows": 3}, "b": {"rows": 5}})
-    first = watchman.ask(project(tmp_path, job), job)
-    process = watchman.process_id
+    first = poll_process.ask(project(tmp_path, job), job)
+    process = poll_process.process_id
     assert first == look(project(tmp_path, job), job)
     run(tmp_path, job)
-    assert watchman.ask(project(tmp_path, job), job) == PollResult(2)
-    assert watchman.process_id == process
+    assert poll_process.ask(project(tmp_path, job), job) == PollResult(2)
+    assert poll_process.process_id == process
     bad = job_spec({}, source={"type": "files", "path": "nowhere/{date:%Y-%m-%d}.csv", "format": {"type": "csv"}})
     with pytest.raises(SourceError, match="nowhere"):
-        watchman.ask(project(tmp_path, bad), bad)
-    assert watchman.process_id == process
+        poll_process.ask(project(tmp_path, bad), bad)
+    assert poll_process.process_id == process
 
 
-def test_process_that_is_gone_is_started_anew(tmp_path: Path, watchman: SparkPollProcess) -> None:
+def test_process_that_is_gone_is_started_anew(tmp_path: Path, poll_process: SparkPollProcess) -> None:
     job = job_spec({"a": {"rows": 3}})
-    watchman.ask(project(tmp_path, job), job)
-    first = watchman.process_id
+    poll_process.ask(project(tmp_path, job), job)
+    first = poll_process.process_id
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    assert watchman.ask(project(tmp_path, job), job).datasets == 1
-    assert watchman.process_id not in (None, first)
+    assert poll_process.ask(project(tmp_path, job), job).datasets == 1
+    assert poll_process.process_id not in (None, first)
 
 
 def test_process_that_dies_at_a_question_or_takes_too_long_is_an_error_of_that_question(
-    tmp_path: Path, watchman: SparkPollProcess
+    tmp_path: Path, poll_process: SparkPollProcess
 ) -> None:
     killer = job_spec({}, source={"type": f"{__name__}:KillerSource", "datasets": {}})
     with pytest.raises(EnvironmentFaultError, match="job 'numbers' with Spark died"):
-        watchman.ask(project(tmp_path, killer), killer)
+        poll_process.ask(project(tmp_path, killer), killer)
     good = job_spec({"a": {"rows": 3}})
     with pytest.raises(EnvironmentFaultError, match="took more than 0 s"):
-        watchman.ask(project(tmp_path, good), good, limit_s=0)
-    assert watchman.process_id is None
-    assert watchman.ask(project(tmp_path, good), good).datasets == 1
+        poll_process.ask(project(tmp_path, good), good, limit_s=0)
+    assert poll_process.process_id is None
+    assert poll_process.ask(project(tmp_path, good), good).datasets == 1
 
 
 def test_process_ends_when_nobody_asks(tmp_path: Path) -> None:
     job = job_spec({"a": {"rows": 3}})
-    watchman = SparkPollProcess(SparkSpec(), idle_s=0)
-    watchman.ask(project(tmp_path, job), job)
-    first = watchman.process_id
+    poll_process = SparkPollProcess(SparkSpec(), idle_s=0)
+    poll_process.ask(project(tmp_path, job), job)
+    first = poll_process.process_id
     for child in multiprocessing.active_children():
         child.join(120)
-    assert watchman.ask(project(tmp_path, job), job).datasets == 1
-    assert watchman.process_id != first
-    watchman.close()
+    assert poll_process.ask(project(tmp_path, job), job).datasets == 1
+    assert poll_process.process_id != first
+    poll_process.close()
 
 
 def test_process_ends_with_the_one_that_asked_however_that_ends(tmp_path: Path) -> None:
     program = (
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from gobblin_dagster.engine.new_data import Watchman\n"
+        "from gobblin_dagster.engine.new_data import SparkPollProcess\n"
         "from gobblin_dagster.spec.project import SparkSpec\n"
         "from tests.unit.engine.jobs import job_spec, project\n"
         "if __name__ == '__main__':\n"
-        "    watchman, job = Watchman(SparkSpec()), job_spec({'a': {'rows': 3}})\n"
-        f"    watchman.ask(project(Path({str(tmp_path)!r}), job), job)\n"
-        "    print(watchman.process_id, flush=True)\n"
+        "    poll_process, job = SparkPollProcess(SparkSpec()), job_spec({'a': {'rows': 3}})\n"
+        f"    poll_process.ask(project(Path({str(tmp_path)!r}), job), job)\n"
+        "    print(poll_process.process_id, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     (tmp_path / "killed.py").write_text(program)

@@ -19,7 +19,7 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.startpoint import Startpoint, Upcoming
-from gobblin_dagster.engine import new_data as lookout
+from gobblin_dagster.engine import new_data as new_data_module
 from gobblin_dagster.engine.new_data import PollResult, look
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration import new_data_sensor, sensors, sweep_sensor
@@ -244,7 +244,7 @@ def test_new_data_never_waits_long_and_takes_a_late_answer_if_nobody_was_faster(
         assert go.wait(120)
         return seen
 
-    monkeypatch.setattr(lookout, "look", slow)
+    monkeypatch.setattr(new_data_module, "look", slow)
     monkeypatch.setattr(sensors, "PATIENCE_S", 0.01)
     sensor = new_data_sensor(world.binding.project, world.job)
     assert tick(world, sensor).skip_message.startswith("Still looking at the source, for 0 s")

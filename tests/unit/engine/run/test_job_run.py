@@ -265,7 +265,7 @@ from gobblin_dagster.testing.inline_runner import InlineRunner
 from gobblin_dagster.testing.rows_source import RowsSource
 from tests.unit.engine.jobs import job_spec, project
 job = job_spec({{"a": {{"rows": 10}}, "b": {{"rows": 10}}}})
-run_job(project(Path({str(tmp_path)!r}), job), job, lane=InlineRunner(), commit_listener=crash_at(2))
+run_job(project(Path({str(tmp_path)!r}), job), job, runner=InlineRunner(), commit_listener=crash_at(2))
 """
     assert subprocess.run([sys.executable, "-c", child], check=False).returncode == -9
     return job_spec({"a": {"rows": 10}, "b": {"rows": 10}})

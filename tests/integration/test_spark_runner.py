@@ -141,7 +141,7 @@ def test_second_start_in_a_process_uses_the_jvm_that_is_there() -> None:
         "from pathlib import Path\n"
         "from gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import SparkSpec\n"
         "for _ in range(2):\n"
-        "    lane = LazySparkRunner(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()\n"
+        "    runner = LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); runner.close()\n"
         "parents = [file.read_text().split('State:')[1] for file in Path('/proc').glob('[0-9]*/status')"
         " if file.read_text().startswith('Name:\\tjava')]\n"
         "import os\n"
@@ -156,7 +156,7 @@ def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
     code = (
         "import os; os.register_at_fork(after_in_child=lambda: os.write(2, b'hooked'));"
         "from gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import SparkSpec;"
-        "lane = LazySparkRunner(SparkSpec()); print(lane.started().session.range(3).count()); lane.close()"
+        "runner = LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); runner.close()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["3"]
