@@ -1,7 +1,7 @@
 """A job held against the lists of its project (`core.allow`): when the project is opened, and again in each task.
 
-Looks at what the declaration names, which is all that built-in constructs reach. Files that a pattern finds are judged one by
-one when they are opened, since a link may lead out of an allowed folder.
+Looks at what the declaration names, which is all that built-in constructs reach. Files that a pattern finds are judged
+one by one when they are opened, since a link may lead out of an allowed folder.
 """
 
 from __future__ import annotations

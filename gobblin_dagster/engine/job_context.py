@@ -108,8 +108,8 @@ class JobContext:
     def require_new_run_id(self) -> None:
         """Refuse a run id under which the job ran before: the second run would replace the record of the first one.
 
-        A run that had nothing to do left no trace, and counts as none. Neither does it help against two runs that begin at
-        the same moment: whoever chooses the ids must not give one twice.
+        A run that had nothing to do left no trace, and counts as none. Neither does it help against two runs that begin
+        at the same moment: whoever chooses the ids must not give one twice.
 
         Raises:
             UsageError: the history, a lease, a commit sequence or a staging folder of the output bears the id.

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 class RunListener:
     """Does nothing; subclass and override what you want to see.
 
-    Called on the driver, in this order; `step_done` and `dataset_done` come from several threads at once. Must be quick:
-    the run waits. What an observer raises does not harm the run: it is logged once for each observer.
+    Called on the driver, in this order; `step_done` and `dataset_done` come from several threads at once. Must be
+    quick: the run waits. What an observer raises does not harm the run: it is logged once for each observer.
     """
 
     def recovered(self, dataset: RecoveredDataset) -> None:

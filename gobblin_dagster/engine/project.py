@@ -47,7 +47,8 @@ class Project:
     def use_store(self, store: StateStore | None = None) -> Iterator[StateStore]:
         """Yield the store that is given, which stays open, or one of our own, which is closed at the end.
 
-        A service opens one store and shares it, with its pool of connections, among all that it does. Raises as `open_store`.
+        A service opens one store and shares it, with its pool of connections, among all that it does. Raises as
+        `open_store`.
         """
         if store is not None:
             yield store

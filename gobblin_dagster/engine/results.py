@@ -94,7 +94,8 @@ class Audit:
     published_rows: Mapping[str, int]
     """Rows in the files of the newest snapshot, by branch, the quarantine included."""
     expected_rows: Mapping[str, int]
-    """Rows that should be there: the source's, less those that the commits recorded as filtered, rejected or untaken."""
+    """Rows that should be there: the source's, less those that the commits recorded as filtered, rejected or
+    untaken."""
 
     @property
     def lost(self) -> int:

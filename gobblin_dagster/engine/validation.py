@@ -70,8 +70,8 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
 def check_publishers(job: JobSpec) -> None:
     """Refuse what publishers cannot do with what stands beside them in the job.
 
-    Raises:
-        UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a part of the
+    Raises: UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a
+        part of the
             data in the place of the whole; or what a publisher says of itself is of a wrong type.
     """
     for branch in job.fork.branches:

@@ -1,4 +1,4 @@
-"""What a publication will do, step by step, in words: made from the job alone, before anything is read."""
+"""List the steps of a commit in words, from the job alone and before anything is read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 
 
 def branch_names(spec: JobSpec) -> tuple[str, ...]:
-    """Return the branches that a dataset is published to, the quarantine last where a policy uses it."""
+    """Return the branches that a dataset is published to; the quarantine comes last if a policy uses it."""
     names = tuple(branch.name for branch in spec.fork.branches)
     return (*names, QUARANTINE_BRANCH) if spec.has_quarantine else names
 
 
 def commit_outline(spec: JobSpec) -> tuple[str, ...]:
-    """Return the steps of a commit in their order."""
+    """Return the steps of a commit, in order, one sentence each."""
     rename = f"rename staged files into place: {', '.join(branch_names(spec))}"
     is_logged = spec.commit.delivery == "exactly_once"
     lines = [f"store the commit sequence (write-ahead), then {rename}" if is_logged else rename]

@@ -1,7 +1,8 @@
-"""What work units will cost, in milliseconds, from what units of their datasets cost lately. For packing alone.
+"""Estimate the cost of work units in milliseconds, from recent runs of their datasets. Only packing uses it.
 
-A source knows bytes, or rows, or nothing; and a row of one dataset may cost a hundred times one of another. What the
-state keeps of each dataset (`DatasetState.pace`) turns all of them into one unit, without a query of its own.
+A source knows bytes, or rows, or nothing, and a row of one dataset may cost a hundred times a row of another. The state
+keeps the recent speed of each dataset (`DatasetState.pace`), which turns all of them into one unit without an extra
+query.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gobblin_dagster.engine.plan.model import DatasetPlan
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Milliseconds per byte, row and work unit; 0 where not known."""
+    """Milliseconds per byte, per row and per work unit; 0 if unknown."""
 
     per_byte: float = 0.0
     per_row: float = 0.0
@@ -33,7 +34,7 @@ class _Rates:
         )
 
     def cost(self, unit: WorkUnit) -> float | None:
-        """Return the cost of a unit by the best that is known of it; None where nothing is."""
+        """Return the cost of a unit in milliseconds, by its bytes, else by its rows, else per unit; None if unknown."""
         if unit.size_bytes is not None and self.per_byte:
             return unit.size_bytes * self.per_byte
         if unit.rows is not None and self.per_row:
@@ -42,13 +43,15 @@ class _Rates:
 
 
 def with_costs(datasets: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> tuple[DatasetPlan, ...]:
-    """Return the datasets with a cost for each work unit; as they were where no dataset has a history.
+    """Return the datasets with a cost for each work unit; unchanged if no dataset has a history.
 
-    What the source says of a unit's size counts at the dataset's own rate. A dataset without history counts at the
-    geometric mean of the others' rates.
+    The size that the source gives for a unit is multiplied by the dataset's own rate. A dataset without history gets
+    the geometric mean of the other datasets' rates.
 
-    Source: gobblin-kafka `KafkaAvgRecordTimeBasedWorkUnitSizeEstimator` and `KafkaAvgRecordSizeBasedWorkUnitSizeEstimator`.
-    Differs: any source; bytes where they are known; per work unit where the source knows nothing.
+    Source: gobblin-kafka `KafkaAvgRecordTimeBasedWorkUnitSizeEstimator` and
+    `KafkaAvgRecordSizeBasedWorkUnitSizeEstimator`.
+    Differs: works for any source; uses bytes if they are known, and the usual cost of a work unit if the source knows
+    no size.
     """
     working = [dataset for dataset in datasets if dataset.has_work]
     known = {d.dataset_urn: _Rates.of(s.pace) for d in working if (s := states.get(d.dataset_urn)) and s.pace.ms}

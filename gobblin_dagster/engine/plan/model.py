@@ -1,4 +1,4 @@
-"""What a run would do, as data: the plan of each dataset and of the job."""
+"""The plan of a job and of each dataset, as data: what a run would read and commit."""
 
 from __future__ import annotations
 
@@ -19,59 +19,60 @@ class DatasetPlan:
 
     dataset_urn: str
     commit_id: str
-    """Names the files of the publication to come; 128 random bits."""
+    """Part of the names of the files to be published; 128 random bits."""
     version_read: int
-    """Version of the state that the plan was made from; the commit refuses any other."""
+    """Version of the state that the plan was made from; the commit is refused if the state has another version by
+    then."""
     low: AnyWatermark | None
-    """Next position to read; None where the dataset has neither state nor data."""
+    """Next position to read, inclusive; None if the dataset has neither state nor data."""
     expected_high: AnyWatermark | None
     work_units: tuple[WorkUnit, ...] = ()
     notes: tuple[str, ...] = ()
-    """What people should know: late files, vanished files."""
+    """Remarks for people, such as late files and vanished files."""
     problem: str = ""
-    """Why the dataset cannot be planned; it fails alone."""
+    """Why the dataset cannot be planned; empty if it can. Other datasets of the job go on."""
     code: str = SourceError.code
-    """That of `problem`."""
+    """Error code of `problem`."""
     quarantined: bool = False
-    """Whether `problem` is a quarantined commit sequence that waits for a person."""
+    """True if `problem` is a quarantined commit sequence that waits for a person."""
     previous_schemas: Mapping[str, str] = field(default_factory=dict)
     startpoint: Startpoint | None = None
-    """The one in force, which the commit consumes."""
+    """The startpoint in force; the commit consumes it."""
     begin: AnyRanges | None = None
-    """What counts as read under the startpoint; None where that is what was committed."""
+    """The ranges that count as read under the startpoint; None if they are the committed ones."""
     expired: Startpoint | None = None
-    """A startpoint that is not applied any more: the run deletes it, be there anything to commit or not."""
+    """A startpoint that has expired and is not applied; the run deletes it even if there is nothing to commit."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Ids of what is read, by name (`DatasetOffer.origin`); the commit keeps them."""
+    """Ids of the objects that are read, by name (`DatasetOffer.origin`); the commit stores them."""
 
     @property
     def is_moving(self) -> bool:
-        """Whether a run would commit anything: what it reads, or that it begins elsewhere."""
+        """True if a run would commit something: data that it reads, or a start at another position."""
         return not self.problem and (self.has_work or self.begin is not None)
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is to be read."""
+        """True if there is anything to read."""
         return bool(self.work_units)
 
     @property
     def files(self) -> int | None:
-        """Input files; None where the source has none."""
+        """Number of input files; None if the source has no files."""
         return _total(unit.files for unit in self.work_units)
 
     @property
     def rows(self) -> int | None:
-        """Expected rows; None where the source does not know."""
+        """Expected number of rows; None if the source does not know."""
         return _total(unit.rows for unit in self.work_units)
 
     @property
     def size_bytes(self) -> int | None:
-        """Expected bytes; None where the source does not know."""
+        """Expected size in bytes; None if the source does not know."""
         return _total(unit.size_bytes for unit in self.work_units)
 
     @property
     def cost_ms(self) -> int | None:
-        """Expected milliseconds of all work units; None where no dataset of the plan has a history."""
+        """Expected milliseconds of all work units; None if no dataset of the plan has a history."""
         return _total(unit.cost_ms for unit in self.work_units)
 
 
@@ -82,7 +83,7 @@ def _total(parts: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A stored commit sequence that the next run recovers first, or that waits for a person."""
+    """A stored commit sequence that the next run will recover first, or that waits for a person."""
 
     sequence_id: str
     dataset_urn: str
@@ -92,7 +93,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What a run would do: data, printable and comparable; `run` executes exactly this object."""
+    """What a run would do, as data that can be printed and compared; `run` executes exactly this object."""
 
     job: str
     run_id: str
@@ -101,20 +102,20 @@ class JobPlan:
     """Work unit ids by pack; a Spark task runs one pack."""
     leftovers: tuple[Leftover, ...] = ()
     branches: tuple[str, ...] = ()
-    """Branches that each dataset is published to, the quarantine included where a policy uses it."""
+    """Branches that each dataset is published to, including the quarantine if a policy uses it."""
     scope: Literal["dataset", "job"] = "dataset"
-    """Whether each dataset is published on its own, or all of the run together."""
+    """`dataset`: each dataset is published on its own. `job`: all datasets of the run are published together."""
     commit_steps: tuple[str, ...] = ()
-    """What will be committed per dataset, in order, for people."""
+    """The steps of a dataset's commit, in order, as text for people."""
 
     @property
     def has_work(self) -> bool:
-        """Whether a run would read anything."""
+        """True if a run would read anything."""
         return any(dataset.has_work for dataset in self.datasets)
 
     @property
     def pack_weights(self) -> tuple[int, ...]:
-        """Expected cost of each pack, as `WorkUnit.weight` counts it: milliseconds where datasets have a history."""
+        """Expected cost of each pack (`WorkUnit.weight`): in milliseconds if datasets have a history."""
         weights = {unit.id: unit.weight for dataset in self.datasets for unit in dataset.work_units}
         return tuple(sum(weights[unit_id] for unit_id in pack) for pack in self.packs)
 
@@ -126,23 +127,23 @@ class JobPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether a run would change anything: new data, a startpoint to honour, or a sequence to finish."""
+        """True if a run would change anything: read data, apply a startpoint, or finish a stored sequence."""
         return self.is_moving or bool(self.leftovers)
 
     @property
     def is_moving(self) -> bool:
-        """Whether a run would commit anything of its own."""
+        """True if a run would commit anything, apart from stored sequences that it finishes."""
         return any(dataset.is_moving for dataset in self.datasets)
 
 
 def left_out(dataset: DatasetPlan, problem: str, code: str = SourceError.code) -> DatasetPlan:
-    """Return the plan of a dataset of which nothing is read."""
+    """Return the plan of a dataset with nothing to read and the reason in `problem`."""
     code = dataset.code if dataset.problem else code
     return dataclasses.replace(dataset, work_units=(), startpoint=None, begin=None, problem=problem, code=code)
 
 
 def replanned(plan: JobPlan, datasets: Sequence[DatasetPlan]) -> JobPlan:
-    """Return the plan with other datasets, without the work units that none of them has."""
+    """Return the plan with other datasets; packs lose the work units that these datasets do not have."""
     ours = {unit.id for dataset in datasets for unit in dataset.work_units}
     packs = (tuple(unit_id for unit_id in pack if unit_id in ours) for pack in plan.packs)
     return dataclasses.replace(plan, datasets=tuple(datasets), packs=tuple(filter(None, packs)))

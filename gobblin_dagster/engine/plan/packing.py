@@ -1,4 +1,4 @@
-"""Packing of work units into MultiWorkUnits: worst-fit decreasing, over units or over groups of one dataset."""
+"""Pack work units into MultiWorkUnits: worst-fit decreasing, over single units or over groups of one dataset."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from gobblin_dagster.core.work_unit import MultiWorkUnit, WorkUnit
 
 Packing: TypeAlias = Literal["single_level", "bi_level"]
 GROUPS_PER_PACK = 3
-"""Groups that a pack holds on average, where datasets are large: more balance better, fewer keep datasets together."""
+"""Average number of groups in a pack if datasets are large. More groups balance better; fewer keep datasets
+together."""
 
 
 def pack_units(units: Sequence[WorkUnit], bins: int, packing: Packing = "single_level") -> tuple[MultiWorkUnit, ...]:
     """Spread work units over at most `bins` packs of about equal weight, heaviest pack first.
 
-    Spark starts the longest task first, then. `single_level` spreads the units one by one: the best balance.
-    `bi_level` first joins units of one dataset to groups and spreads those: fewer packs, and so fewer files, per dataset.
-    Deterministic for equal input.
+    Spark then starts the longest task first. `single_level` spreads the units one by one, which balances best.
+    `bi_level` first joins units of one dataset to groups and spreads the groups, so each dataset has fewer packs and
+    fewer files. Equal input gives equal packs.
     """
     if packing == "single_level":
         return pack_worst_fit(units, bins)
@@ -26,20 +27,23 @@ def pack_units(units: Sequence[WorkUnit], bins: int, packing: Packing = "single_
 
 
 def pack_worst_fit(units: Sequence[WorkUnit], bins: int) -> tuple[MultiWorkUnit, ...]:
-    """Put each unit, the heaviest first, into the lightest pack; order inside a pack is heaviest first.
+    """Put each unit, heaviest first, into the lightest pack; inside a pack the heaviest unit comes first.
 
-    Source: gobblin-kafka `KafkaWorkUnitPacker.worstFitDecreasingBinPacking`. Differs: packs are returned heaviest first.
+    Source: gobblin-kafka `KafkaWorkUnitPacker.worstFitDecreasingBinPacking`. Differs: packs are returned heaviest
+    first.
     """
     return _spread([MultiWorkUnit((unit,)) for unit in units], bins)
 
 
 def group_by_dataset(units: Sequence[WorkUnit], bins: int) -> list[MultiWorkUnit]:
-    """Join the units of each dataset to groups of at most a third of a pack; a heavier unit stands alone.
+    """Join the units of each dataset to groups of at most a third of a pack; a heavier unit is a group of its own.
 
-    A dataset that fits is one group. Else its units go, the heaviest first, into the fullest of its groups that has room.
+    A dataset that fits is one group. Otherwise its units go, heaviest first, into the fullest group that has room for
+    them.
 
-    Source: gobblin-kafka `KafkaBiLevelWorkUnitPacker`. Differs: the units of a group stay units, so each fails and is
-    repeated alone; a group weighs what its units weigh together (the original takes the first one's size).
+    Source: gobblin-kafka `KafkaBiLevelWorkUnitPacker`. Differs: the units of a group stay separate units, so each fails
+    and is retried alone; the weight of a group is the sum of its units (the original takes the weight of the first
+    unit).
     """
     room = sum(unit.weight for unit in units) / max(1, bins) / GROUPS_PER_PACK
     by_dataset: dict[str, list[WorkUnit]] = {}
@@ -68,7 +72,7 @@ def _best_fit(units: Sequence[WorkUnit], room: float) -> list[MultiWorkUnit]:
 
 
 def _spread(groups: Sequence[MultiWorkUnit], bins: int) -> tuple[MultiWorkUnit, ...]:
-    """Put each group, the heaviest first, into the lightest pack."""
+    """Put each group, heaviest first, into the lightest pack."""
     heap = [(0, number) for number in range(max(1, min(bins, len(groups))))]
     packs: list[list[WorkUnit]] = [[] for _ in heap]
     for group in sorted(groups, key=lambda group: (-group.weight, group.work_units[0].id)):

@@ -1,4 +1,4 @@
-"""plan: job spec + source + stored states -> JobPlan. Reads metadata only; needs no Spark and changes nothing."""
+"""Plan a run: job spec + source + stored states -> JobPlan. Reads metadata only; needs no Spark and changes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from gobblin_dagster.state.store import StateStore
 _NO_START = Start()
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _RUNS_LOOKED_AT = 1000
-"""As many as a project keeps by default; those of a run that is bounded are short."""
+"""The number of runs that a project keeps by default; the records of bounded runs are short."""
 
 
 @collector_paused()
@@ -57,12 +57,15 @@ def make_plan(
 ) -> JobPlan:
     """Plan one run of a job.
 
-    `unfit` returns, of all datasets, why some cannot be published; these fail before anything is read. `on_work` is called
-    once, as soon as the first work unit is found and while planning goes on. `startpoints` count instead of those that are
-    stored.
+    Args: spec: the job. source: the job's source. store: the states, sequences, startpoints and run records are read
+        from here. run_id: id of the run. selection: the datasets to plan. clock: gives the time at which startpoints
+        expire. packs: number of packs, unless the job sets `execution.packs`. on_work: called once, while planning goes
+        on, as soon as the first work unit is found. startpoints: used instead of the stored startpoints; None means the
+        stored ones. unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it then fails
+        before it is read.
 
     Raises:
-        SourceError: the source as a whole cannot be listed; faults of one dataset are in its `problem`.
+        SourceError: the source as a whole cannot be listed. An error of a single dataset is put into its `problem`.
         UsageError: globs were given that select no dataset.
     """
     states, damaged = store.load_readable_states(spec.job, selection.urns)
@@ -122,7 +125,7 @@ def _refused(dataset: DatasetPlan, problem: str) -> DatasetPlan:
 
 
 def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
-    """Return the states as sources see them: what was given up is no gap."""
+    """Return the states as sources see them: ranges that were given up count as read, so they are no gaps."""
     return {
         urn: state if state.given_up is None else dataclasses.replace(state, committed=state.settled, given_up=None)
         for urn, state in states.items()
@@ -132,11 +135,11 @@ def _as_planned(states: Mapping[str, DatasetState]) -> dict[str, DatasetState]:
 def limit_units(
     datasets: Sequence[DatasetPlan], most: int, runs: Sequence[RunRecord], moved_at: Mapping[str, datetime]
 ) -> tuple[DatasetPlan, ...]:
-    """Keep the first work units of each dataset, as many as fit into a run, shared out evenly.
+    """Keep the first work units of each dataset, `most` in all, shared out evenly.
 
-    What is left out was not committed, so the next run plans it again; the notes say how much. Where not even one for each
-    fits, those come first whose last turn in `runs` (newest first) is longest ago, and of turns that are forgotten those of
-    datasets that moved longest ago: none waits for ever behind others.
+    A unit that is left out was not committed, so the next run plans it again; the dataset's notes say how many were
+    left out. If there is room for fewer units than datasets, take the datasets that have waited longest: first by
+    `runs` (newest first), then by the last commit (`moved_at`). So no dataset waits for ever behind others.
     """
     turns: dict[str, int] = {}
     for age, run in enumerate(runs):
@@ -204,7 +207,7 @@ def _dataset_plans(
             quarantined=leftover is not None,
             previous_schemas=state.schemas if state else {},
             startpoint=start.startpoint,
-            # A full extract of nothing leaves what is published, and what counts as read, as it is.
+            # A full extract of nothing changes neither the published data nor the ranges that count as read.
             begin=start.begin if start.startpoint is not None or offer.work_units else None,
             expired=start.expired,
             origin=offer.origin,
@@ -222,13 +225,16 @@ def _dataset_plans(
 def _without_damaged(
     datasets: Iterator[DatasetPlan], damaged: Mapping[str, CorruptRecordError]
 ) -> Iterator[DatasetPlan]:
-    """Set datasets aside whose states cannot be read: by what the source was told, nothing of them was read so far."""
+    """Replace the plan of a dataset with an unreadable state by a problem: the source planned it as never read."""
     for dataset in datasets:
         error = damaged.get(dataset.dataset_urn)
         if error is None:
             yield dataset
             continue
-        hint = "`gobblin state restore` brings back what its last commit made true, `gobblin state reset` lets it begin anew."
+        hint = (
+            "`gobblin state restore` brings back the state of its last commit, "
+            "`gobblin state reset` lets it begin again from nothing."
+        )
         yield DatasetPlan(
             dataset.dataset_urn,
             dataset.commit_id,
@@ -242,11 +248,11 @@ def _without_damaged(
 
 
 def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
-    """Say why a dataset cannot be planned, and the code of that; the first is empty where it can."""
+    """Return why a dataset cannot be planned and the code of the error; the reason is empty if it can be planned."""
     if not offer.problem and start.problem:
         return start.problem, StartpointError.code
     if not offer.problem and offer.work_units:
-        try:  # before a store is asked for the urn, which may cut it or refuse all of the run
+        try:  # before a state store is asked for the urn: a store may cut a bad urn, or refuse the whole run
             DatasetUrn(offer.dataset_urn)
         except InvalidUrnError as error:
             return str(error), error.code
@@ -254,7 +260,7 @@ def _problem(offer: DatasetOffer, start: Start) -> tuple[str, str]:
 
 
 def _number_units(datasets: Iterator[DatasetPlan], on_work: Callable[[], None] | None) -> Iterator[DatasetPlan]:
-    """Give work units ids that are unique in the run."""
+    """Give each work unit an id that is unique in the run; call `on_work` at the first unit that is not empty."""
     number, is_told = 0, False
     for dataset in datasets:
         units = []

@@ -1,7 +1,8 @@
-"""What a run will make of the schemas that come, found out before any row is read: notes for the plan.
+"""Compare the schemas that a run will read with the published ones, before any row is read; the plan gets notes.
 
-Works for sources that know their schema beforehand (a table's columns, a file's footer); others say nothing. The columns
-go through the job's converters as in a task, and the branch's contract judges them against what it published last.
+Works for sources that know their schema beforehand (columns of a table, footer of a file); for others there are no
+notes. The columns go through the job's converters as in a task, and the branch's contract compares them with the last
+published schema.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from gobblin_dagster.engine.task.row_pipeline import RowPipeline
 from gobblin_dagster.spec.job import PRE_FORK, BranchSpec, JobSpec
 
 MOST_DATASETS = 20
-"""Datasets of a plan that are looked at: each may cost a request to a far file system."""
+"""Number of datasets that are checked: each may cost a request to a remote file system."""
 
 
 def with_schema_notes(job: JobSpec, source: Source, runner: RunContext, plan: JobPlan) -> JobPlan:
-    """Return the plan with a note for each column that is new, gone or changed, and for what will fail by it.
+    """Return the plan with a note for each column that is new, gone or changed, and for each failure to come of it.
 
-    Looks at the first work unit of the first `MOST_DATASETS` datasets that have work and were published before.
+    Checks the first work unit of the first `MOST_DATASETS` datasets that have work and were published before.
     """
     if not isinstance(source, ForeseesSchema):
         return plan
@@ -76,10 +77,10 @@ def _branch_notes(
         yield f"its work units will fail: {error}"
         return
     meant = (
-        f"schema contract `{kind}` takes it" if kind is not None else "no schema contract: it is written as it comes"
+        f"schema contract `{kind}` allows it" if kind is not None else "no schema contract: it is written as it comes"
     )
     yield from (f"{note} ({meant})." for note in notes)
 
 
 def _never(chunk: Chunk, policy: str, reason: str, stage: str) -> None:
-    """Take rejected rows: there are none where no row is read."""
+    """Ignore rejected rows; there are none because no row is read."""

@@ -1,7 +1,7 @@
-"""Startpoints in a plan: where the next run of a dataset begins, instead of at its watermark.
+"""Apply startpoints in a plan: the next run of a dataset begins at its startpoint instead of at its watermark.
 
-A startpoint is resolved to a position, and the source plans as if all before that position were committed and nothing
-behind it. The run's commit builds on the same ranges and consumes the startpoint, so nothing of this is stored before.
+A startpoint is resolved to a position. The source then plans as if everything before that position were committed and
+nothing after it. The run's commit starts from the same ranges and consumes the startpoint; nothing is stored before it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from gobblin_dagster.core.watermark.text import parse_watermark
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What became of the startpoint of one dataset when the plan was made."""
+    """The resolved startpoint of one dataset."""
 
     startpoint: Startpoint | None = None
-    """The one in force, pinned where it must be; None where it has expired or cannot be resolved."""
+    """The startpoint in force, pinned if it must be; None if it has expired or cannot be resolved."""
     begin: CommittedRanges | None = None
-    """What counts as read; None where the dataset was never committed and begins at its oldest position anyway."""
+    """The ranges that count as read; None if the dataset was never committed and begins at its oldest position
+    anyway."""
     problem: str = ""
     note: str = ""
+    """Remark for people: where the dataset begins, or that its startpoint expired."""
     expired: Startpoint | None = None
-    """The one that is not applied any more."""
+    """The startpoint, if it has expired and is not applied."""
 
 
 def find_starts(job: str, source: Source, context: SourceContext, wishes: Mapping[str, Startpoint]) -> dict[str, Start]:
-    """Resolve the startpoints of selected datasets; one that cannot be resolved is the problem of its dataset alone."""
+    """Resolve the startpoints of the selected datasets; an error is put into the `problem` of its dataset."""
     return {
         urn: _Resolution(job, source, context, startpoint).start()
         for urn, startpoint in sorted(wishes.items())
@@ -47,7 +49,7 @@ def find_starts(job: str, source: Source, context: SourceContext, wishes: Mappin
 def moved_states(
     job: str, states: Mapping[str, DatasetState], starts: Mapping[str, Start], now: datetime
 ) -> dict[str, DatasetState]:
-    """Return the states that the source shall plan from."""
+    """Return the states that the source plans from."""
     moved = {urn: begin_at(states.get(urn), job, urn, s.begin, now) for urn, s in starts.items() if s.begin is not None}
     return {**states, **moved}
 
@@ -55,9 +57,9 @@ def moved_states(
 def begin_at(
     before: DatasetState | None, job: str, dataset_urn: str, begin: CommittedRanges, now: datetime
 ) -> DatasetState:
-    """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is as it was.
+    """Return the state that a commit under a startpoint builds on: `begin` counts as read, all else is unchanged.
 
-    It counts as read of what is there now: a startpoint is how to go on with a table that was made anew.
+    The ids of what was read (`origin`) are forgotten, because people use a startpoint to go on with a recreated table.
     """
     if before is None:
         return DatasetState(job, dataset_urn, 0, begin, snapshot=0, run_id="", updated_at=now)
@@ -77,7 +79,7 @@ class _Resolution:
         self._fresh: DatasetOffer | None = None
 
     def start(self) -> Start:
-        """Return what came of it; never raises for what concerns this dataset alone."""
+        """Return the resolved startpoint; errors of this dataset are in its `problem`, never raised."""
         startpoint, now = self._startpoint, self._context.clock.now()
         if startpoint.is_expired(now):
             at = f"{startpoint.expires_at.astimezone(UTC):%Y-%m-%d %H:%M}Z"
@@ -89,10 +91,11 @@ class _Resolution:
             return Start(problem=str(error))
         mark = begin.watermark if begin is not None else None
         if isinstance(startpoint.position, Upcoming):
-            # Another run, after a crash, must not begin behind what came meanwhile.
+            # If this run crashes, the next one must begin here too, and not after data that arrived in between.
             startpoint = dataclasses.replace(startpoint, pinned=begin)
         why = f": {startpoint.why}" if startpoint.why else ""
-        note = f"begins at {mark or 'its oldest position'}, by the startpoint {startpoint.position} of {startpoint.who}{why}."
+        where = mark or "its oldest position"
+        note = f"begins at {where}, by the startpoint {startpoint.position} of {startpoint.who}{why}."
         return Start(startpoint, begin, note=note)
 
     def _begin(self) -> CommittedRanges | None:
@@ -110,13 +113,13 @@ class _Resolution:
     def _unaided(
         self, _urn: str, wanted: Watermark | Timestamp | Oldest | Upcoming, _context: SourceContext
     ) -> Watermark | None:
-        """Resolve as a StartpointResolver does, without the source's help."""
+        """Resolve as a StartpointResolver does, for a source that is none."""
         if isinstance(wanted, Oldest):
             return None
         mark = watermark_at(self._kind(), wanted.instant) if isinstance(wanted, Timestamp) else wanted
         if isinstance(mark, Watermark):
             return mark
-        raise self._error("this source looks up no such position; give a watermark, or `oldest`")
+        raise self._error("this source cannot look up such a position; give a watermark, or `oldest`")
 
     def _parsed(self, position: Specific) -> Watermark:
         try:
@@ -125,7 +128,7 @@ class _Resolution:
             raise self._error(error.problem.rstrip(".")) from error
 
     def _read_up_to(self, mark: Watermark) -> CommittedRanges:
-        """Return ranges that end at a position; components that it does not name stay as they are."""
+        """Return ranges that end at a position; components that the position does not name stay as they are."""
         known: Any = self._state.committed.ranges if self._state is not None else {}
         if self._state is not None and type(mark) is not self._state.committed.watermark_type:
             expected = self._state.committed.watermark_type.type_name
@@ -134,7 +137,7 @@ class _Resolution:
         for name, position in mark.components().items():
             first: Any = known[name][0][0] if name in known else position
             if name not in known or position < first:
-                # Also what lies before all that was ever committed counts as read, from where the source begins.
+                # Data before the first committed position counts as read too, from where the source begins.
                 first = self._beginnings().get(name, position)
             ranges[name] = ((min(first, position), position),)
         return CommittedRanges(type(mark), ranges)
@@ -149,9 +152,8 @@ class _Resolution:
         offer = self._offer()
         mark = offer.low or offer.expected_high
         if mark is None:
-            raise self._error(
-                offer.problem.rstrip(".") or "the source has nothing yet that tells its type of watermark"
-            )
+            unknown = "the source has no data yet, so its watermark type is unknown"
+            raise self._error(offer.problem.rstrip(".") or unknown)
         return type(mark)
 
     def _offer(self) -> DatasetOffer:

@@ -1,4 +1,4 @@
-"""One branch of the fork inside one work unit: its own converters, policies and writer, and its own failure."""
+"""Run one branch of the fork inside one work unit: its converters, policies and writer. Its failure is its own."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gobblin_dagster.core.constructs import (
 )
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.task_state import BranchCounts, PolicyOutcome, StagedFile, TaskFailure
-from gobblin_dagster.engine.task.policy_checker import judge
+from gobblin_dagster.engine.task.policy_checker import evaluate_policies
 from gobblin_dagster.engine.task.row_pipeline import Quarantine, RowPipeline
 from gobblin_dagster.engine.task.shared_files import SharedFiles
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, TaskPolicySpec
 
 
 class Branch:
-    """Writes the rows that the fork gives it. A failure is kept, never raised: the other branches go on.
+    """Writes the rows that the fork gives it. A failure is kept and never raised, so the other branches go on.
 
     Source: gobblin-runtime `Fork`.
     """
@@ -50,7 +50,7 @@ class Branch:
         self._contract_kind = spec.schema_contract or job.schema_contract
         self._policy_specs: Sequence[TaskPolicySpec] = job.task_policies_of(spec)
         self._context = dataclasses.replace(context, branch=spec.name)
-        self._stage = RowPipeline(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
+        self._pipeline = RowPipeline(spec.name, spec.converters, spec.row_policies, self._context, quarantine)
         self._shared = shared
         self._writer: DataWriter | None = None
         self._contract: Contract | None = None
@@ -66,10 +66,10 @@ class Branch:
         writer_context: Callable[[str, pa.Schema], WriterContext],
         previous_schema: str | None,
     ) -> None:
-        """Prepare for chunks of `schema`; `previous_schema` is what the branch published last."""
+        """Prepare for chunks of `schema`; `previous_schema` is the schema published last, None if there is none."""
         with self._keeping_failure():
             self._previous_schema = previous_schema
-            self.schema = self._agreed(self._stage.open(schema))
+            self.schema = self._agreed(self._pipeline.open(schema))
             self._policies = [
                 (spec, registry.create(ConstructKind.TASK_POLICY, spec, self._context)) for spec in self._policy_specs
             ]
@@ -86,7 +86,7 @@ class Branch:
         return writer
 
     def _agreed(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema to write by the branch's contract."""
+        """Return the schema to write, by the branch's schema contract."""
         if self._contract_kind is None or self._previous_schema is None:
             return schema
         self._contract = Contract(self._contract_kind, self._previous_schema, schema, self._context)
@@ -94,12 +94,12 @@ class Branch:
         return self._contract.schema
 
     def write(self, chunk: Chunk) -> None:
-        """Take a chunk; does nothing once the branch has failed."""
+        """Convert, check and write a chunk; does nothing after the branch has failed."""
         if self.failure is not None or self._writer is None:
             return
         with self._keeping_failure():
             self._rows_in += chunk.batch.num_rows
-            for processed in self._stage.process(chunk):
+            for processed in self._pipeline.process(chunk):
                 batch = processed.batch if self._contract is None else on_rows(self._contract.conform, processed)
                 self._writer.write(batch)
                 self._rows_written += batch.num_rows
@@ -107,15 +107,15 @@ class Branch:
                     observer.observe(batch)
 
     def finish(self) -> None:
-        """Close and sync the branch's files; shared ones are left to their group."""
+        """Close and sync the branch's files; files shared by a group are closed by the group."""
         if self.failure is None and self._writer is not None:
             with self._keeping_failure():
-                self._stage.finish()
+                self._pipeline.finish()
                 if self._shared is None:
                     self.files = tuple(self._writer.finish())
 
     def evaluate(self, rows_read: int, rows_expected: int | None) -> list[PolicyOutcome]:
-        """Judge the finished branch by its task-level policies; an enforced failure fails the branch."""
+        """Apply the task-level policies to the finished branch; an enforced failure fails the branch."""
         if self.failure is not None or self.schema is None:
             return []
         view = BranchView(
@@ -127,7 +127,7 @@ class Branch:
             previous_schema=self._previous_schema,
             files=self.files,
         )
-        outcomes, failure = judge(view, self._policies)
+        outcomes, failure = evaluate_policies(view, self._policies)
         self.failure = self.failure or failure
         return outcomes
 
@@ -141,8 +141,8 @@ class Branch:
         """Rows and bytes so far."""
         return BranchCounts(
             rows_in=self._rows_in,
-            rows_filtered=self._stage.rows_filtered,
-            rows_rejected=sum(self._stage.rejected.values()),
+            rows_filtered=self._pipeline.rows_filtered,
+            rows_rejected=sum(self._pipeline.rejected.values()),
             rows_written=self._rows_written,
             bytes_written=sum(file.size_bytes for file in self.files),
         )
@@ -150,12 +150,12 @@ class Branch:
     @property
     def rejected(self) -> Mapping[str, int]:
         """Rejected rows by policy."""
-        return self._stage.rejected
+        return self._pipeline.rejected
 
     @property
     def rows_quarantined(self) -> int:
         """Rows that this branch sent to the quarantine."""
-        return self._stage.rows_quarantined
+        return self._pipeline.rows_quarantined
 
     def _keeping_failure(self) -> _KeepFailure:
         return _KeepFailure(self)

@@ -1,4 +1,4 @@
-"""Branches in parallel: one thread and one bounded queue of batches per branch."""
+"""Run branches in parallel: one thread and one bounded queue of batches per branch."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gobblin_dagster.spec.job import ForkSpec
 
 
 class BranchRunner(Protocol):
-    """Feeds one branch."""
+    """Passes chunks to one branch."""
 
     branch: Branch
 
     def put(self, chunk: Chunk) -> None:
-        """Give the branch a chunk; returns at once where it has failed."""
+        """Give the branch a chunk; returns at once if it has failed."""
 
     def finish(self) -> None:
-        """Let the branch work off what it was given and close its files."""
+        """Let the branch process everything in its queue, and close its files."""
 
     def cancel(self) -> None:
-        """Let the branch stop as soon as it can; nothing of it will be used."""
+        """Let the branch stop as soon as it can; its files will not be used."""
 
     @property
     def stats(self) -> QueueStats | None:
-        """Use of the queue; None where there is none."""
+        """Use of the queue; None if there is no queue."""
 
 
 def runners(branches: Sequence[Branch], fork: ForkSpec) -> list[BranchRunner]:
-    """Return a runner per branch: threads where there are several branches, a plain call for a single one."""
+    """Return a runner per branch: with threads if there are several branches, a plain call for a single one."""
     if len(branches) == 1:
         return [DirectRunner(branches[0])]
     return [QueuedRunner(branch, fork.queue_capacity, fork.queue_timeout_s) for branch in branches]
@@ -55,14 +55,14 @@ class DirectRunner:
         self.branch.finish()
 
     def cancel(self) -> None:
-        """Nothing runs beside the caller."""
+        """Do nothing: no thread runs."""
 
 
 class QueuedRunner:
     """Runs the branch in a thread of its own, behind a bounded queue.
 
-    At most `capacity` batches wait; then `put` blocks. A branch that fails goes on to empty its queue without working, so
-    that it never blocks the others.
+    At most `capacity` batches wait; then `put` blocks. A branch that has failed goes on to empty its queue, without
+    processing, so that it never blocks the others.
 
     Source: gobblin-runtime `Fork` with `BoundedBlockingRecordQueue`.
     """

@@ -1,4 +1,4 @@
-"""Run one work unit read from standard input, and print its TaskState: the child process of `pack.py`."""
+"""Run one work unit read from standard input, and print its TaskState: the child process of `multi_work_unit.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gobblin_dagster.engine.task.multi_work_unit import run_one
 def main() -> None:
     """Read, run, print."""
     message = json.load(sys.stdin)
-    # What a construct prints must not mix with the result.
+    # Text that a construct prints must not mix with the result.
     result, sys.stdout = sys.stdout, sys.stderr
     state = run_one(from_json(RunContext, message["run_context"]), from_json(TaskInput, message["task"]))
     result.write(to_json(state))

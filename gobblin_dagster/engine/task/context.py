@@ -1,4 +1,4 @@
-"""What every task of a run knows, and what it is told about each work unit: small, JSON, no live objects."""
+"""The settings of a run and of each work unit, as tasks receive them: small, JSON, no live objects."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class RunContext:
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Values of environment variables in `job_json`, with the references that messages show instead."""
     allow: AllowLists = EVERYTHING
-    """What the project's jobs may touch; each task holds its job against it again."""
+    """What the project allows its jobs to read and write; each task checks its job against it again."""
 
     @property
     def spec(self) -> JobSpec:
-        """The job, parsed anew at each call: keep it."""
+        """The job, parsed again at each call: keep the result."""
         return JobSpec.model_validate_json(self.job_json)
 
     @property
     def staging_root(self) -> str:
-        """Absolute folder of all that this run stages."""
+        """Absolute folder of everything that this run stages."""
         return staging_dir(self.output_root, self.run_id)
 
     def staging_dir(self, commit_id: str) -> str:
-        """Return the absolute folder of what this run stages of one dataset."""
+        """Return the absolute folder where this run stages one dataset."""
         return staging_dir(self.output_root, self.run_id, commit_id)
 
     def construct_context(self, spec: JobSpec, dataset_urn: str = "", branch: str | None = None) -> ConstructContext:
-        """Return where a construct of the job works."""
+        """Return the context for a construct of the job; the branch is None before the fork."""
         return ConstructContext(
             job=spec.job,
             base_dir=self.base_dir,
@@ -60,11 +60,11 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """One work unit with what the run says of its dataset."""
+    """One work unit with the facts of its dataset that it needs."""
 
     format_name: ClassVar[str] = "TaskInput/1"
 
     unit: WorkUnit
     commit_id: str
-    """In the name of every file staged."""
+    """Part of the name of every file staged."""
     previous_schemas: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Whether the rows that several branches take can be copied for each."""
+"""Refuse rows with values that cannot be copied, if they go to more than one branch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from gobblin_dagster.core.errors import CopyNotSupportedError
 
 
 def require_copies(chunk: Chunk, flags: Sequence[bool | pa.BooleanArray]) -> None:
-    """Raise CopyNotSupportedError where two or more branches take a row with a value that cannot be copied.
+    """Raise CopyNotSupportedError if two or more branches take a row with a value that cannot be copied.
 
-    Branches share Arrow batches, which nobody can change; only the Python values of extension types may be shared.
+    Branches share Arrow batches, which nobody can change; only Python values of extension types can be changed by one
+    branch and read by another.
 
-    Source: gobblin-api `CopyHelper`, `CopyNotSupportedException`. Differs: names column, type and row.
+    Source: gobblin-api `CopyHelper`, `CopyNotSupportedException`. Differs: the error names column, type and row.
     """
     names = extension_columns(chunk.batch.schema)
     if not names:

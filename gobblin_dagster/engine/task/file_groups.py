@@ -1,4 +1,4 @@
-"""Which work units of a pack share their files: small ones of one dataset, up to `execution.merge_bytes` of input."""
+"""Group work units of a pack that share files: small ones of one dataset, up to `execution.merge_bytes` of input."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from gobblin_dagster.engine.task.context import TaskInput
 from gobblin_dagster.spec.job import JobSpec
 
 BYTES_PER_ROW = 100
-"""Assumed where a source announces rows and no bytes."""
+"""Assumed size of a row if a source announces rows but no bytes."""
 
 
 def make_groups(tasks: Sequence[TaskInput], spec: JobSpec) -> list[list[TaskInput]]:
-    """Cut a pack into groups of work units; one whose size is unknown or large stands alone. Deterministic.
+    """Cut a pack into groups of work units; a unit of unknown or large size is a group of its own. Deterministic.
 
-    Where task-level policies are declared, nothing is joined: they judge the files of each work unit.
+    If the job declares task-level policies, nothing is joined, because they check the files of each work unit.
 
-    Source: `MultiWorkUnit` and the merging of small files by `CompactionSource`. Differs: small files are not made first.
+    Source: `MultiWorkUnit` and the merging of small files by `CompactionSource`. Differs: small files are not written
+    first.
     """
     most = 0 if _judges_files(spec) else spec.execution.merge_bytes
     groups: list[list[TaskInput]] = []

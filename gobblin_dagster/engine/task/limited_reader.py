@@ -1,4 +1,4 @@
-"""The reading of one work unit: chunk by chunk to its end, to a limit, or to a fault behind which a part may be kept."""
+"""Read one work unit chunk by chunk: to its end, to a limit, or to an error after which the rows before it are kept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gobblin_dagster.spec.job import JobSpec
 
 
 class StoppedError(Exception):
-    """The run was told to stop while a work unit waited."""
+    """The run was asked to stop while a work unit waited."""
 
 
 class LimitedReader:
-    """Hands out the chunks of a work unit, and knows how far it got.
+    """Yields the chunks of a work unit, and knows the position that it has reached.
 
-    Source: gobblin-runtime `LimitingExtractorDecorator` and the limiters of gobblin-utility. Differs: what a limit leaves is
-    read by the next run.
+    Source: gobblin-runtime `LimitingExtractorDecorator` and the limiters of gobblin-utility. Differs: the next run
+    reads the rows after the limit.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class LimitedReader:
     ) -> None:
         self.rows = 0
         self.failure: TaskFailure | None = None
-        """The fault that ended the reading behind a part that may be kept."""
+        """The error that ended the reading, if the rows before it are kept."""
         self.high: Watermark = unit.expected_high
-        """End of what was handed out, exclusive."""
+        """Position that has been reached, exclusive."""
         self._unit = unit
         self._extractor = extractor
         self._limit = spec.execution.limit
@@ -52,11 +52,11 @@ class LimitedReader:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ended before the work unit did."""
+        """True if reading ended before the end of the work unit."""
         return self.high != self._unit.expected_high
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield chunks; raises as `Extractor.chunks` where nothing can be kept, and StoppedError."""
+        """Yield chunks; raises as `Extractor.chunks` if no rows can be kept, and StoppedError."""
         chunks = self._extractor.chunks()
         while True:
             try:
@@ -69,7 +69,7 @@ class LimitedReader:
             if chunk is None:
                 return
             self.rows += chunk.batch.num_rows
-            if chunk.batch.num_rows:  # an empty one only tells a position
+            if chunk.batch.num_rows:  # an empty chunk only reports a position
                 yield chunk
             if self._is_limit_reached() and self._ends_here():
                 return
@@ -84,7 +84,7 @@ class LimitedReader:
         )
 
     def _ends_here(self) -> bool:
-        """End the work unit where its extractor is; False where that is not known, or is its beginning."""
+        """Move the unit's end to its extractor's position; False if that is unknown, or is the unit's beginning."""
         position = self._extractor.position() if isinstance(self._extractor, PositionedExtractor) else None
         if position is None or position == self._unit.low:
             return False
@@ -92,13 +92,13 @@ class LimitedReader:
             WatermarkInterval(self._unit.low, position)
             WatermarkInterval(position, self._unit.expected_high)
         except ValueError:
-            problem = f"its extractor says that it read up to {position}, which lies outside of {self._unit.interval}."
+            problem = f"its extractor reports position {position}, which lies outside of {self._unit.interval}."
             raise ExtractError(dataset_urn=self._unit.dataset_urn, file="position", problem=problem) from None
         self.high = position
         return True
 
     def _throttle(self) -> None:
-        """Wait while the reading is ahead of its rate."""
+        """Wait while reading is faster than the allowed rate."""
         rate = self._limit.rows_per_second
         ahead = self.rows / rate - (self._clock() - self._began) if rate is not None else 0
         if ahead > 0 and not wait(ahead, self._is_stopped, self._sleep):

@@ -1,7 +1,7 @@
-"""A pack of work units inside one Spark task, surviving the death of its Python worker.
+"""Run a pack of work units inside one Spark task, and survive the death of its Python worker.
 
-Spark runs a task again when its worker dies. The second attempt returns the rows of units that were finished, and runs
-units that were begun but not finished alone in a child process: a unit that kills its process ends as its own failure.
+Spark runs a task again if its worker dies. The second attempt returns the stored results of finished units. Units that
+had begun but not finished run alone in a child process, so a unit that kills its process fails alone.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def run_pack(
 ) -> Iterator[TaskState]:
     """Run the work units of a pack one after the other, small ones of a dataset as a group; yields one TaskState each.
 
-    Units that have not begun when the board (or `is_stopped`) asks to stop come back as cancelled.
+    After the stop file exists or `is_stopped` returns True, units that have not begun are returned as cancelled.
     """
     spec = run_context.spec
     import_from(run_context.base_dir)
     storage = open_storage(run_context.output_root, durable=spec.commit.durability == "full")
-    # The board steers a running job and is worthless after it: it need not survive power loss.
+    # Checkpoints are needed only while the job runs, so they need not survive power loss.
     checkpoints = TaskCheckpoints(open_storage(run_context.output_root, durable=False), run_context.staging_root)
 
     def must_stop() -> bool:
@@ -52,7 +52,7 @@ def run_pack(
 
 
 class _GroupRun:
-    """The work units of a group: in common first, then one by one those that did not come to an end so."""
+    """Runs the work units of a group: first together, then one by one those that did not finish together."""
 
     def __init__(
         self,
@@ -70,12 +70,13 @@ class _GroupRun:
         self._checkpoints = checkpoints
         self._must_stop = must_stop
         self._suspect = group[0].unit.id
-        """The unit that was at work when the group killed its worker, if it did."""
+        """The unit that was running when the group killed its worker; empty if the group killed none."""
 
     def run(self) -> Iterator[TaskState]:
         states: list[TaskState] = []
         if len(self._group) > 1:
-            # What the disk refuses it refuses each unit too, which then says so.
+            # If the disk refuses the group's files, it refuses the files of each unit too, and each unit then reports
+            # it.
             with suppress(OSError):
                 states = self._run_together()
         yield from states
@@ -85,7 +86,7 @@ class _GroupRun:
                 yield self._run_or_fail(task)
 
     def _run_or_fail(self, task: TaskInput) -> TaskState:
-        """Run a unit alone; where the board cannot be written (a full disk, no permission), the unit fails and says why."""
+        """Run a unit alone; if its checkpoint cannot be written (full disk, no permission), the unit fails."""
         try:
             return self._run_alone(task)
         except OSError as error:
@@ -115,7 +116,7 @@ class _GroupRun:
             return finished
         if self._must_stop():
             return checkpoints.finish(unrun(task, WorkingState.CANCELLED, None))
-        # A unit that began before, in its group, is no suspect for that; one that also began alone is.
+        # A unit that has begun only as part of its group is no suspect; a unit that has begun alone is.
         is_suspect = not checkpoints.start(unit_id) and (
             unit_id == self._suspect or not checkpoints.start(f"{unit_id}-alone")
         )
@@ -130,7 +131,7 @@ class _GroupRun:
 def run_packs_in_arrow(
     context_json: str, packs: Sequence[Sequence[str]] | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run packs by number inside a Spark task; `packs` is None where they lie on staging storage.
+    """Run packs by number inside a Spark task; `packs` is None if they are stored on staging storage.
 
     Shape: in, one int64 column of pack numbers; out, one string column `state`, one TaskState as JSON per work unit.
     """
@@ -143,7 +144,7 @@ def run_packs_in_arrow(
 
 
 def write_packs(run_context: RunContext, packs: Sequence[Sequence[str]]) -> None:
-    """Store packs that are too large to travel with the task's code; raises StorageError."""
+    """Store packs that are too large to be sent with the task's code; raises StorageError."""
     storage = open_storage(run_context.output_root, durable=False)
     try:
         for number, pack in enumerate(packs):
@@ -153,7 +154,7 @@ def write_packs(run_context: RunContext, packs: Sequence[Sequence[str]]) -> None
 
 
 def read_pack(run_context: RunContext, number: int) -> list[str]:
-    """Return what `write_packs` stored."""
+    """Return the pack that `write_packs` stored: work units as JSON."""
     raw = open_storage(run_context.output_root, durable=False).read(_pack_path(run_context, number))
     texts: list[str] = json.loads(raw)
     return texts
@@ -164,7 +165,7 @@ def _pack_path(run_context: RunContext, number: int) -> str:
 
 
 def run_one(run_context: RunContext, task: TaskInput) -> TaskState:
-    """Run one work unit in this process, off the board."""
+    """Run one work unit in this process, without checkpoints."""
     spec = run_context.spec
     import_from(run_context.base_dir)
     storage: Storage = open_storage(run_context.output_root, durable=spec.commit.durability == "full")
@@ -172,13 +173,13 @@ def run_one(run_context: RunContext, task: TaskInput) -> TaskState:
 
 
 def import_from(folder: str) -> None:
-    """Let a job name classes (`module:Class`) of its own project folder."""
+    """Make classes of the project folder importable, because a job may name them (`module:Class`)."""
     if folder not in sys.path:
         sys.path.append(folder)
 
 
 def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
-    """Run a suspect in a process of its own."""
+    """Run a suspect unit in a process of its own."""
     child = subprocess.run(
         [sys.executable, "-m", "gobblin_dagster.engine.task.child_process"],
         input=json.dumps({"run_context": to_json(run_context), "task": to_json(task)}).encode(),
@@ -187,7 +188,7 @@ def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
         check=False,
     )
     said = child.stderr.decode(errors="replace")
-    sys.stderr.write(said)  # into Spark's log, as what other workers say
+    sys.stderr.write(said)  # into Spark's log, like the output of other workers
     if child.returncode == 0:
         return from_json(TaskState, child.stdout.decode())
     unit, last_line = task.unit, said.strip().rpartition("\n")[2][:500]
@@ -196,7 +197,7 @@ def _run_isolated(run_context: RunContext, task: TaskInput) -> TaskState:
 
 
 def unrun(task: TaskInput, state: WorkingState, failure: TaskFailure | None) -> TaskState:
-    """Return the TaskState of a work unit of which nothing was staged."""
+    """Return the TaskState of a work unit that staged nothing."""
     unit = task.unit
     return TaskState(
         work_unit_id=unit.id,

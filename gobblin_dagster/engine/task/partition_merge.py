@@ -1,4 +1,4 @@
-"""The parts of one work unit, made one: sums, all files, all failures; then the policies that judge the whole."""
+"""Merge the parts of one work unit: sums, all files, all failures; then apply the policies that see the whole unit."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import BranchView
 from gobblin_dagster.core.task_state import PolicyOutcome, TaskFailure, TaskState, TaskSums, WorkingState
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
-from gobblin_dagster.engine.task.policy_checker import judge
+from gobblin_dagster.engine.task.policy_checker import evaluate_policies
 from gobblin_dagster.engine.task.spark_partition import Part, is_observer
 from gobblin_dagster.spec.job import JobSpec
 
 MAX_FAILURES = 5
-"""Failures of parts that are kept; a fault in the data meets most of them in the same way."""
+"""Number of failures that are kept; an error in the data usually fails most parts in the same way."""
 
 
 def merge_parts(
     run_context: RunContext, spec: JobSpec, task: TaskInput, parts: Sequence[Part], seconds: float
 ) -> TaskState:
-    """Return what came of a work unit from what came of its parts, at least one; one part that failed fails it.
+    """Merge the states of a work unit's parts, at least one, into its TaskState; it fails if any part failed.
 
-    Task-level policies that need not see rows are judged here, over all parts together.
+    Task-level policies that need not see rows are applied here, to all parts together.
     """
     unit, states = task.unit, [part.state for part in parts]
     failures = list(dict.fromkeys(failure for state in states for failure in state.failures))[:MAX_FAILURES]
@@ -50,7 +50,7 @@ def merge_parts(
         seconds=round(seconds, 3),
     )
     if not failures:
-        outcomes, failures = _judged(run_context, spec, task, parts, merged)
+        outcomes, failures = _policy_outcomes(run_context, spec, task, parts, merged)
         merged = dataclasses.replace(merged, policies=(*merged.policies, *outcomes))
     if failures:
         return dataclasses.replace(
@@ -59,7 +59,7 @@ def merge_parts(
     return merged
 
 
-def _judged(
+def _policy_outcomes(
     run_context: RunContext, spec: JobSpec, task: TaskInput, parts: Sequence[Part], merged: TaskState
 ) -> tuple[list[PolicyOutcome], list[TaskFailure]]:
     schemas = dict(pair for part in parts for pair in part.schemas.items())
@@ -67,7 +67,7 @@ def _judged(
     failures: list[TaskFailure] = []
     for branch in spec.fork.branches:
         if branch.name not in schemas:
-            continue  # the fork left it out
+            continue  # the fork gave the branch no rows
         context = run_context.construct_context(spec, task.unit.dataset_urn, branch.name)
         policies = [
             (policy, registry.create(ConstructKind.TASK_POLICY, policy, context))
@@ -83,7 +83,7 @@ def _judged(
             previous_schema=task.previous_schemas.get(branch.name),
             files=tuple(file for file in merged.files if file.branch == branch.name),
         )
-        said, failure = judge(view, policies)
+        said, failure = evaluate_policies(view, policies)
         outcomes += said
         failures += [failure] if failure is not None else []
     return outcomes, failures

@@ -1,4 +1,4 @@
-"""Task-level policies put before the output of one branch."""
+"""Apply task-level policies to the output of one branch."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFai
 from gobblin_dagster.spec.job import TaskPolicySpec
 
 
-def judge(
+def evaluate_policies(
     view: BranchView, policies: Sequence[tuple[TaskPolicySpec, TaskLevelPolicy]]
 ) -> tuple[list[PolicyOutcome], TaskFailure | None]:
-    """Return what each policy says of a branch, and the first failure of one that is enforced or broke down."""
+    """Return the outcome of each policy, and the first failure of a policy that is enforced or raised an error."""
     outcomes: list[PolicyOutcome] = []
     failure: TaskFailure | None = None
     for spec, policy in policies:
         try:
             holds, detail = policy.evaluate(view)
-        except Exception as error:  # noqa: BLE001 - a policy that breaks down fails the branch that it judges, nothing else
+        except Exception as error:  # noqa: BLE001 - a policy that breaks down fails its branch and nothing else
             failure = failure or describe_failure(error, view.branch)
             continue
         name = spec.name or spec.type

@@ -1,4 +1,4 @@
-"""Where rejected rows go: one quarantine for all stages and branches of a work unit, or of a group of them."""
+"""Stage rejected rows: one quarantine for all pipelines and branches of a work unit, or of a group of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 
 
 class Quarantine:
-    """Stages rejected rows; no rows, no file. Branches write from their threads."""
+    """Stages rejected rows; makes no file if there are none. Branches write from their threads."""
 
     def __init__(self, writer_context: Callable[[str, pa.Schema], WriterContext]) -> None:
         self._writer_context = writer_context
@@ -23,7 +23,7 @@ class Quarantine:
         self._writer: QuarantineWriter | None = None
 
     def write(self, chunk: Chunk, policy: str, reason: str, stage: str) -> None:
-        """Take rows that a policy or converter of a stage rejected."""
+        """Stage the rows that a policy or converter of a pipeline rejected."""
         with self._lock:
             if self._writer is None:
                 self._writer = QuarantineWriter(self._writer_context(QUARANTINE_BRANCH, pa.schema([])))
@@ -37,7 +37,7 @@ class Quarantine:
             )
 
     def finish(self) -> tuple[StagedFile, ...]:
-        """Close and sync its files."""
+        """Close and sync the files, and return them."""
         return tuple(self._writer.finish()) if self._writer is not None else ()
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""In-run retries of a work unit: for transient failures only, each from the very beginning."""
+"""Retry a work unit within the run: only after transient failures, and each time from its beginning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gobblin_dagster.core.task_state import TaskFailure, TaskState, WorkingState
 from gobblin_dagster.spec.job import RetrySpec
 
 _NAP_S = 0.5
-"""How often a waiting attempt looks whether it should stop."""
+"""Seconds between two looks of a waiting attempt at `is_stopped`."""
 
 
 def run_with_retries(
@@ -22,18 +22,18 @@ def run_with_retries(
 ) -> TaskState:
     """Run attempts until one succeeds, fails for good, or the retries are used up; return the last one's TaskState.
 
-    Each attempt makes its extractor, constructs and staging anew, so rows read before a fault are neither lost nor
-    doubled. Failures of earlier attempts stay visible in the notes.
+    Each attempt makes a new extractor, new constructs and new staged files, so rows read before an error are neither
+    lost nor doubled. Failures of earlier attempts stay visible in the notes.
 
     Args:
-        attempt: runs the work unit once, whole.
+        attempt: runs the whole work unit once.
         retries: how often, and how long to wait.
-        is_stopped: whether the run was told to stop; no attempt begins then.
+        is_stopped: True after the run was asked to stop; then no attempt begins.
         sleep: waits; seconds.
 
-    Source: gobblin-runtime `Task` and `TaskExecutor` (`task.maxretries`, `task.retry.intervalinsec`). Differs: an attempt
-    shares nothing with the one before it (the original keeps the open extractor and loses the rows before the fault);
-    only transient failures are tried again, judged by type.
+    Source: gobblin-runtime `Task` and `TaskExecutor` (`task.maxretries`, `task.retry.intervalinsec`). Differs: an
+    attempt shares nothing with the one before it (the original keeps the open extractor and loses the rows before the
+    error); only transient failures are retried, and the type of the error decides that.
     """
     state = attempt()
     notes: list[str] = []
@@ -52,13 +52,13 @@ def delays(retries: RetrySpec) -> Iterator[float]:
     """Yield the seconds to wait before each retry: doubled each time, with jitter, never more than the longest."""
     for number in range(retries.count):
         delay = min(retries.backoff_s * 2**number, retries.max_backoff_s)
-        # Work units that failed together must not all come back together, nor later than was said.
+        # Work units that failed together must not all retry at one moment, nor later than the longest delay.
         longest = min(delay * (1 + retries.jitter), retries.max_backoff_s)
         yield random.uniform(delay * (1 - retries.jitter), longest)  # noqa: S311 - no secret
 
 
 def wait(delay: float, is_stopped: Callable[[], bool], sleep: Callable[[float], None]) -> bool:
-    """Wait some seconds; False where the run was stopped meanwhile."""
+    """Wait `delay` seconds; False if the run was asked to stop meanwhile."""
     while delay > 0:
         if is_stopped():
             return False
@@ -68,5 +68,5 @@ def wait(delay: float, is_stopped: Callable[[], bool], sleep: Callable[[float], 
 
 
 def _note(number: int, failures: tuple[TaskFailure, ...]) -> str:
-    said = "; ".join(failure.message for failure in failures)
-    return f"attempt {number} failed and was repeated: {said[:300]}"
+    messages = "; ".join(failure.message for failure in failures)
+    return f"attempt {number} failed and was repeated: {messages[:300]}"

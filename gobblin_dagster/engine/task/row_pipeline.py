@@ -1,4 +1,4 @@
-"""A stage: converters, then row-level policies; once before the fork and once in each branch."""
+"""Run rows through converters, then row-level policies: once before the fork and once in each branch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gobblin_dagster.engine.task.skip_errors import TolerantConverter
 from gobblin_dagster.spec.job import ConverterSpec, OnError, OnViolation, RowPolicySpec
 
 Quarantine: TypeAlias = Callable[[Chunk, str, str, str], None]
-"""Takes rejected rows with the policy's name, its reason, and the stage; called from the branches' threads."""
+"""Takes rejected rows, the policy's name, its reason and the pipeline's name; called from the threads of branches."""
 
 
 class RowPipeline:
-    """Runs chunks through converters and row-level policies, and counts what it takes away.
+    """Runs chunks through converters and row-level policies, and counts the rows that they remove.
 
-    Shape: chunks in are of the schema given to `open`, chunks out of the schema that it returned.
+    Shape: chunks in have the schema given to `open`, chunks out the schema that `open` returned.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RowPipeline:
         self.rejected: dict[str, int] = {spec.label: 0 for spec in converters if spec.on_error is not OnError.FAIL}
         """Rows dropped or quarantined, by the name of the converter or policy."""
         self.rejected |= {spec.name: 0 for spec, _ in self._policies}
-        self._judged = dict.fromkeys(self.rejected, 0)
+        self._checked_rows = dict.fromkeys(self.rejected, 0)
         self._first_rejected: dict[str, str] = {}
 
     def open(self, schema: pa.Schema) -> pa.Schema:
@@ -59,26 +59,26 @@ class RowPipeline:
         return schema
 
     def process(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield what passes; raises ConvertError, DataQualityError (a policy of `on_violation: fail`)."""
+        """Yield the rows that pass; raises ConvertError, and DataQualityError from a policy of `on_violation: fail`."""
         rows_out, unfit = 0, self._rows_unfit
         for converted in self._convert(chunk, 0):
             rows_out += converted.batch.num_rows
-            passed = self._judge(converted)
+            passed = self._apply_policies(converted)
             if passed.batch.num_rows:
                 yield passed
         self.rows_filtered += chunk.batch.num_rows - rows_out - (self._rows_unfit - unfit)
 
     def finish(self) -> None:
-        """Judge the shares of rejected rows, once all rows have passed; raises DataQualityError."""
+        """Check the share of rejected rows after all rows have passed; raises DataQualityError."""
         for spec, _ in self._policies:
-            rejected, judged = self.rejected[spec.name], self._judged[spec.name]
-            if spec.max_share is not None and rejected > spec.max_share * judged:
+            rejected, checked = self.rejected[spec.name], self._checked_rows[spec.name]
+            if spec.max_share is not None and rejected > spec.max_share * checked:
                 raise DataQualityError(
                     dataset_urn=self._context.dataset_urn,
                     branch=self._name,
                     policy=spec.name,
-                    problem=f"expected at most {spec.max_share:.4%} of rows rejected; got {rejected} of {judged} "
-                    f"({rejected / judged:.4%}), first {self._first_rejected[spec.name]}.",
+                    problem=f"expected at most {spec.max_share:.4%} of rows rejected; got {rejected} of {checked} "
+                    f"({rejected / checked:.4%}), first {self._first_rejected[spec.name]}.",
                 )
 
     def _converter(self, spec: ConverterSpec) -> Converter:
@@ -105,7 +105,7 @@ class RowPipeline:
 
     @staticmethod
     def _converted(converter: Converter, chunk: Chunk) -> Iterator[Chunk]:
-        """Convert, and let an error name the file, which a converter need not know."""
+        """Convert a chunk; add the file to an error that does not name one, because a converter need not know it."""
         try:
             yield from converter.convert(chunk)
         except ConvertError as error:
@@ -113,12 +113,12 @@ class RowPipeline:
                 raise
             raise dataclasses.replace(error, file=chunk.file) from error
 
-    def _judge(self, chunk: Chunk) -> Chunk:
+    def _apply_policies(self, chunk: Chunk) -> Chunk:
         for spec, policy in self._policies:
             if not chunk.batch.num_rows:
                 break
-            passes = pc.fill_null(_checked(spec, policy, chunk), False)
-            self._judged[spec.name] += len(passes)
+            passes = pc.fill_null(_check(spec, policy, chunk), False)
+            self._checked_rows[spec.name] += len(passes)
             if passes.true_count == len(passes):
                 continue
             self._reject(spec, policy, chunk.filter(pc.invert(passes)))
@@ -134,15 +134,16 @@ class RowPipeline:
                 dataset_urn=self._context.dataset_urn,
                 branch=self._name,
                 policy=spec.name,
-                problem=f"{policy.reason()}; {count} row(s) of a batch break it, first {chunk.file} row {chunk.rows[0]}.",
+                problem=f"{policy.reason()}; {count} row(s) of a batch break it, "
+                f"first {chunk.file} row {chunk.rows[0]}.",
             )
         if spec.on_violation is OnViolation.QUARANTINE:
             self.rows_quarantined += count
             self._quarantine(chunk, spec.name, policy.reason(), self._name)
 
 
-def _checked(spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> pa.BooleanArray:
-    """Judge rows, and let an error name the policy as the job file does."""
+def _check(spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> pa.BooleanArray:
+    """Apply a row policy; let an error name the policy as the job file does."""
     try:
         return on_rows(policy.check, chunk)
     except ConvertError as error:
@@ -150,7 +151,7 @@ def _checked(spec: RowPolicySpec, policy: RowLevelPolicy, chunk: Chunk) -> pa.Bo
 
 
 def take_flagged(chunk: Chunk, flag: bool | pa.BooleanArray) -> Chunk | None:
-    """Return the rows that a fork's flag gives to a branch; None where there are none."""
+    """Return the rows that a fork's flag gives to a branch; None if there are none."""
     if isinstance(flag, bool):
         return chunk if flag else None
     taken = chunk.filter(flag)

@@ -1,4 +1,4 @@
-"""What runs packs of work units: Spark, or a plain loop in tests."""
+"""Protocols of classes that run packs of work units: on Spark, or in a plain loop in tests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gobblin_dagster.engine.task.context import RunContext, TaskInput
 
 
 class TaskRunner(Protocol):
-    """Runs packs, many at once."""
+    """Runs packs, several at once."""
 
     cores: int | None
-    """Cores that work at once; None where it is not known."""
+    """Number of cores that work at once; None if unknown."""
 
     def start_early(self) -> None:
-        """Begin to start, without waiting: there is work. Called any number of times."""
+        """Begin to start, without waiting, because there is work. May be called any number of times."""
 
     def run(
         self,
@@ -26,15 +26,18 @@ class TaskRunner(Protocol):
         on_result: Callable[[TaskState], None],
         stop: threading.Event,
     ) -> list[TaskState]:
-        """Run all packs and return one TaskState per work unit."""
+        """Run all packs and return one TaskState per work unit.
+
+        `on_result` is called with each TaskState as soon as it is known. After `stop` is set, no further unit begins.
+        """
 
     def close(self) -> None:
-        """Release what was started."""
+        """Stop what this object started."""
 
 
 @runtime_checkable
 class SessionRunner(Protocol):
-    """A lane that has a Spark session, for sources that plan and read with Spark."""
+    """A task runner that has a Spark session, for sources that plan and read with Spark."""
 
     def open_session(self) -> Any:
-        """Start Spark where it is not started yet and return the session; raises EnvironmentFaultError."""
+        """Start Spark if it is not started yet and return the session; raises EnvironmentFaultError."""

@@ -1,4 +1,4 @@
-"""Files that several small work units of one dataset have in common: one writer per branch, one quarantine."""
+"""Files that several small work units of one dataset share: one writer per branch, one quarantine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gobblin_dagster.engine.task.quarantine import Quarantine
 
 
 class SharedFiles:
-    """What the work units of a group write to, one unit after the other."""
+    """The writers of a group; its work units write one after the other."""
 
     def __init__(self, writer_context: Callable[[str, pa.Schema], WriterContext]) -> None:
         self.quarantine = Quarantine(writer_context)
@@ -21,7 +21,7 @@ class SharedFiles:
         self._writers: dict[str, tuple[pa.Schema, DataWriter]] = {}
 
     def writer(self, branch: str, schema: pa.Schema, make: Callable[[WriterContext], DataWriter]) -> DataWriter:
-        """Return the branch's writer; raises UsageError where a work unit has other columns than those before it."""
+        """Return the branch's writer; raises UsageError if a work unit has other columns than those before it."""
         if branch not in self._writers:
             self._writers[branch] = (schema, make(self._writer_context(branch, schema)))
         known, writer = self._writers[branch]
@@ -30,7 +30,7 @@ class SharedFiles:
         return writer
 
     def finish(self) -> dict[str, tuple[StagedFile, ...]]:
-        """Close and sync all files, by branch."""
+        """Close and sync all files; return them by branch."""
         return {branch: tuple(writer.finish()) for branch, (_, writer) in self._writers.items()}
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows that a converter cannot take: found by halving the batch, so that all others go on."""
+"""Find rows that a converter refuses, by halving the batch, so that all other rows go on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from gobblin_dagster.core.errors import ConvertError
 
 
 class TolerantConverter:
-    """Converts what can be converted; hands each row that cannot to `drop`, with the reason.
+    """Converts all rows that can be converted; gives every other row to `drop`, with the reason.
 
-    A batch that raises ConvertError is tried again in halves, so a bad row costs about log2(rows) more runs over ever
-    smaller parts. Only ConvertError is a matter of rows; any other error fails the work unit.
+    A batch that raises ConvertError is tried again in halves, so a bad row costs about log2(rows) more calls on ever
+    smaller parts. Only ConvertError is an error of rows; any other error fails the work unit.
 
-    Source: `task.skip.error.records` of gobblin-api `ConfigurationKeys`. Differs: per converter; rows can be quarantined.
+    Source: `task.skip.error.records` of gobblin-api `ConfigurationKeys`. Differs: per converter; rows can be
+    quarantined.
     """
 
     def __init__(self, converter: Converter, max_errors: int, drop: Callable[[Chunk, str], None]) -> None:
@@ -33,7 +34,7 @@ class TolerantConverter:
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         try:
             with unsearched():
-                # All of it before the first part goes on: what was given away cannot be taken back.
+                # Convert the whole chunk before yielding any part of it: a part that was yielded cannot be taken back.
                 converted = list(self._converter.convert(chunk))
         except ConvertError as error:
             rows = chunk.batch.num_rows

@@ -1,7 +1,7 @@
-"""A work unit that Spark reads: each partition of its DataFrame runs through the lane's task as a part of the unit.
+"""Run a work unit that Spark reads: each partition of its DataFrame runs as a part of the unit.
 
-What a part stages carries an attempt id of its own, so Spark may run a partition again, or twice at once: only files named
-in rows that came back exist.
+The files of a part carry its own attempt id, so Spark may run a partition again, or twice at once. Only the files that
+are listed in returned rows count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PART_SCHEMA = pa.schema([("state", pa.string()), ("schemas", pa.map_(pa.string(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What came of one partition of a work unit."""
+    """The result of one partition of a work unit."""
 
     state: TaskState
     schemas: dict[str, pa.Schema]
@@ -37,9 +37,10 @@ class Part:
 
 
 class FrameExtractor:
-    """Takes the batches of one Spark partition.
+    """Yields the batches of one Spark partition.
 
-    Shape: `schema`, whatever zone Spark's session gives to instants; `Chunk.rows` counts the rows of the partition.
+    Shape: chunks have the schema `schema`, in whatever time zone Spark's session gives instants; `Chunk.rows` numbers
+    the rows of the partition from 1.
     """
 
     def __init__(self, dataset_urn: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -57,16 +58,16 @@ class FrameExtractor:
             yield Chunk(batch.cast(self.schema), self._name, pa.array(numbers))
 
     def close(self) -> None:
-        """Nothing to release: the batches are Spark's."""
+        """Do nothing: the batches belong to Spark."""
 
 
 def run_partition(
     run_context: RunContext, spec: JobSpec, task: TaskInput, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Part:
-    """Run one partition; what it does wrong is in its TaskState."""
+    """Run one partition; its errors are in its TaskState."""
     import_from(run_context.base_dir)
     storage = open_storage(run_context.output_root, durable=spec.commit.durability == "full")
-    # The count announced is that of all partitions together.
+    # The announced count is the count of all partitions together.
     part = dataclasses.replace(task, unit=dataclasses.replace(task.unit, rows=None))
     extractor = FrameExtractor(task.unit.dataset_urn, schema, batches)
     return Part(*run_part(run_context, observed_only(spec), part, storage, extractor))
@@ -80,7 +81,7 @@ def run_part_in_arrow(
     Args:
         context_json: a RunContext.
         task_json: a TaskInput.
-        schema: of the batches, as Arrow's IPC message.
+        schema: the batches' schema, as Arrow's IPC message.
         batches: the partition.
     """
     run_context = from_json(RunContext, context_json)
@@ -97,12 +98,12 @@ def part_of_row(state: str, schemas: dict[str, bytes]) -> Part:
 
 
 def is_observer(policy: TaskPolicySpec) -> bool:
-    """Tell whether a task-level policy must see the rows, which only the partition's task does."""
+    """True if a task-level policy must see the rows, which only the partition's task sees."""
     return issubclass(registry.load(ConstructKind.TASK_POLICY, policy.type), BatchObserver)
 
 
 def observed_only(spec: JobSpec) -> JobSpec:
-    """Return the job with the task-level policies that a part can judge; the others judge the whole unit later."""
+    """Return the job with only the task-level policies that a part can apply; the others see the whole unit later."""
 
     def kept(policies: Sequence[TaskPolicySpec]) -> tuple[TaskPolicySpec, ...]:
         return tuple(policy for policy in policies if is_observer(policy))

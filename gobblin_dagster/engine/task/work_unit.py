@@ -1,6 +1,6 @@
-"""One work unit: extract -> convert -> check -> fork -> branches -> staged files, in one pass over its batches.
+"""Run one work unit: extract -> convert -> check -> fork -> branches -> staged files, in one pass over its batches.
 
-Never raises for what a work unit did wrong: the failure is part of the TaskState. Never publishes.
+Never raises for an error of the work unit: the failure is part of the TaskState. Never publishes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gobblin_dagster.spec.job import PRE_FORK, JobSpec
 
 
 def never() -> bool:
-    """Tell that nobody asked to stop."""
+    """Return False: nobody asks to stop."""
     return False
 
 
@@ -53,10 +53,12 @@ def run_work_unit(
     storage: Storage,
     is_stopped: Callable[[], bool] = never,
 ) -> TaskState:
-    """Run one work unit to its end and return what came of it.
+    """Run one work unit to its end and return its TaskState.
 
-    Source: gobblin-runtime `Task`. Differs: a branch's failure does not stop the others; staged files are named with the
-    commit id and a fresh attempt id, so attempts of one unit never meet.
+    `is_stopped` is asked while the unit waits; if it returns True, the unit ends as cancelled.
+
+    Source: gobblin-runtime `Task`. Differs: a branch's failure does not stop the others; names of staged files hold the
+    commit id and a fresh attempt id, so two attempts of one unit never write the same file.
     """
     return _WorkUnitRun(run_context, spec, task, storage, is_stopped).run()
 
@@ -69,11 +71,11 @@ def run_group(
     is_stopped: Callable[[], bool] = never,
     begin: Callable[[str], object] = str,
 ) -> list[TaskState]:
-    """Run work units of one dataset into common files; each has a TaskState of its own, the first one names the files.
+    """Run work units of one dataset into common files; each has its own TaskState, the first one lists the files.
 
-    Returns nothing, and leaves nothing staged, where any of them did not end well: then they are to be run one by one, so
-    that a failure stays its unit's own. Units that had not begun when `is_stopped` said so are absent. `begin` is told the id
-    of each unit that begins.
+    If any of them fails, return an empty list and leave nothing staged: the caller then runs them one by one, so that
+    only the failing unit fails. If `is_stopped` returns True, the units that have not begun are absent from the result.
+    `begin` is called with the id of each unit that begins.
     """
     first = _WorkUnitRun(run_context, spec, tasks[0], storage, is_stopped)
     shared = SharedFiles(first.writer_context)
@@ -99,14 +101,14 @@ def run_group(
 def run_part(
     run_context: RunContext, spec: JobSpec, task: TaskInput, storage: Storage, extractor: Extractor
 ) -> tuple[TaskState, dict[str, pa.Schema]]:
-    """Run as `run_work_unit` over the rows of an extractor that is there already; return the branches' schemas too."""
+    """Run as `run_work_unit`, reading from an open extractor; return the schemas of the branches too."""
     run = _WorkUnitRun(run_context, spec, task, storage, extractor=extractor)
     state = run.run()
     return state, run.schemas
 
 
 class _WorkUnitRun:
-    """The state of one attempt."""
+    """One attempt to run a work unit."""
 
     def __init__(
         self,
@@ -117,9 +119,8 @@ class _WorkUnitRun:
         is_stopped: Callable[[], bool] = never,
         extractor: Extractor | None = None,
     ) -> None:
-        remember(
-            run_context.secrets
-        )  # here and not before: this may be a worker, a child of one, or a part of a Spark job
+        # Each process that runs work units must know the secrets: a worker, a child of one, or a part of a Spark job.
+        remember(run_context.secrets)
         self._run_context = run_context
         self._extractor = extractor
         self._spec = spec
@@ -137,8 +138,8 @@ class _WorkUnitRun:
         self._quarantine = Quarantine(self.writer_context)
         self._branches: list[Branch] = []
         self._runners: list[BranchRunner] = []
-        self._stage: RowPipeline | None = None
-        self._reading: LimitedReader | None = None
+        self._pipeline: RowPipeline | None = None
+        self._reader: LimitedReader | None = None
         self._bytes_read = 0
         self._rows_untaken = 0
         self._outcomes: list[PolicyOutcome] = []
@@ -149,16 +150,16 @@ class _WorkUnitRun:
         self._seconds = 0.0
 
     def share(self, shared: SharedFiles, first: _WorkUnitRun) -> None:
-        """Write to files of a group, staged by the attempt of its first work unit."""
+        """Write to the files of a group, which carry the attempt id of the group's first work unit."""
         self._shared, self._quarantine, self._attempt = shared, shared.quarantine, first._attempt
 
     def run(self) -> TaskState:
-        """Read, convert, write and judge; return what came of it."""
+        """Read, convert, write and check; return the TaskState."""
         self.read()
         return self.state()
 
     def read(self) -> bool:
-        """Do all of it but tell; return whether the work unit ended well."""
+        """Run the work unit without building its TaskState; return True on success."""
         began = time.monotonic()
         try:
             require_allowed(self._spec, self._run_context.base_dir, self._run_context.allow)
@@ -172,21 +173,21 @@ class _WorkUnitRun:
         self._failures += [branch.failure for branch in self._branches if branch.failure is not None]
         if self._failures:
             self._give_up(WorkingState.FAILED)
-        if self._reading is not None and self._reading.failure is not None:
-            self._failures.insert(0, self._reading.failure)
+        if self._reader is not None and self._reader.failure is not None:
+            self._failures.insert(0, self._reader.failure)
             self._ended = WorkingState.FAILED
         self._seconds = time.monotonic() - began
         return self._ended is WorkingState.SUCCESSFUL
 
     def take_files(self, shared: SharedFiles) -> None:
-        """Close the files of a group, and name them as one's own."""
+        """Close the files of a group, and list them as files of this work unit."""
         files = shared.finish()
         for branch in self._branches:
             branch.files = files.get(branch.name, ())
         self._quarantined_files = shared.quarantine.finish()
 
     def _give_up(self, ended: WorkingState) -> None:
-        """Let the branches end, and delete what was staged."""
+        """Stop the branches, and delete what was staged."""
         if self._is_kept:
             self._is_kept, self._ended = False, ended
             for runner in self._runners:
@@ -210,17 +211,19 @@ class _WorkUnitRun:
 
     @property
     def schemas(self) -> dict[str, pa.Schema]:
-        """The schemas written, by branch."""
+        """Written schemas by branch."""
         return {branch.name: branch.schema for branch in self._branches if branch.schema is not None}
 
     def _pump(self, extractor: Extractor) -> None:
         spec = self._spec
-        self._stage = RowPipeline(PRE_FORK, spec.converters, spec.row_policies, self._context, self._quarantine.write)
-        schema = self._stage.open(extractor.schema)
+        self._pipeline = RowPipeline(
+            PRE_FORK, spec.converters, spec.row_policies, self._context, self._quarantine.write
+        )
+        schema = self._pipeline.open(extractor.schema)
         fork = self._open_branches(schema)
-        self._reading = LimitedReader(self._unit, extractor, spec, self._is_stopped)
-        for chunk in self._reading.chunks():
-            for passed in self._stage.process(chunk):
+        self._reader = LimitedReader(self._unit, extractor, spec, self._is_stopped)
+        for chunk in self._reader.chunks():
+            for passed in self._pipeline.process(chunk):
                 self._fork(fork, passed)
 
     def _open_branches(self, schema: pa.Schema) -> ForkOperator:
@@ -253,23 +256,23 @@ class _WorkUnitRun:
         self._rows_untaken += _count_untaken(chunk, list(flags), self._present)
 
     def _close(self) -> None:
-        """Sync everything, then judge: only a work unit that is whole is put before the task-level policies."""
-        if self._stage is not None:
-            self._stage.finish()
+        """Close and sync all files, then apply the task-level policies: they see only a work unit that is complete."""
+        if self._pipeline is not None:
+            self._pipeline.finish()
         for runner in self._runners:
             runner.finish()
         if self._shared is None:
             self._quarantined_files = self._quarantine.finish()
-        expected = self._unit.rows if not (self._reading and self._reading.is_cut) else None
+        expected = self._unit.rows if not (self._reader and self._reader.is_cut) else None
         for branch in self._branches:
             self._outcomes += branch.evaluate(self._rows_read, expected)
 
     @property
     def _rows_read(self) -> int:
-        return self._reading.rows if self._reading is not None else 0
+        return self._reader.rows if self._reader is not None else 0
 
     def writer_context(self, branch: str, schema: pa.Schema) -> WriterContext:
-        """Return where a branch stages; raises InvalidSpecError where a link leads out of what is allowed."""
+        """Return where a branch stages; raises InvalidSpecError if a link leads out of the allowed folders."""
         folder = self._spec.dataset_folder(branch, self._unit.dataset_urn)
         target = folder if "://" in folder else f"{self._run_context.output_root}/{folder}"
         if problem := self._run_context.allow.path_problem(target, self._run_context.base_dir):
@@ -285,11 +288,11 @@ class _WorkUnitRun:
         )
 
     def state(self) -> TaskState:
-        """Return what came of it."""
+        """Return the TaskState of the attempt."""
         unit = self._unit
         files = [file for branch in self._branches for file in branch.files] + list(self._quarantined_files)
-        stage = self._stage
-        rejected = dict(stage.rejected) if stage else {}
+        pipeline = self._pipeline
+        rejected = dict(pipeline.rejected) if pipeline else {}
         for branch in self._branches:
             rejected |= {f"{branch.name}.{name}": count for name, count in branch.rejected.items()}
         return TaskState(
@@ -299,12 +302,12 @@ class _WorkUnitRun:
             attempt=self._attempt,
             low=unit.low,
             expected_high=unit.expected_high,
-            actual_high=self._reading.high if self._is_kept and self._reading is not None else unit.low,
+            actual_high=self._reader.high if self._is_kept and self._reader is not None else unit.low,
             rows_read=self._rows_read,
             bytes_read=self._bytes_read,
-            rows_filtered=stage.rows_filtered if stage else 0,
+            rows_filtered=pipeline.rows_filtered if pipeline else 0,
             rows_rejected=rejected,
-            rows_quarantined=(stage.rows_quarantined if stage else 0)
+            rows_quarantined=(pipeline.rows_quarantined if pipeline else 0)
             + sum(branch.rows_quarantined for branch in self._branches),
             rows_untaken=self._rows_untaken,
             branches={branch.name: branch.counts for branch in self._branches},

@@ -70,7 +70,7 @@ def test_contract_tells_what_it_takes(published: Path) -> None:
     put(published, "a", "2026-01-02", NEW)
     found = notes(published, job(schema_contract="evolve"))["a"]
     assert len(found) == 3
-    assert all(note.endswith("(schema contract `evolve` takes it).") for note in found)
+    assert all(note.endswith("(schema contract `evolve` allows it).") for note in found)
 
 
 def test_contract_that_will_be_broken_is_told_by_the_plan_as_by_the_run(published: Path) -> None:

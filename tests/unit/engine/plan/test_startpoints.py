@@ -281,7 +281,7 @@ def test_source_that_cannot_be_asked_fails_the_dataset_and_keeps_the_startpoint(
 def test_source_that_looks_nothing_up_says_so(tmp_path: Path, position: Position) -> None:
     job = plain(job_spec(TEN))
     wish(tmp_path, job, position)
-    assert "this source looks up no such position" in planned(tmp_path, job).problem
+    assert "this source cannot look up such a position" in planned(tmp_path, job).problem
 
 
 @pytest.mark.parametrize("has_state", [True, False])
