@@ -70,9 +70,9 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
 def check_publishers(job: JobSpec) -> None:
     """Refuse what publishers cannot do with what stands beside them in the job.
 
-    Raises: UsageError: a branch's writer, or the job's `extract`, does not serve its publisher; or runs would put a
-        part of the
-            data in the place of the whole; or what a publisher says of itself is of a wrong type.
+    Raises:
+        UsageError: a branch's writer, or the job's `extract`, does not suit its publisher; or runs would replace all
+            published data by a part of it; or a trait of a publisher has a wrong type.
     """
     for branch in job.fork.branches:
         spec, writer = job.publisher_of(branch), job.writer_of(branch)

@@ -57,12 +57,18 @@ def make_plan(
 ) -> JobPlan:
     """Plan one run of a job.
 
-    Args: spec: the job. source: the job's source. store: the states, sequences, startpoints and run records are read
-        from here. run_id: id of the run. selection: the datasets to plan. clock: gives the time at which startpoints
-        expire. packs: number of packs, unless the job sets `execution.packs`. on_work: called once, while planning goes
-        on, as soon as the first work unit is found. startpoints: used instead of the stored startpoints; None means the
-        stored ones. unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it then fails
-        before it is read.
+    Args:
+        spec: the job.
+        source: the job's source.
+        store: gives the states, sequences, startpoints and run records.
+        run_id: id of the run.
+        selection: the datasets to plan.
+        clock: gives the time at which startpoints expire.
+        packs: number of packs, unless the job sets `execution.packs`.
+        on_work: called once, while planning goes on, as soon as the first work unit is found.
+        startpoints: used instead of the stored startpoints; None means the stored ones.
+        unfit: takes all dataset.urns and returns, by urn, why a dataset cannot be published; it fails before it is
+            read.
 
     Raises:
         SourceError: the source as a whole cannot be listed. An error of a single dataset is put into its `problem`.
