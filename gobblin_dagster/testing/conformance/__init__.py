@@ -1,0 +1,5 @@
+"""Conformance classes."""
+
+from gobblin_dagster.testing.conformance.storage import FolderStorageConformance, StorageConformance
+
+__all__ = ["FolderStorageConformance", "StorageConformance"]
