@@ -1,10 +1,9 @@
-"""Stores under contract: each `StoreKind` opens empty stores, and opens the same one again."""
+"""Stores under contract: `NEARBY` and `FAR` open empty stores, and open the same one again."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,39 +12,8 @@ from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.state import StateStore, open_store
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import MemoryStorage
+from gobblin_dagster.testing.conformance.state_store import StoreMaker
 from tests.services.postgres import PostgresServer
-
-START = datetime(2026, 11, 21, 8, tzinfo=UTC)
-
-
-class ManualClock:
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.instant = START
-
-    def now(self) -> datetime:
-        return self.instant
-
-    def advance(self, by: timedelta) -> None:
-        self.instant += by
-
-
-class StoreMaker:
-    """Opens one store as often as a test likes, and closes what is left open."""
-
-    def __init__(self, open_one: Callable[[Clock], StateStore]) -> None:
-        self.clock = ManualClock()
-        self._open_one = open_one
-        self._opened: list[StateStore] = []
-
-    def open(self) -> StateStore:
-        self._opened.append(self._open_one(self.clock))
-        return self._opened[-1]
-
-    def close_all(self) -> None:
-        for store in self._opened:
-            store.close()
 
 
 @pytest.fixture(scope="session")
@@ -100,16 +68,22 @@ NEARBY = [
     pytest.param(_files, id="files"),
     pytest.param(_memory, id="files-in-memory"),
 ]
-STORES = [
-    *NEARBY,
+FAR = [
     pytest.param(_s3, id="files-on-s3", marks=pytest.mark.s3),
     pytest.param(_hdfs, id="files-on-hdfs", marks=pytest.mark.hdfs),
 ]
+STORES = [*NEARBY, *FAR]
 
 
 @pytest.fixture(params=STORES)
-def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreMaker]:
-    stores = StoreMaker(request.param(request, tmp_path))
+def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Clock], StateStore]:
+    opens: Callable[[Clock], StateStore] = request.param(request, tmp_path)
+    return opens
+
+
+@pytest.fixture
+def maker(open_one: Callable[[Clock], StateStore]) -> Iterator[StoreMaker]:
+    stores = StoreMaker(open_one)
     yield stores
     stores.close_all()
 

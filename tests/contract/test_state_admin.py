@@ -59,9 +59,9 @@ from gobblin_dagster.engine.maintenance.state_export import (
 from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.snapshots.history import list_snapshots
 from gobblin_dagster.state import StateStore, open_store
+from gobblin_dagster.testing.conformance.state_store import StoreMaker
+from gobblin_dagster.testing.conformance.state_store.values import START
 from tests.unit.core.weeks import WeekWatermark
-
-from .conftest import START, StoreMaker
 
 JOB = "flights"
 OWNER = LeaseOwner("run-1", "elsewhere", "boot", 1, "1")

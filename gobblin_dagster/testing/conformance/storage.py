@@ -99,7 +99,7 @@ class StorageConformance(Conformance):
         assert storage.list_names(root) == []
 
     def test_reads_of_missing_file_say_so(self, storage: Storage, root: str) -> None:
-        """Of what is not there `size` is None, listings are empty, `read` and `sha256` raise FileNotFoundError with the path, and deletions do nothing."""
+        """Of a path where nothing is `size` is None, lists are empty, `read` and `sha256` raise FileNotFoundError."""
         for path in (f"{root}/none.bin", f"{root}/no/such/folder"):
             assert storage.size(path) is None
             assert storage.list_names(path) == []
@@ -191,7 +191,7 @@ class StorageConformance(Conformance):
             storage.sync_dir(f"{root}/none")
 
     def test_delete_tree_takes_hidden_files_and_spares_the_neighbour(self, storage: Storage, root: str) -> None:
-        """`delete_tree` takes all below a folder, hidden files too, spares folders whose names begin alike, and accepts one that is gone."""
+        """`delete_tree` takes all below a folder, hidden files too, and spares folders whose names begin alike."""
         write(storage, f"{root}/run/a/1")
         write(storage, f"{root}/run/a/{TEMP_PREFIX}2")
         kept = write(storage, f"{root}/run-2/a")

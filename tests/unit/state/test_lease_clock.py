@@ -10,7 +10,7 @@ import pytest
 
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.state import open_store
-from tests.contract.conftest import ManualClock
+from gobblin_dagster.testing.conformance.state_store import ManualClock
 
 ELSEWHERE = LeaseOwner("run-1", "elsewhere", "boot", 1, "1")
 HERE = LeaseOwner("run-2", "here", "boot", 2, "2")

@@ -10,8 +10,8 @@ import pytest
 from gobblin_dagster.core.errors import CommitStateUnknownError, TransientError, UnfinishedSequenceError
 from gobblin_dagster.state import StateStore, open_store
 from gobblin_dagster.state.patient import patient
+from gobblin_dagster.testing.conformance.state_store.values import JOB, sequence, take
 from gobblin_dagster.testing.faults import Fault, FaultPoints, counted_store, fail_with, lose_answer
-from tests.contract.test_state_store import JOB, sequence, take
 
 
 class Time:
@@ -72,7 +72,7 @@ def test_commit_whose_answer_was_lost_is_left_to_the_committer(store: StateStore
     store.prepare(one, epoch)
     away, points, _ = waiting(store, Fault(1, lose_answer))
     from gobblin_dagster.core.commit import CommitEffect
-    from tests.contract.test_state_store import files_of, state
+    from gobblin_dagster.testing.conformance.state_store.values import files_of, state
 
     with pytest.raises(CommitStateUnknownError):
         away.commit(one.id, epoch, CommitEffect(state(1), files_of(one)))

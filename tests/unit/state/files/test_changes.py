@@ -11,7 +11,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, WatermarkMovedError
 from gobblin_dagster.state.files import changes
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry
-from tests.contract.test_state_store import JOB, URN, sequence, state
+from gobblin_dagster.testing.conformance.state_store.values import JOB, URN, sequence, state
 
 PREPARED = DatasetHead(JOB, URN, epoch=1, state=state(1), entry=SequenceEntry(3, sequence("one", 1)))
 

@@ -15,8 +15,8 @@ from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import LocalStorage
-from tests.contract.conftest import START, ManualClock
-from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state
+from gobblin_dagster.testing.conformance.state_store import ManualClock
+from gobblin_dagster.testing.conformance.state_store.values import JOB, START, URN, files_of, in_order, sequence, state
 
 DATA = Path(__file__).parents[3] / "data" / "file_store_v1"
 OWNER = LeaseOwner("run-1", "node-1", "boot-1", 1, "1")

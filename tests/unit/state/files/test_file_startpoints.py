@@ -14,8 +14,16 @@ from gobblin_dagster.core.errors import CommitStateUnknownError, StorageError, T
 from gobblin_dagster.core.startpoint import Oldest, Startpoint, Upcoming
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
-from tests.contract.conftest import START
-from tests.contract.test_state_store import JOB, URN, files_of, publish, sequence, state, take
+from gobblin_dagster.testing.conformance.state_store.values import (
+    JOB,
+    START,
+    URN,
+    files_of,
+    publish,
+    sequence,
+    state,
+    take,
+)
 from tests.unit.state.files.test_store import Crash, FailingStorage, open_on
 
 OLD = Startpoint(JOB, URN, Oldest(), START, START + timedelta(days=1), "anna@host", id="old")

@@ -25,7 +25,7 @@ from gobblin_dagster.state import open_store
 from gobblin_dagster.state.files.records import SnapshotPart, decode
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import LocalStorage, MemoryStorage
-from tests.contract.test_state_store import (
+from gobblin_dagster.testing.conformance.state_store.values import (
     JOB,
     OTHER,
     URN,

@@ -19,7 +19,7 @@ from gobblin_dagster.state import open_store
 from gobblin_dagster.state.sql import migrations
 from gobblin_dagster.state.sql.schema import CHAIN, REVISIONS
 from gobblin_dagster.state.sql.tables import VERSION_TABLE, dataset_states, metadata, snapshot_files
-from tests.contract.test_state_store import JOB, URN, files_of, in_order, sequence, state, take
+from gobblin_dagster.testing.conformance.state_store.values import JOB, URN, files_of, in_order, sequence, state, take
 from tests.services.postgres import PostgresServer
 
 

@@ -26,8 +26,20 @@ from gobblin_dagster.core.errors import (
     WatermarkMovedError,
 )
 from gobblin_dagster.state import LeaseGrant, StateStore, open_store
-from tests.contract.conftest import START, ManualClock
-from tests.contract.test_state_store import JOB, ME, OTHER, TTL, URN, files_of, publish, sequence, state, take
+from gobblin_dagster.testing.conformance.state_store import ManualClock
+from gobblin_dagster.testing.conformance.state_store.values import (
+    JOB,
+    ME,
+    OTHER,
+    START,
+    TTL,
+    URN,
+    files_of,
+    publish,
+    sequence,
+    state,
+    take,
+)
 from tests.services.postgres import PostgresServer
 
 
