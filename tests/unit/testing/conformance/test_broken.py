@@ -58,9 +58,9 @@ def test_attribute_that_nobody_set_is_named() -> None:
         boards: int
 
     with pytest.raises(AttributeError, match=r"^Shelf needs the attribute `boards`; .* stands in .*\.Shelf\.$"):
-        print(Shelf().boards)
+        assert Shelf().boards
     with pytest.raises(AttributeError, match="'Shelf' object has no attribute 'nails'"):
-        print(Shelf().nails)  # type: ignore[attr-defined]  # a misspelt one is none
+        assert Shelf().nails  # type: ignore[attr-defined]  # a misspelt one is none
 
 
 def test_without_pytest_the_message_says_what_to_install() -> None:
