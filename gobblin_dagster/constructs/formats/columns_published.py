@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from gobblin_dagster.constructs.formats.published import DatasetFormat
+from gobblin_dagster.constructs.formats.published import DatasetFormat, MergesColumns
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 
-class PublishedColumns(DatasetFormat):
+class PublishedColumns(DatasetFormat, MergesColumns):
     """Files of columns; rows are merged batch by batch."""
 
     def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
@@ -22,11 +19,3 @@ class PublishedColumns(DatasetFormat):
         import pyarrow.dataset as ds  # noqa: PLC0415  # imports pandas: a second that a run without an audit need not pay
 
         return int(ds.dataset(list(paths), filesystem=filesystem, format=self.arrow_format((), {})).count_rows())
-
-    @abstractmethod
-    def schema(self, file: pa.NativeFile) -> pa.Schema:
-        """Return a file's schema; raises ArrowInvalid where it is damaged."""
-
-    @abstractmethod
-    def batches(self, file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows in order; raises ArrowInvalid where it is damaged."""

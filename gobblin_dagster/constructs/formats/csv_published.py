@@ -9,7 +9,14 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from gobblin_dagster.constructs.formats.lines_published import require_line_end
-from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, ending_of, in_64_bits, is_inferred
+from gobblin_dagster.constructs.formats.published import (
+    DatasetFormat,
+    MergesBytes,
+    Types,
+    ending_of,
+    in_64_bits,
+    is_inferred,
+)
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.storage import Storage
 
@@ -21,7 +28,7 @@ _BLOCK_BYTES = 16 << 20
 """Bytes that pyarrow reads at once; no row may be longer."""
 
 
-class PublishedCsv(DatasetFormat):
+class PublishedCsv(DatasetFormat, MergesBytes):
     """CSV: types are told out of the dataset's state, for guessed, `007` would be 7 and a decimal a float."""
 
     spark_name = "csv"
@@ -46,7 +53,7 @@ class PublishedCsv(DatasetFormat):
                 # One column, as bytes: nothing is guessed.
                 arrow_csv.ConvertOptions(column_types={"f0": pa.binary()}, include_columns=["f0"]),
             )
-            return sum(batch.num_rows for batch in reader) - self._has_header
+            return sum(int(batch.num_rows) for batch in reader) - self._has_header
 
     # -- merging -------------------------------------------------------------------------------------------------------
     def likeness(self, storage: Storage, file: PublishedFile) -> str | None:

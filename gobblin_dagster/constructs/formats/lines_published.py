@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.base import FormatError
-from gobblin_dagster.constructs.formats.published import PublishedFormat, ending_of
+from gobblin_dagster.constructs.formats.published import MergesBytes, ending_of
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.storage import Storage
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 
 
-class PublishedLines(PublishedFormat):
+class PublishedLines(MergesBytes):
     """Lines, each ended by a line break; packed files are merged packed, for packed streams may follow each other."""
 
     def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
@@ -47,21 +47,22 @@ class PublishedFormat(ABC):
         """
 
 
-@runtime_checkable
-class MergesColumns(Protocol):
+class MergesColumns(PublishedFormat):
     """A format whose files are merged by writing their rows again, with the writer of the same name."""
 
+    @abstractmethod
     def schema(self, file: pa.NativeFile) -> pa.Schema:
         """Return a file's schema; only files of one schema are merged. Raises ArrowInvalid where it is damaged."""
 
+    @abstractmethod
     def batches(self, file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
         """Yield a file's rows in their order, a part of it in memory at a time; raises ArrowInvalid where it is damaged."""
 
 
-@runtime_checkable
-class MergesBytes(Protocol):
+class MergesBytes(PublishedFormat):
     """A format whose files are merged by putting their bytes one behind the other."""
 
+    @abstractmethod
     def likeness(self, storage: Storage, file: PublishedFile) -> str | None:
         """Return what files must have in common to be merged, e.g. a header; None where this one cannot be merged.
 
@@ -69,6 +70,7 @@ class MergesBytes(Protocol):
             OSError: the file cannot be read.
         """
 
+    @abstractmethod
     def part(self, content: bytes, codec: str, *, is_first: bool) -> bytes:
         """Return what of a file's content goes into the merged file.
 
