@@ -33,9 +33,9 @@ _UNIT_SECONDS = {
     "DAYS": 86400.0,
 }
 _FORMATS = {"avro": "avro", "parquet": "parquet", "orc": "orc", "json": "jsonl", "csv": "csv", "txt": "text"}
+"""Our writer by Gobblin's output format, in lower case."""
 WRITER_TYPES = frozenset({*_FORMATS.values(), "console"})
 """Writers that stand for those of Gobblin; `writer.output.format` says nothing about others."""
-"""Our writer by Gobblin's output format, in lower case."""
 _GRANULARITIES = {"y": "year", "M": "month", "d": "day", "H": "hour"}
 
 
