@@ -21,6 +21,7 @@ WHY_ELSEWHERE = {
     "spec/gobblin/": "what Gobblin's classes and words stand for",
     "spec/job.py": "the writer of a job that names none",
     "state/files/store.py": "the store's own log",
+    "testing/": "made-up files and urns",
 }
 NAMES = {*registry.file_formats()} - {"text"}
 """`text` is a word of many meanings."""
