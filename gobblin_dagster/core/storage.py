@@ -90,6 +90,14 @@ class LinkStorage(Protocol):
 
 
 @runtime_checkable
+class FoldingStorage(Protocol):
+    """A storage in which names that differ in case only may be one."""
+
+    def folds_case(self, path: str) -> bool:
+        """Tell whether they are in a folder, which need not be there yet."""
+
+
+@runtime_checkable
 class UploadStorage(Protocol):
     """A storage where a move that was killed leaves something behind, which nobody sees and somebody pays for."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
@@ -25,8 +25,9 @@ from gobblin_dagster.engine.commit.steps.permissions import permissions_of
 from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.plan.planner import make_plan
+from gobblin_dagster.engine.plan.targets import shared_folders, shared_targets
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import load_step_types, shared_targets
+from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.engine.task.runner import SessionRunner, TaskRunner
 from gobblin_dagster.engine.validation import require_positions
@@ -102,8 +103,18 @@ class JobContext:
             packs=cores * self.job.execution.tasks_per_core,
             on_work=runner.start_early if runner else None,
             startpoints=startpoints,
-            unfit=lambda urns: shared_targets(self.job, self.context, urns),
+            unfit=self._unfit,
         )
+
+    def _unfit(self, datasets: Sequence[str]) -> dict[str, str]:
+        """Say why datasets cannot be published."""
+
+        def committed() -> Iterable[str]:
+            states, damaged = self.store.load_readable_states(self.job.job)
+            return [*states, *damaged]
+
+        shared = shared_folders(self.storage, self.context.output_root, datasets, committed)
+        return shared | shared_targets(self.job, self.context, datasets)
 
     def require_new_run_id(self) -> None:
         """Refuse a run id under which the job ran before: the second run would replace the record of the first one.

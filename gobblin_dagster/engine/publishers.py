@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import (
     ConstructContext,
     DataPublisher,
     KeepsLedger,
-    NamesTargets,
 )
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.traits import PublisherTraits, WriterTraits, traits_of
@@ -53,29 +50,6 @@ def ledger_keepers(job: JobSpec, context: RunContext) -> list[KeepsLedger]:
         if isinstance(publisher, KeepsLedger):
             found.append(publisher)
     return found
-
-
-def shared_targets(job: JobSpec, context: RunContext, datasets: Iterable[str]) -> dict[str, str]:
-    """Return, by dataset.urn, why datasets cannot be published whose targets are one; raises as `Registry.create`."""
-    problems: dict[str, str] = {}
-    urns = list(datasets)
-    for branch in job.fork.branches:
-        spec = job.publisher_of(branch)
-        if not issubclass(registry.load(ConstructKind.PUBLISHER, spec.type), NamesTargets):
-            continue
-        publisher: NamesTargets = registry.create(
-            ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name)
-        )
-        owners: dict[str, list[str]] = {}
-        for urn in urns:
-            if target := publisher.target_of(urn):
-                owners.setdefault(target, []).append(urn)
-        for target, sharing in owners.items():
-            if len(sharing) > 1:
-                names = ", ".join(map(repr, sharing[:3]))
-                why = f"branch {branch.name!r}: datasets {names} would share the target {target!r} of publisher {spec.type!r}"
-                problems |= dict.fromkeys(sharing, f"{why}; leave out one of them, or rename it where it comes from")
-    return problems
 
 
 def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:

@@ -33,6 +33,14 @@ def _temp_beside(path: str) -> str:
     return str(Path(path).with_name(TEMP_PREFIX + secrets.token_hex(16)))
 
 
+def _is_one(path: Path) -> bool:
+    """Tell whether a path is found by its name in the other case too."""
+    try:
+        return path.samefile(path.with_name(path.name.swapcase()))
+    except OSError:
+        return False
+
+
 def _group_id(name: str) -> int:
     try:
         return grp.getgrnam(name).gr_gid
@@ -101,6 +109,18 @@ class LocalStorage:
     def real_path(self, path: str) -> str:
         """Return where a path leads once all links are followed."""
         return os.path.realpath(path)
+
+    def folds_case(self, path: str) -> bool:
+        """Tell whether names in a folder that differ in case only are one.
+
+        Asked of what is in it; where nothing is, of what is in the nearest folder above that is there.
+        """
+        for folder in (Path(path), *Path(path).parents):
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.swapcase() != entry.name:
+                        return _is_one(Path(entry.path))
+        return False
 
     def size(self, path: str) -> int | None:
         try:

@@ -114,7 +114,8 @@ def test_page_of_failures_says_what_to_do_about_each_exit_code_of_a_run() -> Non
 
 
 def test_each_end_of_a_run_has_its_exit_code_and_the_word_of_it() -> None:
-    assert {ExitCode.of_run(status).name.lower() for status in RunStatus} == {status.value for status in RunStatus}
+    ends = {*RunStatus} - {RunStatus.RUNNING}
+    assert {ExitCode.of_run(status).name.lower() for status in ends} == {status.value for status in ends}
 
 
 def test_no_command_ends_with_a_number_of_its_own() -> None:

@@ -210,3 +210,26 @@ def test_schema_that_may_not_be_made_is_waited_for_and_nothing_is_read_again(
         assert [one.state for one in recover_job(JobContext.of(opened, job, store))] == ["committed"]
     assert [row[0] for row in query(url, "SELECT id FROM mart.numbers ORDER BY id")] == [0, 1]
     assert run(tmp_path, job).status is RunStatus.SUCCEEDED
+
+
+def test_names_that_the_server_would_cut_are_refused(tmp_path: Path, url: str) -> None:
+    own = APPEND | {"table": "of_{dataset}"}
+    long = "x" * 60
+    both = run(tmp_path, table_job(own, {f"{long}1": {"rows": 2}, f"{long}2": {"rows": 2}}))
+    assert [one.rows_read for one in both.datasets] == [0, 0]
+    assert f"would share the target 'of_{long}'" in both.datasets[0].failures[0].message
+    alone = run(tmp_path, table_job(own, {f"{long}1": {"rows": 2}}))
+    assert f"would cut the name of table of_{long}1 to of_{long}" in alone.datasets[0].failures[0].message
+    rename = {"type": "rename", "columns": {"value": f"{long}long"}}
+    column = run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}, converters=[rename]))
+    assert "is longer than 63 bytes, and would be cut" in column.datasets[0].failures[0].message
+    assert query(url, "SELECT relname FROM pg_class WHERE relname LIKE 'of%'") == []
+
+
+def test_tables_and_columns_that_differ_in_case_are_two(tmp_path: Path, url: str) -> None:
+    own = APPEND | {"table": "of_{dataset}"}
+    rename = {"type": "rename", "columns": {"value": "ID"}}
+    result = run(tmp_path, table_job(own, {"Orders": {"rows": 2}, "orders": {"rows": 3}}, converters=[rename]))
+    assert result.status is RunStatus.SUCCEEDED
+    assert query(url, 'SELECT count("ID") FROM "of_Orders"') == [(1,)]
+    assert query(url, "SELECT count(id) FROM of_orders") == [(3,)]

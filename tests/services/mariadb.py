@@ -57,8 +57,8 @@ class MariadbServer:
 
 
 @contextmanager
-def running_mariadb(binary: Path) -> Iterator[MariadbServer]:
-    """Start a server in a folder of its own, far from UTC, and end it afterwards."""
+def running_mariadb(binary: Path, *options: str) -> Iterator[MariadbServer]:
+    """Start a server in a folder of its own, far from UTC, and end it afterwards; `options` are the server's."""
     user = "mysql" if os.geteuid() == 0 else None
     home = Path(tempfile.mkdtemp(prefix="gobblin-my-"))
     try:
@@ -66,7 +66,7 @@ def running_mariadb(binary: Path) -> Iterator[MariadbServer]:
             shutil.chown(home, user)
         as_user = [f"--user={user}"] if user else []
         # The user's own temporary folder: the usual one may be closed to the user that the server runs as.
-        common = ["--no-defaults", f"--datadir={home / 'data'}", f"--tmpdir={home}", *as_user]
+        common = ["--no-defaults", f"--datadir={home / 'data'}", f"--tmpdir={home}", *as_user, *options]
         make = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
         made = subprocess.run(make, cwd=home, capture_output=True, check=False)
         if made.returncode != 0:

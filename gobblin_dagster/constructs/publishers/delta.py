@@ -18,6 +18,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     TableFile,
     TablePublisher,
     race,
+    require_names,
     resolved,
     unified_schema,
     without_secrets,
@@ -28,7 +29,6 @@ from gobblin_dagster.core.constructs import PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.core.utils.duplicates import alike
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 _VOID = '"void"'
@@ -192,6 +192,7 @@ class AppendToDeltaStep:
     def _with_columns(self, table: Any, schema: pa.Schema) -> Any:
         """Return the table with all columns of the files; raises StepRefusedError where a type differs."""
         known = {column.name: column for column in table.schema().fields}
+        require_names(self.describe(), "Delta does", known, schema)
         ours = self._fields(schema).fields
         for column in ours:
             if column.name in known and known[column.name].type != column.type:
@@ -200,7 +201,6 @@ class AppendToDeltaStep:
                 if any(_VOID in str(kind) for kind in types):
                     problem += "; a column that holds nothing but nulls needs a type, e.g. of the converter `columns`"
                 raise StepRefusedError(step=self.describe(), problem=problem)
-        self._require_names([*known, *(column.name for column in ours if column.name not in known)])
         if missing := [column for column in ours if column.name not in known]:
             table.alter.add_columns(missing)
             table = self._load()
@@ -213,19 +213,13 @@ class AppendToDeltaStep:
             if has_part(column.type, pa.types.is_unsigned_integer):
                 # The library takes it for a signed one of as many bits, and readers stumble over the greater numbers.
                 raise self._unfit(column, "Delta has signed integers only; cast it to one")
-        self._require_names(schema.names)
+        require_names(self.describe(), "Delta does", (), schema)
         try:
             # Files to come may hold null where these hold none.
             return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
         except Exception as error:  # the library raises no type of its own here
             problem = str(error).partition("\n")[0][:300]
             raise StepRefusedError(step=self.describe(), problem=problem) from error
-
-    def _require_names(self, names: Sequence[str]) -> None:
-        """Raise StepRefusedError for columns that Delta takes for one."""
-        if pair := alike(names, str.lower):
-            problem = "columns {!r} and {!r} differ in case only, which Delta does not see; rename one".format(*pair)
-            raise StepRefusedError(step=self.describe(), problem=problem)
 
     def _unfit(self, column: pa.Field, problem: str) -> StepRefusedError:
         return StepRefusedError(step=self.describe(), problem=f"column {column.name!r} is {column.type}, {problem}")

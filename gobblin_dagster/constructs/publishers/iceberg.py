@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
     TablePublisher,
     race,
+    require_names,
     resolved,
     unified_schema,
     without_secrets,
@@ -112,10 +113,12 @@ class AppendToIcebergStep:
         try:
             table = self._load()
         except errors.NoSuchTableError:
+            self._require_names((), schema)
             self._create(schema)
             table = self._load()
         if _holds(table, self.commit):
             return True
+        self._require_names([column.name for column in table.schema().fields], schema)
         try:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:
@@ -135,6 +138,10 @@ class AppendToIcebergStep:
                 return True
             raise StepRefusedError(step=self.describe(), problem=str(error)[:500]) from error
         return True
+
+    def _require_names(self, there: Sequence[str], schema: Any) -> None:
+        # The table would hold both; most of its readers ask for columns without regard to case.
+        require_names(self.describe(), "Spark, Trino and Hive do", there, schema)
 
     def _load(self) -> Any:
         errors = _errors()

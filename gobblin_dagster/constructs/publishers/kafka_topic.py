@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection, client_settings
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TablePublisher, batches_of
@@ -26,17 +26,31 @@ _TRANSACTION_MS = 15 * 60 * 1000
 """The longest that brokers allow by default; the rows of one publication must be sent within it."""
 
 
+TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=200)]
+"""As brokers take them, which tell upper case from lower."""
+
+
 class KafkaTopicOptions(KafkaConnection):
     """Options of the publisher `kafka_topic`."""
 
-    topic: str = Field(min_length=1, max_length=200)
+    topic: TopicName
     """Topic that the rows go to; made by the broker's own rules where it is not there."""
     key: str | None = None
     """Column whose value, as text (bytes as they stand), is the message's key;
     default: none, messages are spread over the partitions."""
-    commits_topic: str = Field(default="gobblin-commits", min_length=1, max_length=200)
+    commits_topic: TopicName = "gobblin-commits"
     """Compacted topic of one partition with a message per job, dataset and branch: the id of its last commit. Made where
     it is not there."""
+
+    @model_validator(mode="after")
+    def _topics_differ(self) -> Self:
+        # Brokers refuse a topic beside one that has `.` where it has `_`: the names of their metrics would be one.
+        if self.topic.replace(".", "_") == self.commits_topic.replace(".", "_"):
+            raise ValueError(
+                f"`topic` {self.topic!r} and `commits_topic` {self.commits_topic!r} are one for Kafka, which compares `.` and "
+                "`_` as equal; rows and notes of commits need a topic each"
+            )
+        return self
 
 
 class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):

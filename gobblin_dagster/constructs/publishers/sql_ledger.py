@@ -7,6 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from gobblin_dagster.constructs.publishers.sql_names import exact
 from gobblin_dagster.core.constructs import NotedCommit
 
 LEDGER = "gobblin_commits"
@@ -51,8 +52,13 @@ def newest_commits(
     columns = ledger.c
     moment = sa.func.coalesce(columns.published_at, _NEVER) if "published_at" in known else sa.literal(_NEVER)
     lines = (
-        sa.select(columns.dataset_urn, columns.table_name, columns.commit_id, moment.label("moment"))
-        .where(columns.job == job)
+        sa.select(
+            exact(connection, columns.dataset_urn).label("dataset_urn"),
+            exact(connection, columns.table_name).label("table_name"),
+            columns.commit_id,
+            moment.label("moment"),
+        )
+        .where(exact(connection, columns.job) == job)
         .subquery()
     )
     place = (lines.c.dataset_urn, lines.c.table_name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
@@ -16,6 +15,13 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
 from gobblin_dagster.constructs.publishers.sql_ledger import LEDGER, ledger_table, newest_commits
 from gobblin_dagster.constructs.publishers.sql_load import column_type, load_rows, merge_rows
+from gobblin_dagster.constructs.publishers.sql_names import (
+    cut_name,
+    exact,
+    folds_tables,
+    may_fold_tables,
+    require_distinct,
+)
 from gobblin_dagster.constructs.publishers.sql_values import require_fit
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -38,8 +44,6 @@ from gobblin_dagster.core.storage import Storage
 
 BATCH_ROWS = 50_000
 Mode = Literal["append", "upsert", "replace"]
-_EXACT_NAMES = ("postgres", "postgresql", "oracle")
-"""Databases in which quoted names that differ in case are two; in others they are one, or were one on another system."""
 
 
 class SqlTableOptions(BaseModel):
@@ -105,22 +109,28 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
     def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
         if self._options.mode != "append":
             return {}  # the rows that are there are replaced: none is there twice
-        options = self._options
-        database = _Database(options.url, options.url_env, self._context.base_dir, options.table)
         tables = {urn: self._full_name(urn) for urn in datasets}
         found: dict[str, Collection[NotedCommit]] = {}
-        with database.connection(f"ask {LEDGER} beside table {options.table}") as connection:
+        with self._database.connection(f"ask {LEDGER} beside table {self._options.table}") as connection:
             for schema in {table.rpartition(".")[0] for table in tables.values()}:
                 found |= newest_commits(connection, ledger_table(schema), self._context.job, tables)
         return found
 
-    def target_of(self, dataset_urn: str) -> str:
+    def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
         if "{dataset}" not in self._options.table:
-            return ""
-        name = self._full_name(dataset_urn)
+            return {}
+        backend = self._database.backend
+        names = {urn: cut_name(backend, self._full_name(urn)) for urn in datasets}
+        folded = {urn: name.lower() for urn, name in names.items()}
+        if not may_fold_tables(backend) or len({*folded.values()}) == len({*names.values()}):
+            return names
+        with self._database.connection("ask how the database compares names of tables") as connection:
+            return folded if folds_tables(connection) else names
+
+    @property
+    def _database(self) -> _Database:
         options = self._options
-        url = options.url or os.environ.get(options.url_env, "")
-        return name if url.partition(":")[0].partition("+")[0] in _EXACT_NAMES else name.lower()
+        return _Database(options.url, options.url_env, self._context.base_dir, options.table)
 
     def _full_name(self, dataset_urn: str) -> str:
         return self._options.table.replace("{dataset}", _identifier(dataset_urn))
@@ -140,7 +150,13 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         newest_by = view.extract.delta_fields if is_merged else ()
         _check_columns(view, "key", key)
         _check_columns(view, "`extract.delta_fields`", newest_by)
-        schema, _, name = self._full_name(view.dataset_urn).rpartition(".")
+        full_name = self._full_name(view.dataset_urn)
+        if (kept := cut_name(self._database.backend, full_name)) != full_name:
+            raise UsageError(
+                problem=f"Branch {view.branch!r}: the database would cut the name of table {full_name} to {kept}.",
+                hint="Choose a shorter `table`, or shorter names of datasets.",
+            )
+        schema, _, name = full_name.rpartition(".")
         return LoadSqlTableStep(
             commit=TableCommit.of(view, staged=True),
             schema=schema,
@@ -188,6 +204,9 @@ class LoadSqlTableStep:
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         table = self._table(schema) if schema is not None else None
         with self._connection() as connection:
+            if table is not None and schema is not None:
+                there = _columns(connection, table) or {}
+                require_distinct(self.describe(), connection.dialect.name, schema.names, there)
             # Tables first, in transactions of their own: two datasets may be making the same one.
             for wanted in (self._ledger, table):
                 if wanted is not None:
@@ -249,14 +268,17 @@ class LoadSqlTableStep:
     def _require_alone(self, connection: sa.Connection) -> None:
         """Refuse to delete, or to mix, what other datasets or branches have put into the table."""
         columns, ours = self._ledger.c, (self.commit.dataset_urn, self.commit.branch)
-        is_exact = connection.dialect.name in _EXACT_NAMES
-        is_ours = (
-            columns.table_name == self._full_name
-            if is_exact
-            else sa.func.lower(columns.table_name) == self._full_name.lower()
-        )
+        table, name = exact(connection, columns.table_name), self._full_name
+        is_ours = sa.func.lower(columns.table_name) == name.lower() if folds_tables(connection) else table == name
         query = sa.select(columns.dataset_urn, columns.branch).where(is_ours)
-        others = query.where(sa.or_(columns.dataset_urn != ours[0], columns.branch != ours[1]))
+        others = query.where(
+            sa.or_(
+                *(
+                    exact(connection, column) != value
+                    for column, value in zip((columns.dataset_urn, columns.branch), ours, strict=True)
+                )
+            )
+        )
         other = connection.execute(others.limit(1)).first()
         if other is not None:
             problem = (
@@ -321,15 +343,25 @@ class _Database:
         except DBAPIError as error:
             raise StepRefusedError(step=doing, problem=_first_line(error)) from None
 
-    def _engine(self) -> sa.Engine:
+    @property
+    def backend(self) -> str:
+        """SQLAlchemy's name of the kind of database; empty where its URL cannot be read here."""
+        try:
+            return self._url().get_backend_name()
+        except EnvironmentFaultError:
+            return ""
+
+    def _url(self) -> sa.URL:
         text = self.url or resolved({}, {"url": self.url_env})["url"]
         try:
-            url = parse_url(text, self.base_dir)
+            return parse_url(text, self.base_dir)
         except ValueError as error:
             raise EnvironmentFaultError(
                 problem=f"Table {self.table}: {error}.", hint=f"Mend {self.url_env or '`url`'}."
             ) from None
-        return make_engine(url, f"of table {self.table}")
+
+    def _engine(self) -> sa.Engine:
+        return make_engine(self._url(), f"of table {self.table}")
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:

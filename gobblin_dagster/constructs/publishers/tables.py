@@ -7,7 +7,7 @@ import random
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, ClassVar, Generic, TypeVar
@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from gobblin_dagster.constructs.clients.environment import from_environment
+from gobblin_dagster.constructs.types.arrow import parts_of
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.duplicates import alike
 from gobblin_dagster.spec.secrets import SECRET_NAME
 from gobblin_dagster.storage.arrow import arrow_files
 
@@ -162,6 +164,32 @@ def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Sch
         return pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowInvalid as error:
         raise StepRefusedError(step=f"publish to {table}", problem=f"its files disagree: {error}") from error
+
+
+def require_names(step: str, who: str, there: Iterable[str], schema: pa.Schema) -> None:
+    """Raise StepRefusedError if readers take a column of the files for another one, of the files or of the table.
+
+    Args:
+        step: what is refused.
+        who: takes names that differ in case only for one: `"Delta does"`.
+        there: names of the table's columns.
+        schema: of the files; structs in it are looked into.
+    """
+    known = {*there}
+    new = [name for name in schema.names if name not in known]
+    folded = {name.lower() for name in new}
+    pair = alike([*(name for name in there if name.lower() in folded), *new], str.lower)
+    for names in (pair, *(alike(names, str.lower) for names in _struct_names(schema))):
+        if names is not None:
+            problem = f"columns {names[0]!r} and {names[1]!r} differ in case only, which {who} not see; rename one"
+            raise StepRefusedError(step=step, problem=problem)
+
+
+def _struct_names(schema: pa.Schema) -> Iterator[list[str]]:
+    """Yield the names of the fields of each struct, at whatever depth."""
+    for kind in parts_of(schema.types):
+        if pa.types.is_struct(kind):
+            yield [field.name for field in kind]
 
 
 def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]:

@@ -59,7 +59,12 @@ def is_list(kind: pa.DataType) -> bool:
 
 def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
     """Return whether a type, or a type inside of it, is of a kind."""
-    return any(is_wanted(part) for part, _ in _parts([kind]))
+    return any(is_wanted(part) for part in parts_of([kind]))
+
+
+def parts_of(kinds: Iterable[pa.DataType]) -> Iterator[pa.DataType]:
+    """Yield types and all types inside of them."""
+    return (part for part, _ in _parts(kinds))
 
 
 def levels_of(kinds: Iterable[pa.DataType], *, a_list: int = 1, a_struct: int = 1) -> int:

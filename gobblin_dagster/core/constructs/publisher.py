@@ -92,8 +92,12 @@ class JudgesExtract(Protocol):
 class NamesTargets(Protocol):
     """What a publisher also implements where each dataset has a target of its own; asked when a run is planned."""
 
-    def target_of(self, dataset_urn: str) -> str:
-        """Return the target's name as the target compares names; empty where datasets may share one."""
+    def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Return the target's name by dataset.urn, as the target compares names; without datasets that may share one.
+
+        Raises:
+            StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.
+        """
 
 
 @dataclass(frozen=True, slots=True)

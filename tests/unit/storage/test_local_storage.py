@@ -222,3 +222,15 @@ def test_storage_travels_to_spark_tasks(tmp_path: Path) -> None:
     assert storage == LocalStorage(durable=False)
     storage.move(write(storage, tmp_path / "a"), f"{tmp_path}/b")
     assert storage.list_names(str(tmp_path)) == ["b"]
+
+
+def test_folder_in_which_names_that_differ_in_case_are_one_is_told(tmp_path: Path) -> None:
+    lake = tmp_path / "1" / "Lake"
+    (lake / "2").mkdir(parents=True)
+    assert not LocalStorage().folds_case(str(lake))
+    (tmp_path / "1" / "lAKE").symlink_to(lake)  # found by both names, as where case does not count
+    assert LocalStorage().folds_case(str(lake))
+    assert LocalStorage().folds_case(str(lake / "3" / "4"))
+    (lake / "orders").mkdir()
+    assert not LocalStorage().folds_case(str(lake))
+    assert not LocalStorage().folds_case("/")

@@ -69,7 +69,16 @@ def test_columns_that_come_later_are_added(tmp_path: Path) -> None:
 
 
 NAMED = {"type": "rename", "columns": {"value": "Value"}}
+NESTED = {
+    "type": "function",
+    "function": f"{__name__}:with_items",
+    "columns": {"id": "int64", "s": [{"n": "int64", "N": "int64"}]},
+}
 NULLS = {"type": f"{__name__}:WithoutValues"}
+
+
+def with_items(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["id"], "s": [{"n": 1, "N": 2}]}
 
 
 class WithoutValues:
@@ -100,6 +109,7 @@ class WithoutValues:
         ("id, dataset, value, [18446744073709551615::UBIGINT] AS n", "Delta has signed integers only"),
         ("id, dataset, value, TIME '10:00:00' AS t", "Invalid data type for Delta Lake: Time64"),
         (NAMED, "columns 'value' and 'Value' differ in case only, which Delta does not see"),
+        (NESTED, "columns 'n' and 'N' differ in case only, which Delta does not see"),
         (NULLS, "a column that holds nothing but nulls needs a type"),
     ],
 )

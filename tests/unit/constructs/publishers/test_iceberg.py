@@ -83,6 +83,18 @@ def test_type_that_cannot_be_widened_waits_for_a_person(tmp_path: Path) -> None:
     assert table_ids(tmp_path) == [0, 1]
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["in the table", "in the files"])
+def test_columns_that_most_readers_take_for_one_wait_for_a_person(tmp_path: Path, is_there: bool) -> None:
+    if is_there:
+        run(tmp_path, table_job(publisher(tmp_path), {"c": {"rows": 2}}))
+    renamed = {"converters": [{"type": "rename", "columns": {"value": "Value" if is_there else "ID"}}]}
+    result = run(tmp_path, table_job(publisher(tmp_path), {"d": {"rows": 3}}, **renamed))
+
+    assert "differ in case only, which Spark, Trino and Hive do not see" in result.datasets[0].failures[0].message
+    if is_there:
+        assert table_ids(tmp_path) == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("select", "problem"),
     [

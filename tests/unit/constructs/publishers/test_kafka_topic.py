@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from gobblin_dagster.constructs.clients.kafka import KafkaConnection
-from gobblin_dagster.constructs.publishers.kafka_topic import SendToKafkaStep
+from gobblin_dagster.constructs.publishers.kafka_topic import KafkaTopicOptions, SendToKafkaStep
 from gobblin_dagster.constructs.publishers.tables import TableCommit, TableFile
 from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.storage import LocalStorage
@@ -36,3 +37,18 @@ def test_value_without_a_json_form_waits_for_a_person(tmp_path: Path) -> None:
     (tmp_path / "f.parquet").write_bytes(content.getvalue())
     with pytest.raises(StepRefusedError, match="a time before 0001-01-01 or after 9999-12-31 has no JSON form"):
         _step(str(tmp_path / "f.parquet"))._send(None, LocalStorage())
+
+
+@pytest.mark.parametrize(
+    ("topics", "problem"),
+    [
+        ({"topic": "gobblin-commits"}, "are one for Kafka"),
+        ({"topic": "of.orders", "commits_topic": "of_orders"}, "are one for Kafka"),
+        ({"topic": "my orders"}, "should match pattern"),
+        ({"topic": "orders\n"}, "should match pattern"),
+    ],
+)
+def test_topics_are_compared_as_brokers_do(topics: dict[str, str], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        KafkaTopicOptions.model_validate({"brokers": "127.0.0.1:9", **topics})
+    assert KafkaTopicOptions(brokers="127.0.0.1:9", topic="Orders", commits_topic="orders").topic == "Orders"

@@ -176,15 +176,35 @@ def test_datasets_whose_tables_differ_in_case_only_are_refused_before_anything_i
     assert query(tmp_path, "SELECT count(*) FROM of_orders") == [(2,)]
 
 
-@pytest.mark.parametrize(("url", "target"), [("postgresql://h/d", "of_A"), ("mysql://h/d", "of_a"), ("", "of_a")])
+@pytest.mark.parametrize(
+    ("url", "table", "datasets", "targets"),
+    [
+        ("postgresql://h/d", "of_{dataset}", ["A", "a"], {"of_A", "of_a"}),
+        ("postgres://h/d", "of_{dataset}", ["A", "a"], {"of_A", "of_a"}),
+        ("postgresql://h/d", "s.{dataset}", ["x" * 63 + "1", "x" * 63 + "2"], {"s." + "x" * 63}),
+        ("sqlite:///of.db", "of_{dataset}", ["A", "a"], {"of_a"}),
+        ("mysql://h/d", "of_{dataset}", ["A", "b"], {"of_A", "of_b"}),
+        ("", "of_{dataset}", ["A", "b"], {"of_A", "of_b"}),
+        ("postgresql://h/d", "all", ["A", "a"], set()),
+    ],
+)
 def test_names_of_tables_are_compared_as_the_database_does(
-    url: str, target: str, monkeypatch: pytest.MonkeyPatch
+    url: str, table: str, datasets: list[str], targets: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OF_TABLES", url)
-    options = SqlTableOptions(url_env="OF_TABLES", table="of_{dataset}")
-    assert SqlTablePublisher(options, ConstructContext(job="j", base_dir="/")).target_of("A") == target
-    shared = SqlTableOptions(url_env="OF_TABLES", table="all")
-    assert SqlTablePublisher(shared, ConstructContext(job="j", base_dir="/")).target_of("A") == ""
+    publisher = SqlTablePublisher(SqlTableOptions(url_env="OF_TABLES", table=table), ConstructContext("j", "/"))
+    assert {*publisher.targets_of(datasets).values()} == targets
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["in the table", "in the files"])
+def test_columns_that_the_database_takes_for_one_are_refused(tmp_path: Path, is_there: bool) -> None:
+    if is_there:
+        run(tmp_path, table_job(APPEND, {"c": {"rows": 2}}))
+    rename = {"type": "rename", "columns": {"value": "VALUE" if is_there else "ID"}}
+    result = run(tmp_path, table_job(APPEND, {"d": {"rows": 3}}, converters=[rename]))
+    message = result.datasets[0].failures[0].message
+    assert "is quarantined" in message
+    assert "differ in case only, which the database does not see; rename one" in message
 
 
 @pytest.mark.parametrize(

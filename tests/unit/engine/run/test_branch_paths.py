@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.rollback import rollback
@@ -121,6 +121,24 @@ def test_branches_that_differ_in_case_only_share_a_folder_where_case_does_not_co
         JobSpec.model_validate({**job, "fork": {"branches": [{"name": "b"}, {"name": "B"}]}})
     names = [{"name": name} for name in ("b", "b_c", "bc", "c")]
     assert len(JobSpec.model_validate({**job, "fork": {"branches": names}}).fork.branches) == 4
+
+
+def test_datasets_whose_folders_are_one_where_case_does_not_count_are_refused(tmp_path: Path) -> None:
+    first = run(tmp_path, job_spec({"Orders": {"rows": 2}}))
+    assert first.status is RunStatus.SUCCEEDED
+    for entry in [*(tmp_path / "lake").iterdir()]:
+        entry.with_name(entry.name.swapcase()).symlink_to(entry)  # found by both names, as where case does not count
+
+    both = run(tmp_path, job_spec({"Orders": {"rows": 4}, "orders": {"rows": 3}, "other": {"rows": 1}}))
+    assert [(one.dataset_urn, one.outcome, one.rows_read) for one in both.datasets] == [
+        ("Orders", DatasetOutcome.FAILED, 0), ("orders", DatasetOutcome.FAILED, 0), ("other", DatasetOutcome.COMMITTED, 1)
+    ]  # fmt: skip
+    message = both.datasets[0].failures[0].message
+    assert f"datasets 'Orders', 'orders' would share a folder: in {tmp_path / 'lake'} names that differ" in message
+
+    alone = run(tmp_path, job_spec({"orders": {"rows": 3}}))  # the files of the other one lie there
+    assert [one.outcome for one in alone.datasets] == [DatasetOutcome.FAILED]
+    assert run(tmp_path, job_spec({"Orders": {"rows": 4}})).status is RunStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""Datasets whose targets are one, as the target compares names: a table of a database, a folder of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.core.constructs import NamesTargets
+from gobblin_dagster.core.errors import InvalidUrnError
+from gobblin_dagster.core.storage import FoldingStorage, Storage
+from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.engine.task.context import RunContext
+from gobblin_dagster.spec.job import JobSpec
+
+
+def shared_targets(job: JobSpec, context: RunContext, datasets: Collection[str]) -> dict[str, str]:
+    """Return, by dataset.urn, why datasets cannot be published whose tables are one.
+
+    Raises:
+        StorageError, StepRefusedError, EnvironmentFaultError: a target has to be asked, and cannot be.
+        UsageError, InvalidSpecError: as `Registry.create`.
+    """
+    problems: dict[str, str] = {}
+    for branch in job.fork.branches:
+        spec = job.publisher_of(branch)
+        if not issubclass(registry.load(ConstructKind.PUBLISHER, spec.type), NamesTargets):
+            continue
+        publisher: NamesTargets = registry.create(
+            ConstructKind.PUBLISHER, spec, context.construct_context(job, branch=branch.name)
+        )
+        for target, sharing in _owners(publisher.targets_of(datasets)):
+            why = f"would share the target {target!r} of publisher {spec.type!r}"
+            problems |= _problems(sharing, f"branch {branch.name!r}: ", why)
+    return problems
+
+
+def shared_folders(
+    storage: Storage, output_root: str, datasets: Iterable[str], committed: Callable[[], Iterable[str]]
+) -> dict[str, str]:
+    """Return, by dataset.urn, why datasets cannot be published whose folders are one.
+
+    Args:
+        storage: of the output.
+        output_root: its root.
+        datasets: those that a run may publish.
+        committed: asked for all datasets of the job that have a state; only where names that differ in case are one.
+    """
+    if not isinstance(storage, FoldingStorage) or not storage.folds_case(output_root):
+        return {}
+    folders = {}
+    for urn in {*datasets, *committed()}:
+        with suppress(InvalidUrnError):  # it is told with its dataset
+            folders[urn] = DatasetUrn(urn).path_segment.casefold()
+    why = f"would share a folder: in {output_root} names that differ in case only are one"
+    return {urn: problem for _, sharing in _owners(folders) for urn, problem in _problems(sharing, "", why).items()}
+
+
+def _owners(targets: Mapping[str, str]) -> list[tuple[str, Sequence[str]]]:
+    """Return the targets of more than one dataset, with these."""
+    owners: dict[str, list[str]] = {}
+    for urn, target in targets.items():
+        owners.setdefault(target, []).append(urn)
+    return [(target, sorted(sharing)) for target, sharing in owners.items() if len(sharing) > 1]
+
+
+def _problems(sharing: Sequence[str], where: str, why: str) -> dict[str, str]:
+    names = ", ".join(map(repr, sharing[:3]))
+    what_to_do = "leave out one of them, or rename it where it comes from"
+    return dict.fromkeys(sharing, f"{where}datasets {names} {why}; {what_to_do}")

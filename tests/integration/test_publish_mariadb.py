@@ -1,0 +1,86 @@
+"""Publishing to tables of a real MariaDB: names are one where the server takes them for one, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from gobblin_dagster.core.run_record import DatasetOutcome
+from tests.services.mariadb import MariadbServer, mariadb_binary, running_mariadb
+from tests.unit.constructs.publishers.table_jobs import table_job
+from tests.unit.engine.jobs import by_urn, run
+
+pytestmark = pytest.mark.mariadb
+ORDERS = {"Orders": {"rows": 2}, "orders": {"rows": 3}}
+OWN = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "of_{dataset}"}
+
+
+@pytest.fixture
+def url(mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    return _known(mariadb_server, monkeypatch)
+
+
+@pytest.fixture
+def folding_url(mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Start a server that takes all names of tables in small letters, as on Windows."""
+    binary = mariadb_binary()
+    assert binary is not None  # the other server runs
+    with running_mariadb(binary, "--lower-case-table-names=1") as server:
+        yield _known(server, monkeypatch)
+
+
+def _known(server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = server.url(server.new_database(), "root", "")
+    monkeypatch.setenv("WAREHOUSE_URL", url)
+    return url
+
+
+def query(url: str, statement: str) -> list[Any]:
+    engine = sa.create_engine(url.replace("mysql:", "mysql+pymysql:"))
+    with engine.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(sa.text(statement)).all()]
+    engine.dispose()
+    return rows
+
+
+def test_tables_that_differ_in_case_are_two_where_the_server_says_so(tmp_path: Path, url: str) -> None:
+    result = run(tmp_path, table_job(OWN, ORDERS))
+    assert {one.outcome for one in result.datasets} == {DatasetOutcome.COMMITTED}
+    run(tmp_path, table_job(OWN, {"Orders": {"rows": 4}}))
+    assert query(url, "SELECT (SELECT count(*) FROM of_Orders), (SELECT count(*) FROM of_orders)") == [(4, 3)]
+
+
+def test_tables_that_are_one_for_the_server_are_refused(tmp_path: Path, folding_url: str) -> None:
+    result = run(tmp_path, table_job(OWN, ORDERS))
+    assert [(one.outcome, one.rows_read) for one in result.datasets] == [(DatasetOutcome.FAILED, 0)] * 2
+    assert "would share the target 'of_orders'" in result.datasets[0].failures[0].message
+    run(tmp_path, table_job(OWN, {"Orders": {"rows": 2}}))
+    late = run(tmp_path, table_job(OWN, {"orders": {"rows": 3}}))
+    assert "the table holds rows of dataset 'Orders'" in by_urn(late)["orders"].failures[0].message
+    assert query(folding_url, "SELECT count(*) FROM of_orders") == [(2,)]
+
+
+@pytest.mark.parametrize("others", [("Orders", "orders"), ("orders", "Orders"), ("café", "cafe")])
+def test_ledger_tells_datasets_apart_that_the_server_takes_for_equal_texts(
+    tmp_path: Path, url: str, others: tuple[str, str]
+) -> None:
+    shared = {**OWN, "table": "all_of_them"}
+    run(tmp_path, table_job(shared, {name: {"rows": 2} for name in others}))
+    for path in (tmp_path / ".gobblin").glob("state.db*"):
+        path.unlink()
+    result = run(tmp_path, table_job(shared, {name: {"rows": 2} for name in others}))
+    assert [one.outcome for one in result.datasets] == [DatasetOutcome.FAILED] * 2
+    assert all("gobblin_commits" in one.failures[0].message for one in result.datasets)
+    other_job = table_job(shared, {others[0]: {"rows": 1}}).model_copy(update={"job": "NUMBERS"})
+    assert run(tmp_path, other_job).datasets[0].outcome is DatasetOutcome.COMMITTED
+    assert query(url, "SELECT count(*) FROM all_of_them") == [(5,)]
+
+
+def test_columns_that_the_server_takes_for_one_are_refused(tmp_path: Path, url: str) -> None:
+    rename = {"type": "rename", "columns": {"value": "ID"}}
+    result = run(tmp_path, table_job({**OWN, "table": "some"}, {"c": {"rows": 2}}, converters=[rename]))
+    assert "columns 'id' and 'ID' differ in case only" in result.datasets[0].failures[0].message
