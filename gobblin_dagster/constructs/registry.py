@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from gobblin_dagster.constructs import aliases
 from gobblin_dagster.constructs.formats.base import FileFormat
+from gobblin_dagster.constructs.formats.published import PublishedFormat, ending_of
 from gobblin_dagster.core.constructs import (
     ChecksExtract,
     ChoosesFolder,
@@ -64,6 +65,15 @@ class ConstructKind(StrEnum):
 
 
 _HERE = __name__.rpartition(".")[0]
+_FILE_FORMATS: dict[str, tuple[str, str]] = {
+    "avro": ("formats.avro:AvroFormat", "writers.avro:AvroWriter"),
+    "csv": ("formats.csv:CsvFormat", "writers.csv:CsvWriter"),
+    "jsonl": ("formats.jsonl:JsonLinesFormat", "writers.jsonl:JsonLinesWriter"),
+    "orc": ("formats.orc:OrcFormat", "writers.orc:OrcWriter"),
+    "parquet": ("formats.parquet:ParquetFormat", "writers.parquet:ParquetWriter"),
+    "text": ("formats.text:TextFormat", "writers.text:TextWriter"),
+}
+"""What reads and what writes the files of each format; their names end in `.<format>`."""
 _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
     ConstructKind.SOURCE: {
         "files": "sources.files.source:FilesSource",
@@ -73,14 +83,7 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "rest": "sources.rest.source:RestSource",
         "spark": "sources.spark.source:SparkSource",
     },
-    ConstructKind.FORMAT: {
-        "avro": "formats.avro:AvroFormat",
-        "csv": "formats.csv:CsvFormat",
-        "jsonl": "formats.jsonl:JsonLinesFormat",
-        "orc": "formats.orc:OrcFormat",
-        "parquet": "formats.parquet:ParquetFormat",
-        "text": "formats.text:TextFormat",
-    },
+    ConstructKind.FORMAT: {name: reading for name, (reading, _) in _FILE_FORMATS.items()},
     ConstructKind.CONVERTER: {
         "add": "converters.add:AddConverter",
         "avro_bytes": "converters.avro_bytes:AvroBytesConverter",
@@ -134,13 +137,8 @@ _BUILT_IN: dict[ConstructKind, dict[str, str]] = {
         "sql": "forks.sql:SqlForkOperator",
     },
     ConstructKind.WRITER: {
-        "avro": "writers.avro:AvroWriter",
         "console": "writers.console:ConsoleWriter",
-        "csv": "writers.csv:CsvWriter",
-        "jsonl": "writers.jsonl:JsonLinesWriter",
-        "orc": "writers.orc:OrcWriter",
-        "parquet": "writers.parquet:ParquetWriter",
-        "text": "writers.text:TextWriter",
+        **{name: writing for name, (_, writing) in _FILE_FORMATS.items()},
     },
     ConstructKind.PUBLISHER: {
         "append": "publishers.files:AppendPublisher",
@@ -212,6 +210,41 @@ class Registry:
                 problem=f"The {kind} type {type_name!r} is {known}; {target} cannot take the same name.",
                 hint="Register it under another name.",
             )
+
+    def register_format(self, name: str, *, reading: str, writing: str) -> None:
+        """Make a file format known, whose files' names end in `.<name>`.
+
+        Args:
+            name: type name of both parts.
+            reading: `module:Class` of kind `FORMAT`; its attribute `Published` says how published files are counted, merged and
+                read back.
+            writing: `module:Class` of kind `WRITER`.
+
+        Raises:
+            UsageError: as `register`.
+        """
+        self.register(ConstructKind.FORMAT, name, reading)
+        self.register(ConstructKind.WRITER, name, writing)
+
+    def file_formats(self) -> list[str]:
+        """Return the names of the formats that are both read and written."""
+        return sorted(self.types(ConstructKind.FORMAT).keys() & self.types(ConstructKind.WRITER).keys())
+
+    def published_format(self, path: str, options: Mapping[str, Any]) -> PublishedFormat | None:
+        """Return how a published file is counted, merged and read back; None if no format is registered for its name.
+
+        Args:
+            path: path or name of the file.
+            options: those of the branch's writer.
+
+        Raises:
+            UsageError: as `load`.
+        """
+        name, _ = ending_of(path)
+        if name not in self._targets[ConstructKind.FORMAT] and name not in self.types(ConstructKind.FORMAT):
+            return None
+        found: type[PublishedFormat] | None = getattr(self.load(ConstructKind.FORMAT, name), "Published", None)
+        return found(options) if found is not None else None
 
     def types(self, kind: ConstructKind) -> Mapping[str, str]:
         """Return the dotted targets by type name, those of installed packages too; read-only."""
@@ -377,6 +410,12 @@ def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
         raise UsageError(
             problem=f"The {kind} type {type_name!r} ({getattr(cls, '__qualname__', cls)!s}) {lacks}.",
             hint=f"See {protocol.__module__}.{protocol.__name__}.",
+        )
+    published = getattr(cls, "Published", PublishedFormat)
+    if kind is ConstructKind.FORMAT and not (isinstance(published, type) and issubclass(published, PublishedFormat)):
+        raise UsageError(
+            problem=f"The {kind} type {type_name!r} ({cls.__qualname__}) has a `Published` that is no PublishedFormat.",
+            hint=f"Derive it from {PublishedFormat.__module__}.{PublishedFormat.__name__}.",
         )
     _refuse_misspelt(kind, cls, dir(cls))
     return cls

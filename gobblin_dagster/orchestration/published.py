@@ -17,14 +17,11 @@ from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.snapshots.formats import (
     arrow_dataset,
     folder_levels,
-    headless_names,
-    in_64_bits,
     reader_groups,
     spark_fields,
-    spark_options,
     stored_types,
 )
-from gobblin_dagster.engine.snapshots.reader import csv_options
+from gobblin_dagster.engine.snapshots.reader import writer_options
 from gobblin_dagster.spec.job import JobSpec
 
 if TYPE_CHECKING:
@@ -44,8 +41,8 @@ class PublishedDatasets:
     """Files by dataset.urn; datasets that were never committed are absent."""
     types: Mapping[str, Mapping[str, pa.DataType | None]] = field(default_factory=dict)
     """Types of columns by dataset.urn as they were before the writer made text or folders of them; None for nested ones."""
-    csv: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the branch's writer where it is `csv`: how such files are read."""
+    writer_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the branch's writer, which say how CSV is read."""
 
     @classmethod
     def load(
@@ -69,7 +66,7 @@ class PublishedDatasets:
                 for urn in sorted(states)
             }
         types = {urn: stored_types(states[urn].schemas.get(branch, "")) for urn in files}
-        return cls(job.job, branch, files, types, csv_options(job).get(branch, {}))
+        return cls(job.job, branch, files, types, writer_options(job).get(branch, {}))
 
     @property
     def paths(self) -> dict[str, list[str]]:
@@ -92,7 +89,7 @@ class PublishedDatasets:
         Raises:
             UsageError: pyarrow cannot read the files, or their types cannot be brought together.
         """
-        return arrow_dataset(self.paths, self.types, self.csv, f"job {self.job!r}, branch {self.branch!r}")
+        return arrow_dataset(self.paths, self.types, self.writer_options, f"job {self.job!r}, branch {self.branch!r}")
 
     def to_arrow(self) -> pa.Table:
         """Read everything into memory; shape as of `to_dataset`."""
@@ -104,16 +101,14 @@ class PublishedDatasets:
         Shape: as of `to_dataset`, where Spark has the types.
         """
         frames = []
-        for name, urn, paths in reader_groups(self.paths):
+        for kind, urn, paths in reader_groups(self.paths, self.writer_options):
             types, levels = self.types.get(urn, {}), folder_levels(urn, paths)
-            reader = session.read.format(name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
-            reader = reader.options(**spark_options(name, self.csv))
+            reader = session.read.format(kind.spark_name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
+            reader = reader.options(**kind.spark_options())
             found = reader.load(paths).schema
             # Guessed from the folders' names, 007 would be 7.
-            told = {level: types.get(level) or pa.string() for level in levels}
-            if name in ("csv", "json"):
-                told = {**in_64_bits(types), **told}
-            names = headless_names(name, types, levels, self.csv)
+            told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
+            names = kind.column_names(types, levels)
             frames.append(reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths))
         if not frames:
             return session.createDataFrame([], "struct<>")

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.spec.gobblin.keys import KEYS, Mark
-from gobblin_dagster.spec.gobblin.lookup import FILE_WRITERS, known
+from gobblin_dagster.spec.gobblin.lookup import known
 from gobblin_dagster.spec.job import BranchSpec, ConverterSpec, JobSpec, RowPolicySpec, TaskPolicySpec
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_field_of_a_key_exists(field: str) -> None:
     slot, type_name, option = match.groups()
     if option in ITEMS.get(slot, BaseModel).model_fields:
         return  # of every construct of its kind
-    for name in FILE_WRITERS if type_name == "*" else [type_name]:
+    for name in registry.file_formats() if type_name == "*" else [type_name]:
         assert is_field(registry.load(KINDS[slot], name).Options, option.split(".")), name
 
 

@@ -128,7 +128,9 @@ class FileReader(Protocol):
 class FileFormat(Protocol):
     """Makes readers of one format; made with `cls(options, context)`, used in one thread.
 
-    May say more of itself: `core.traits.FormatTraits`.
+    May say more of itself: `core.traits.FormatTraits`. If a writer of the same name publishes such files, the attribute
+    `Published` is the class that counts, merges and reads them back (`formats.published.PublishedFormat`); without it they
+    are counted by their lines, and neither merged nor read back.
     """
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:

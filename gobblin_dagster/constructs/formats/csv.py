@@ -27,6 +27,7 @@ from gobblin_dagster.constructs.formats.base import (
     refuse_new_columns,
     require_columns,
 )
+from gobblin_dagster.constructs.formats.csv_published import PublishedCsv
 from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of_quotes
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.peek import Again, LookedAt
@@ -91,6 +92,7 @@ class CsvFormat:
     """
 
     Options = CsvOptions
+    Published = PublishedCsv
 
     def __init__(self, options: CsvOptions, context: ConstructContext) -> None:
         self._options = options

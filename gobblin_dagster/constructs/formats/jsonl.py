@@ -21,6 +21,7 @@ from pyarrow import json as arrow_json
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError
+from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, dates_as_texts, leaves
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.duplicates import repeated
@@ -69,6 +70,7 @@ class JsonLinesFormat:
     """
 
     Options = JsonLinesOptions
+    Published = PublishedJsonLines
 
     def __init__(self, options: JsonLinesOptions, context: ConstructContext) -> None:
         self._declared = pa.schema([(name, arrow_type(kind)) for name, kind in options.columns.items()])

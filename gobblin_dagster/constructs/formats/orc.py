@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import orc
 
 from gobblin_dagster.constructs.formats.base import FormatError
+from gobblin_dagster.constructs.formats.columns_published import PublishedColumns
+from gobblin_dagster.constructs.formats.published import Types
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader, incomplete
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 
 class OrcReader(TypedFileReader):
@@ -41,6 +47,24 @@ class OrcReader(TypedFileReader):
                 yield stripe.slice(start, step)
 
 
+class PublishedOrc(PublishedColumns):
+    """ORC files as the writer `orc` publishes them."""
+
+    spark_name = "orc"
+
+    def schema(self, file: pa.NativeFile) -> pa.Schema:
+        return orc.ORCFile(file).schema
+
+    def batches(self, file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        opened = orc.ORCFile(file)
+        yield from (opened.read_stripe(number) for number in range(opened.nstripes))
+
+    def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
+        import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load
+
+        return ds.OrcFileFormat()
+
+
 class OrcFormat(TypedFileFormat):
     """Reads ORC; a stripe at a time is held in memory.
 
@@ -48,3 +72,4 @@ class OrcFormat(TypedFileFormat):
     """
 
     reader = OrcReader
+    Published = PublishedOrc

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
 from gobblin_dagster.constructs.formats.base import FormatError
+from gobblin_dagster.constructs.formats.columns_published import PublishedColumns
+from gobblin_dagster.constructs.formats.published import Types
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader, incomplete
 from gobblin_dagster.constructs.types.arrow import leaves
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_MERGED_ROWS = 16_384
+"""Rows in memory while files are merged."""
+_READ_BYTES = 1 << 20
 
 
 class ParquetReader(TypedFileReader):
@@ -82,6 +92,28 @@ def _is_cut(micros: pa.Array, nanos: pa.Array) -> bool:
     return bool(pc.any(pc.not_equal(pc.multiply(micros.cast(pa.int64()), 1000), nanos.cast(pa.int64()))).as_py())
 
 
+class PublishedParquet(PublishedColumns):
+    """Parquet files as the writer `parquet` publishes them."""
+
+    spark_name = "parquet"
+
+    def schema(self, file: pa.NativeFile) -> pa.Schema:
+        return self._opened(file).schema_arrow
+
+    def batches(self, file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        yield from self._opened(file).iter_batches(batch_size=_MERGED_ROWS)
+
+    def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
+        import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load
+
+        return ds.ParquetFileFormat()
+
+    @staticmethod
+    def _opened(file: pa.NativeFile) -> parquet.ParquetFile:
+        # Read ahead, a file would lie in memory as a whole.
+        return parquet.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
+
+
 class ParquetFormat(TypedFileFormat):
     """Reads Parquet.
 
@@ -89,3 +121,4 @@ class ParquetFormat(TypedFileFormat):
     """
 
     reader = ParquetReader
+    Published = PublishedParquet

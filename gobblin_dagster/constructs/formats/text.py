@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
+from gobblin_dagster.constructs.formats.lines_published import PublishedLines
 from gobblin_dagster.core.constructs import ConstructContext
 
 _MAX_BLOCKS_A_LINE = 16
@@ -35,6 +36,7 @@ class TextFormat:
     """
 
     Options = TextOptions
+    Published = PublishedLines
 
     def __init__(self, options: TextOptions, context: ConstructContext) -> None:
         self._options = options

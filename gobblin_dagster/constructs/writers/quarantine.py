@@ -17,7 +17,7 @@ from gobblin_dagster.constructs.writers.parquet import ParquetWriter
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.task_state import StagedFile
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -36,6 +36,8 @@ for every dataset, whatever its schema.
 
 Rows with the same policy, reason, stage and schema follow each other; the first of them holds all of them once more in
 `arrow`, as an Arrow IPC stream with their exact types, so that they can be sent through the pipeline again."""
+QUARANTINE_WRITER = ConstructSpec(type="parquet")
+"""What writes the quarantine, as a job would declare it."""
 BY_CONVERTER = {b"gobblin.rejected_by": b"converter"}
 """Metadata of that stream's schema where a converter could not take the rows; else a policy rejected them."""
 _GATHERED_BYTES = 4 << 20

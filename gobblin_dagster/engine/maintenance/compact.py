@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.formats.published import ending_of
+from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_WRITER
 from gobblin_dagster.core.commit import CommitSequence, ManualChange, PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -24,11 +26,11 @@ from gobblin_dagster.engine.commit.branch_publishers import Move
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.commit.manifest import fill_manifests
-from gobblin_dagster.engine.maintenance.file_merger import FileMerger, extension, likeness
+from gobblin_dagster.engine.maintenance.file_merger import FileMerger, likeness
 from gobblin_dagster.engine.maintenance.rewrite import Rewriting
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types, publisher_traits
-from gobblin_dagster.spec.job import QUARANTINE_BRANCH, ConstructSpec, JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 
 TARGET_BYTES = 128 << 20
@@ -145,7 +147,7 @@ class _Compactor:
         self._run_id = new_run_id(project.clock.now())
         self._committer = Committer.of(job.commit, store, self._storage)
         self._writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
-        self._writers[QUARANTINE_BRANCH] = ConstructSpec(type="parquet")
+        self._writers[QUARANTINE_BRANCH] = QUARANTINE_WRITER
         self._open = {QUARANTINE_BRANCH, *_branches_of_files(job)}
 
     def plan(self, state: DatasetState) -> Compaction:
@@ -177,18 +179,17 @@ class _Compactor:
 
     # -- what is merged ------------------------------------------------------------------------------------------------
     def _merges(self, held: Iterable[PublishedFile]) -> Iterator[Merge]:
-        folders: dict[tuple[str, str, str], list[PublishedFile]] = {}
+        folders: dict[tuple[str, str, tuple[str, str]], list[PublishedFile]] = {}
         for file in sorted(held, key=lambda one: (one.snapshot, one.path)):
             if file.branch in self._open and 2 * file.size_bytes < self._target:
-                key = (file.branch, file.path.rpartition("/")[0], extension(file.path))
+                key = (file.branch, file.path.rpartition("/")[0], ending_of(file.path))
                 folders.setdefault(key, []).append(file)
         for (branch, folder, _), files in sorted(folders.items()):
             if len(files) < self._min_files:
                 continue
             alike: dict[str, list[PublishedFile]] = {}
             for file in files:
-                delimiter = str(self._writers[branch].options.get("delimiter", ","))
-                likes = likeness(self._storage, file, has_header=self._has_header(branch), delimiter=delimiter)
+                likes = likeness(self._storage, file, self._writers[branch].options)
                 if likes is not None:
                     alike.setdefault(likes, []).append(file)
             for group in alike.values():
@@ -205,9 +206,6 @@ class _Compactor:
             part.append(file)
         if len(part) >= self._min_files:
             yield part
-
-    def _has_header(self, branch: str) -> bool:
-        return self._writers[branch].options.get("header", True) is not False
 
     # -- publishing ----------------------------------------------------------------------------------------------------
     def _publish(self, compaction: Compaction, state: DatasetState, epoch: int) -> Compaction:
@@ -243,9 +241,7 @@ class _Compactor:
             dataset_urn=rewriting.before.dataset_urn,
             schema=pa.schema([]),
         )
-        merger = FileMerger(
-            self._storage, where, self._writers[merge.branch], has_header=self._has_header(merge.branch)
-        )
+        merger = FileMerger(self._storage, where, self._writers[merge.branch])
         return [Move(file, f"{self._root}/{file.target}") for file in merger.merge(merge.files)]
 
 

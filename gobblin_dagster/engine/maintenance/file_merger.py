@@ -1,19 +1,21 @@
 """Merging published files of one folder into one: rows and their order stay, and the result is read again to see that.
 
-Parquet and ORC are rewritten batch by batch. Text (JSON lines, CSV, lines) is put together byte by byte. Memory does not
-grow with the files. Formats that are not here (Avro, compressed CSV) are left alone.
+Files of a format that is `MergesColumns` are rewritten batch by batch, those of one that is `MergesBytes` are put together byte
+by byte. Memory does not grow with the files. Formats that are neither are left alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from gobblin_dagster.constructs.formats.base import FormatError
+from gobblin_dagster.constructs.formats.published import MergesBytes, MergesColumns, ending_of
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import ConstructContext, DataWriter, WriterContext
@@ -22,78 +24,42 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import ConstructSpec
 
-COLUMNAR = frozenset({"parquet", "orc"})
-_TEXT = frozenset({"jsonl", "text", "csv"})
-_BATCH_ROWS = 16_384
-_CHUNK_BYTES = 1 << 20
 _OWN_LAYOUT = frozenset({"partition_by", "keep_partition_columns", "file_name", "max_file_rows", "max_file_bytes"})
 """Options of writers that say where rows go: these files have their places already."""
 
 
-def extension(path: str) -> str:
-    """Return all that follows the first dot of a file's name: `jsonl.gz`."""
-    return path.rpartition("/")[2].partition(".")[2]
-
-
-def likeness(storage: Storage, file: PublishedFile, *, has_header: bool, delimiter: str = ",") -> str | None:
+def likeness(storage: Storage, file: PublishedFile, options: Mapping[str, Any]) -> str | None:
     """Return what files must have in common to be merged: their schema or header; None where this one cannot be merged.
 
     Args:
         storage: where the file is.
         file: the file.
-        has_header: about CSV.
-        delimiter: about CSV.
+        options: those of the branch's writer.
 
     Raises:
         CorruptRecordError: the file is damaged.
         OSError: it cannot be read.
     """
-    kind, _, codec = extension(file.path).partition(".")
-    if kind in COLUMNAR:
+    form = registry.published_format(file.path, options)
+    if isinstance(form, MergesColumns):
         with _opened(file.path) as opened:
-            schema = _reader(kind, opened).schema if kind == "orc" else _reader(kind, opened).schema_arrow
-        return hashlib.sha256(schema.serialize().to_pybytes()).hexdigest()
-    if kind == "csv":
-        return None if codec else _csv_likeness(storage.read(file.path), file.rows, has_header, delimiter)
-    return kind if kind in _TEXT else None
-
-
-def _csv_likeness(content: bytes, rows: int, has_header: bool, delimiter: str) -> str | None:
-    """Compare the file with what the writer's options say now: it may have been written under others."""
-    from pyarrow import csv  # noqa: PLC0415  # slow to load, and an idle run imports this module's neighbours
-
-    try:
-        found = csv.read_csv(
-            pa.BufferReader(content),
-            csv.ReadOptions(autogenerate_column_names=True, block_size=len(content) + 1),
-            csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        )
-    except pa.ArrowInvalid:
-        return None
-    if found.num_rows != rows + has_header:
-        return None
-    if not has_header:
-        return f"csv, {found.num_columns} columns"
-    header = content.partition(b"\n")[0]
-    # A line break inside a column's name: where the header ends is for a CSV reader to say.
-    return None if header.count(b'"') % 2 else header.decode(errors="replace")
+            return hashlib.sha256(form.schema(opened).serialize().to_pybytes()).hexdigest()
+    return form.likeness(storage, file) if isinstance(form, MergesBytes) else None
 
 
 class FileMerger:
-    """Merges files of one kind into one staged file.
+    """Merges files of one likeness into one staged file.
 
     Args:
         storage: where files are read and staged.
         where: where the result is staged and what it is called; its schema is ignored.
         writer: the branch's writer; its options apply where it writes the format of the files.
-        has_header: about CSV.
     """
 
-    def __init__(self, storage: Storage, where: WriterContext, writer: ConstructSpec, *, has_header: bool) -> None:
+    def __init__(self, storage: Storage, where: WriterContext, writer: ConstructSpec) -> None:
         self._storage = storage
         self._where = where
         self._writer = writer
-        self._has_header = has_header
 
     def merge(self, files: Sequence[PublishedFile]) -> list[StagedFile]:
         """Stage one file with the rows of all, in their order, and compare it with them.
@@ -102,29 +68,35 @@ class FileMerger:
             CorruptRecordError: the staged rows are not the published ones, or a published file is damaged.
             OSError, StorageError: the storage refused.
         """
-        kind = extension(files[0].path).partition(".")[0]
-        staged = self._merge_columns(kind, files) if kind in COLUMNAR else [self._merge_text(files)]
+        form = registry.published_format(files[0].path, self._writer.options)
+        if isinstance(form, MergesColumns):
+            staged = self._merge_columns(form, files)
+        elif isinstance(form, MergesBytes):
+            staged = [self._merge_bytes(form, files)]
+        else:
+            raise TypeError(f"files that have no likeness, as {files[0].path}, cannot be merged")
         if sum(file.rows for file in staged) != sum(file.rows for file in files):
             raise _differs(files, "their numbers")
         return staged
 
     # -- columns -------------------------------------------------------------------------------------------------------
-    def _merge_columns(self, kind: str, files: Sequence[PublishedFile]) -> list[StagedFile]:
+    def _merge_columns(self, form: MergesColumns, files: Sequence[PublishedFile]) -> list[StagedFile]:
         paths = [file.path for file in files]
         writer: DataWriter | None = None
         try:
-            for batch in _batches(kind, paths):
-                writer = writer or self._columns_writer(kind, batch.schema, files)
+            for batch in _batches(form, paths):
+                writer = writer or self._columns_writer(batch.schema, files)
                 writer.write(batch)
             staged = list(writer.finish()) if writer else []
         except BaseException:
             if writer is not None:
                 writer.abort()
             raise
-        _require_same(files, _batches(kind, paths), _batches(kind, [file.path for file in staged]))
+        _require_same(files, _batches(form, paths), _batches(form, [file.path for file in staged]))
         return staged
 
-    def _columns_writer(self, kind: str, schema: pa.Schema, files: Sequence[PublishedFile]) -> DataWriter:
+    def _columns_writer(self, schema: pa.Schema, files: Sequence[PublishedFile]) -> DataWriter:
+        kind, _ = ending_of(files[0].path)
         options = self._writer.options if self._writer.type == kind else {}
         spec = ConstructSpec(
             type=kind,
@@ -136,21 +108,22 @@ class FileMerger:
         writer: DataWriter = registry.create(ConstructKind.WRITER, spec, context, writer_context=where)
         return writer
 
-    # -- text ----------------------------------------------------------------------------------------------------------
-    def _merge_text(self, files: Sequence[PublishedFile]) -> StagedFile:
-        name = f"{self._where.file_stem}-0000.{extension(files[0].path)}"
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+    def _merge_bytes(self, form: MergesBytes, files: Sequence[PublishedFile]) -> StagedFile:
+        ending = ".".join(filter(None, ending_of(files[0].path)))
+        name = f"{self._where.file_stem}-0000.{ending}"
         path = f"{self._where.staging_dir}/{self._where.branch}-{name}"
         sink = self._storage.open_new(path)
         expected = hashlib.sha256()
         try:
             for number, file in enumerate(files):
                 content = self._storage.read(file.path)
-                if not extension(file.path).partition(".")[2] and not content.endswith(b"\n"):
-                    raise _differs(files, "the end of a line")
-                if number and self._has_header and extension(file.path) == "csv":
-                    content = content.partition(b"\n")[2]
-                expected.update(content)
-                sink.write(content)
+                try:
+                    part = form.part(content, ending_of(file.path)[1], is_first=not number)
+                except FormatError as error:
+                    raise _differs(files, error.problem) from error
+                expected.update(part)
+                sink.write(part)
             digest = sink.finish()
         except BaseException:
             sink.abort()
@@ -165,7 +138,7 @@ class FileMerger:
 # -- reading columns ---------------------------------------------------------------------------------------------------
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415  # slow to load, as above
+    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415  # slow to load, and an idle run imports this module's neighbours
 
     filesystem, (inside,) = arrow_files([path])
     try:
@@ -175,26 +148,11 @@ def _opened(path: str) -> Iterator[Any]:
         raise CorruptRecordError(what=f"Published file {path}", problem=str(error)) from error
 
 
-def _reader(kind: str, file: Any) -> Any:
-    if kind == "orc":
-        from pyarrow import orc  # noqa: PLC0415  # slow to load, as above
-
-        return orc.ORCFile(file)
-    import pyarrow.parquet as pq  # noqa: PLC0415  # slow to load, as above
-
-    # Read ahead, a file would lie in memory as a whole.
-    return pq.ParquetFile(file, pre_buffer=False, buffer_size=_CHUNK_BYTES)
-
-
-def _batches(kind: str, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(form: MergesColumns, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in their order; one stripe or row group's part is in memory at a time."""
     for path in paths:
         with _opened(path) as file:
-            reader = _reader(kind, file)
-            if kind == "orc":
-                yield from (reader.read_stripe(number) for number in range(reader.nstripes))
-            else:
-                yield from reader.iter_batches(batch_size=_BATCH_ROWS)
+            yield from form.batches(file)
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------

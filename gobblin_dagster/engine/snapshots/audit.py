@@ -6,22 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gobblin_dagster.constructs.formats.lines_published import PublishedLines
+from gobblin_dagster.constructs.formats.published import ending_of
+from gobblin_dagster.constructs.registry import registry
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.constructs import Source
-from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.traits import StepTraits, traits_of
-from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.publishers import branches_without_files, replaced_branches
 from gobblin_dagster.engine.results import Audit
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
-
-_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json", "orc": "orc"}
-"""pyarrow's names of the formats that it reads as datasets, by the extension of published files."""
-_CHUNK_BYTES = 1 << 20
-_MOST_ROW_BYTES = 16 << 20
-"""Of CSV; read at once."""
 
 
 def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: str) -> Audit | None:
@@ -79,73 +75,21 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
     return elsewhere
 
 
-def count_published(files: Sequence[PublishedFile], csv: Mapping[str, Any]) -> int:
-    """Count the rows in published files by opening them; `csv` are options of that writer (`header`, `delimiter`)."""
-    # Here and not above: it imports pandas where that is installed, most of a second that an idle run need not pay.
-    import pyarrow.dataset as ds  # noqa: PLC0415
+def count_published(files: Sequence[PublishedFile], options: Mapping[str, Any]) -> int:
+    """Count the rows in published files by opening them; a format that nobody registered is counted by its lines.
 
+    Args:
+        files: files of one branch.
+        options: those of the branch's writer.
+    """
+    # Here and not above: it loads pyarrow's file systems, which an idle run need not wait for.
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
     by_format: dict[str, list[str]] = {}
     filesystem, paths = arrow_files([file.path for file in files])
     for path in paths:
-        by_format.setdefault(_extension(path), []).append(path)
-    rows = 0
-    for extension, group in by_format.items():
-        if extension in ("parquet", "orc"):
-            rows += int(ds.dataset(group, filesystem=filesystem, format=extension).count_rows())
-        elif extension == "avro":
-            rows += sum(_count_avro(filesystem.open_input_file(path)) for path in group)
-        else:
-            # Compressed text is unpacked on the way, as the name says.
-            streams = (filesystem.open_input_stream(path) for path in group)
-            rows += sum(_count_csv(stream, csv) if extension == "csv" else _count_lines(stream) for stream in streams)
-    return rows
-
-
-def file_format(path: str) -> str:
-    """Return pyarrow's name for the format of a published file; codecs after it are recognised by pyarrow itself.
-
-    Raises:
-        UsageError: pyarrow does not read the format as a dataset (`avro`, `text`).
-    """
-    extension = _extension(path)
-    if extension not in _FORMATS:
-        raise UsageError(
-            problem=f"pyarrow reads no {extension} files: {path}.", hint="Give the paths to a reader of that format."
-        )
-    return _FORMATS[extension]
-
-
-def _extension(path: str) -> str:
-    return path.rpartition("/")[2].split(".")[1]
-
-
-def _count_avro(file: Any) -> int:
-    # An optional package, which the writer of the file had.
-    with optional_package("fastavro", "Avro files", extra="avro"):
-        from fastavro import block_reader  # noqa: PLC0415
-
-    with file:
-        return sum(block.num_records for block in block_reader(file))
-
-
-def _count_csv(stream: Any, options: Mapping[str, Any]) -> int:
-    import pyarrow as pa  # noqa: PLC0415  # slow to load
-    from pyarrow import csv  # noqa: PLC0415  # slow to load
-
-    with stream:
-        reader = csv.open_csv(
-            stream,
-            csv.ReadOptions(autogenerate_column_names=True, block_size=_MOST_ROW_BYTES),
-            csv.ParseOptions(delimiter=str(options.get("delimiter", ",")), newlines_in_values=True),
-            # One column, as bytes: nothing is guessed.
-            csv.ConvertOptions(column_types={"f0": pa.binary()}, include_columns=["f0"]),
-        )
-        rows: int = sum(batch.num_rows for batch in reader)
-    return rows - (options.get("header") is not False)
-
-
-def _count_lines(stream: Any) -> int:
-    with stream:
-        return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""))
+        by_format.setdefault(ending_of(path)[0], []).append(path)
+    return sum(
+        (registry.published_format(group[0], options) or PublishedLines(options)).count_rows(filesystem, group)
+        for group in by_format.values()
+    )

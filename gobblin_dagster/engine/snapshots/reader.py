@@ -40,8 +40,8 @@ class PublishedSnapshot:
     """Of all branches, ordered by branch and path."""
     schemas: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Newest Arrow schema by branch, as text, before a writer made text or folders of columns; manifests hold none."""
-    csv: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
-    """Options of the writers `csv` by branch; manifests hold none."""
+    writer_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    """Options of the branches' writers, which say how CSV is read; manifests hold none."""
 
     def paths(self, branch: str) -> list[str]:
         """Return the paths (or URLs) of a branch's files.
@@ -82,7 +82,7 @@ class PublishedSnapshot:
             raise UsageError(problem=f"Nothing was published of dataset {urn!r}.")
         types = {urn: stored_types(self.schemas.get(branch, ""))}
         return arrow_dataset(
-            {urn: self.paths(branch)}, types, self.csv.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
+            {urn: self.paths(branch)}, types, self.writer_options.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
         )
 
     @property
@@ -121,13 +121,12 @@ def load_published(
     if state is None:
         return PublishedSnapshot(job.job, dataset_urn, 0, ())
     number = state.snapshot if snapshot is None else snapshot
-    return PublishedSnapshot(job.job, dataset_urn, number, tuple(files), state.schemas, csv_options(job))
+    return PublishedSnapshot(job.job, dataset_urn, number, tuple(files), state.schemas, writer_options(job))
 
 
-def csv_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
-    """Return the options of a job's writers `csv` by branch: how such files are read."""
-    writers = {branch.name: job.writer_of(branch) for branch in job.fork.branches}
-    return {name: writer.options for name, writer in writers.items() if writer.type == "csv"}
+def writer_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
+    """Return the options of a job's writers by branch: some formats are read by them."""
+    return {branch.name: job.writer_of(branch).options for branch in job.fork.branches}
 
 
 def read_published(

@@ -34,6 +34,8 @@ _UNIT_SECONDS = {
 }
 _FORMATS = {"avro": "avro", "parquet": "parquet", "orc": "orc", "json": "jsonl", "csv": "csv", "txt": "text"}
 """Our writer by Gobblin's output format, in lower case."""
+WRITER_TYPES = frozenset({*_FORMATS.values(), "console"})
+"""Writers that stand for those of Gobblin; `writer.output.format` says nothing about others."""
 _GRANULARITIES = {"y": "year", "M": "month", "d": "day", "H": "hour"}
 
 

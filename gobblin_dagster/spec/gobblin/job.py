@@ -21,7 +21,7 @@ from gobblin_dagster.spec.gobblin.constructs import ClassError, Construct, const
 from gobblin_dagster.spec.gobblin.entries import ENCRYPTED, SECRET_KEY, Entry
 from gobblin_dagster.spec.gobblin.files import read_entries
 from gobblin_dagster.spec.gobblin.keys import KEYS, Key
-from gobblin_dagster.spec.gobblin.lookup import FIELD, FILE_WRITERS
+from gobblin_dagster.spec.gobblin.lookup import FIELD
 
 _ONLY_REFERENCES = re.compile(r"(?:\$\{\w+\})+")
 Scope = int | None
@@ -332,7 +332,7 @@ class _Conversion:
                 return
             found = dict(construct.declaration)
         try:
-            if str(found["type"]) in FILE_WRITERS | {"console"}:
+            if found["type"] in combine.WRITER_TYPES:
                 texts = {name: entry.text for name, entry in entries.items()}
                 found["type"] = combine.writer_type(texts, found["type"] if builder else None)
         except ValueError as error:

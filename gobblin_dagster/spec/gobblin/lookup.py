@@ -10,8 +10,8 @@ from gobblin_dagster.spec.gobblin.keys import KEYS, Key
 
 FIELD = re.compile(r"(?P<slot>[\w.]+)\((?P<type>[\w*]+)\)\.(?P<option>.+)")
 """A field that is an option of a construct."""
-FILE_WRITERS = frozenset({"avro", "csv", "jsonl", "orc", "parquet", "text"})
-"""Types that `writer(*)` stands for."""
+_NO_FILES = "console"
+"""The one writer with a short name that `writer(*)` does not stand for; a `module:Class` has options of its own."""
 
 _INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,3})")
 BY_NAME: dict[str, list[Key]] = {}
@@ -49,7 +49,8 @@ def fields_of(slot: str, type_name: str) -> Iterator[str]:
         match = FIELD.fullmatch(name)
         if match is None or match["slot"] != slot or match["option"] == "max_errors":
             continue
-        if match["type"] == type_name or (match["type"] == "*" and type_name in FILE_WRITERS):
+        is_any = match["type"] == "*" and ":" not in type_name and type_name != _NO_FILES
+        if is_any or match["type"] == type_name:
             yield name
 
 

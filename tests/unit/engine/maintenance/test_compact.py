@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from gobblin_dagster.constructs.formats.published import MergesColumns
+from gobblin_dagster.constructs.registry import registry
 from gobblin_dagster.core.commit import PublishedFile
 from gobblin_dagster.core.constructs import WriterContext
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
@@ -227,8 +229,8 @@ def test_rows_that_do_not_come_back_as_they_were_are_never_published(
     before = _files(tmp_path)
     right = file_merger._batches
 
-    def wrong(kind: str, paths: list[str]) -> Any:
-        for batch in right(kind, paths):
+    def wrong(form: MergesColumns, paths: list[str]) -> Any:
+        for batch in right(form, paths):
             zeros = pa.array([0] * batch.num_rows, pa.int64())
             yield batch.set_column(0, "id", zeros) if "compact" in paths[0] else batch
 
@@ -258,7 +260,7 @@ def test_nan_nested_and_encoded_values_are_compared_by_their_bits(tmp_path: Path
         pq.write_table(table, path, row_group_size=2)
         files.append(PublishedFile("b", str(path), path.stat().st_size, "", 3, 1))
     where = WriterContext(LocalStorage(), str(tmp_path / "staging"), "t", "id", "b", "a", pa.schema([]))
-    merger = FileMerger(LocalStorage(), where, ConstructSpec(type="parquet"), has_header=True)
+    merger = FileMerger(LocalStorage(), where, ConstructSpec(type="parquet"))
     (staged,) = merger.merge(files)
     assert staged.rows == 9
     assert pq.read_table(staged.path).slice(0, 3).to_pydict().keys() == table.to_pydict().keys()
@@ -275,7 +277,9 @@ def test_reading_a_file_keeps_a_part_of_it_in_memory(tmp_path: Path, kind: str) 
         write.write(table) if kind == "orc" else write.write_table(table)
     write.close()
     size, before, most = path.stat().st_size, pa.total_allocated_bytes(), 0
-    for _ in file_merger._batches(kind, [str(path)]):
+    form = registry.published_format(path.name, {})
+    assert isinstance(form, MergesColumns)
+    for _ in file_merger._batches(form, [str(path)]):
         most = max(most, pa.total_allocated_bytes() - before)
     assert size > 14 << 20
     assert most < 6 << 20
@@ -288,24 +292,24 @@ def test_text_that_lacks_its_last_line_break_is_not_glued_to_the_next(tmp_path: 
         files.append(PublishedFile("b", str(tmp_path / f"{number}.jsonl"), 8, "", 1, 1))
     where = WriterContext(LocalStorage(), str(tmp_path / "staging"), "t", "id", "b", "a", pa.schema([]))
     with pytest.raises(CorruptRecordError, match="the end of a line"):
-        FileMerger(LocalStorage(), where, ConstructSpec(type="jsonl"), has_header=True).merge(files)
-    assert _likeness(tmp_path, '"a\nb",c\n1,2\n', has_header=True) is None
+        FileMerger(LocalStorage(), where, ConstructSpec(type="jsonl")).merge(files)
+    assert _likeness(tmp_path, '"a\nb",c\n1,2\n', header=True) is None
 
 
 def _likeness(root: Path, text: str, **options: Any) -> str | None:
     (root / "one.csv").write_text(text)
-    return likeness(LocalStorage(), PublishedFile("b", str(root / "one.csv"), 9, "", 1, 1), **options)
+    return likeness(LocalStorage(), PublishedFile("b", str(root / "one.csv"), 9, "", 1, 1), options)
 
 
 def test_csv_that_was_written_in_another_way_than_now_is_left_alone(tmp_path: Path) -> None:
     with_header, without, semicolons = '"a","b"\n1,"x\ny"\n', '1,"x\ny"\n', '"a";"b"\n1;"x"\n'
-    assert _likeness(tmp_path, with_header, has_header=True) == '"a","b"'
-    assert _likeness(tmp_path, without, has_header=True) is None
-    assert _likeness(tmp_path, with_header, has_header=False) is None
-    assert _likeness(tmp_path, without, has_header=False) == "csv, 2 columns"
-    assert _likeness(tmp_path, semicolons, has_header=True, delimiter=";") == '"a";"b"'
-    assert _likeness(tmp_path, '1;"x"\n', has_header=False) == "csv, 1 columns"
-    assert _likeness(tmp_path, "1,2\n1,2,3\n", has_header=True) is None
+    assert _likeness(tmp_path, with_header, header=True) == '"a","b"'
+    assert _likeness(tmp_path, without, header=True) is None
+    assert _likeness(tmp_path, with_header, header=False) is None
+    assert _likeness(tmp_path, without, header=False) == "csv, 2 columns"
+    assert _likeness(tmp_path, semicolons, header=True, delimiter=";") == '"a";"b"'
+    assert _likeness(tmp_path, '1;"x"\n', header=False) == "csv, 1 columns"
+    assert _likeness(tmp_path, "1,2\n1,2,3\n", header=True) is None
 
 
 class FaultyProject(Project):

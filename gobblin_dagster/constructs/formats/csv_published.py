@@ -1,0 +1,115 @@
+"""PublishedCsv: CSV as the writer `csv` publishes it, with the `header` and `delimiter` that the writer has now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from gobblin_dagster.constructs.formats.lines_published import require_line_end
+from gobblin_dagster.constructs.formats.published import (
+    DatasetFormat,
+    MergesBytes,
+    Types,
+    ending_of,
+    in_64_bits,
+    is_inferred,
+)
+from gobblin_dagster.core.commit import PublishedFile
+from gobblin_dagster.core.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+    import pyarrow.fs as pafs
+
+_BLOCK_BYTES = 16 << 20
+"""Bytes that pyarrow reads at once; no row may be longer."""
+
+
+class PublishedCsv(DatasetFormat, MergesBytes):
+    """CSV: types are told out of the dataset's state, for guessed, `007` would be 7 and a decimal a float."""
+
+    spark_name = "csv"
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self._has_header = options.get("header", True) is not False
+        self._keeps_levels = bool(options.get("keep_partition_columns"))
+        self._delimiter = str(options.get("delimiter", ","))
+
+    # -- counting ------------------------------------------------------------------------------------------------------
+    def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
+        """Count rows without their headers; a file that its name says is packed is unpacked."""
+        return sum(self._count(filesystem.open_input_stream(path)) for path in paths)
+
+    def _count(self, stream: pa.NativeFile) -> int:
+        with stream:
+            reader = arrow_csv.open_csv(
+                stream,
+                arrow_csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK_BYTES),
+                self._parse_options(),
+                # One column, as bytes: nothing is guessed.
+                arrow_csv.ConvertOptions(column_types={"f0": pa.binary()}, include_columns=["f0"]),
+            )
+            return sum(int(batch.num_rows) for batch in reader) - self._has_header
+
+    # -- merging -------------------------------------------------------------------------------------------------------
+    def likeness(self, storage: Storage, file: PublishedFile) -> str | None:
+        """Return the header, or the number of columns; None of packed files and of those written with other options."""
+        if ending_of(file.path)[1]:
+            return None
+        content = storage.read(file.path)
+        try:
+            found = arrow_csv.read_csv(
+                pa.BufferReader(content),
+                arrow_csv.ReadOptions(autogenerate_column_names=True, block_size=len(content) + 1),
+                self._parse_options(),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if found.num_rows != file.rows + self._has_header:
+            return None
+        if not self._has_header:
+            return f"csv, {found.num_columns} columns"
+        header = content.partition(b"\n")[0]
+        # A line break inside a column's name: where the header ends is for a CSV reader to say.
+        return None if header.count(b'"') % 2 else header.decode(errors="replace")
+
+    def part(self, content: bytes, codec: str, *, is_first: bool) -> bytes:
+        """Return the content, without its header unless it is the first; raises FormatError where its last line has no end."""
+        require_line_end(content)
+        return content if is_first or not self._has_header else content.partition(b"\n")[2]
+
+    # -- reading back --------------------------------------------------------------------------------------------------
+    def column_names(self, types: Types, levels: Sequence[str]) -> list[str]:
+        if self._has_header:
+            return []
+        return [name for name in types if self._keeps_levels or name not in levels]
+
+    def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
+        import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load
+
+        told = {
+            name: kind for name, kind in types.items() if not is_inferred(kind) and not pa.types.is_decimal256(kind)
+        }
+        return ds.CsvFileFormat(
+            parse_options=self._parse_options(),
+            read_options=arrow_csv.ReadOptions(column_names=list(names) or None, block_size=_BLOCK_BYTES),
+            # Null is an empty field, empty text is in quotes; `NA` is a text.
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=told, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            ),
+        )
+
+    def spark_options(self) -> dict[str, str]:
+        # Spark puts `nullValue` where nothing stands, and then takes that text for null: it must be none of the texts.
+        quotes = {"escape": '"', "multiLine": "true", "mode": "FAILFAST", "nullValue": "\0null\0"}
+        return {"header": "true" if self._has_header else "false", "sep": self._delimiter} | quotes
+
+    def spark_types(self, types: Types) -> Types:
+        return in_64_bits(types)
+
+    def _parse_options(self) -> arrow_csv.ParseOptions:
+        return arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)

@@ -1,0 +1,49 @@
+"""PublishedJsonLines: JSON lines as the writer `jsonl` publishes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from gobblin_dagster.constructs.formats.lines_published import PublishedLines
+from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, in_64_bits, is_inferred
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_BLOCK_BYTES = 16 << 20
+"""Bytes that pyarrow reads at once; no row may be longer."""
+
+
+class PublishedJsonLines(PublishedLines, DatasetFormat):
+    """JSON lines: counted and merged as lines, read back with the types of the dataset's state as far as JSON holds them."""
+
+    spark_name = "json"
+
+    def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
+        import pyarrow.dataset as ds  # noqa: PLC0415  # slow to load
+        import pyarrow.json as pajson  # noqa: PLC0415  # slow to load
+
+        return ds.JsonFileFormat(read_options=pajson.ReadOptions(block_size=_BLOCK_BYTES))
+
+    def arrow_schema(self, found: pa.Schema, types: Types) -> pa.Schema:
+        """Return the known types: pyarrow takes those of JSON for the whole dataset only, not for its files."""
+        known = {name: kind for name, kind in types.items() if kind is not None and _is_told(kind)}
+        return pa.schema([field.with_type(known.get(field.name, field.type)) for field in found])
+
+    def spark_options(self) -> dict[str, str]:
+        return {"mode": "FAILFAST"}
+
+    def spark_types(self, types: Types) -> Types:
+        return in_64_bits(types)
+
+
+def _is_told(kind: pa.DataType) -> bool:
+    """Return whether pyarrow must be told a type, and reads it from JSON."""
+    if is_inferred(kind):
+        return False
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    is_number = pa.types.is_uint64(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
+    return bool(is_text or is_number or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind))
