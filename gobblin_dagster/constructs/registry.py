@@ -28,12 +28,12 @@ from gobblin_dagster.core.constructs import (
     Converter,
     DataPublisher,
     DataWriter,
-    ForeseesSchema,
     ForkOperator,
     JudgesExtract,
     JudgesWriter,
     KeepsLedger,
     PositionedSource,
+    PreviewsSchema,
     RowLevelPolicy,
     Source,
     StartpointResolver,
@@ -172,7 +172,7 @@ _PROTOCOLS: dict[ConstructKind, type[Any]] = {
     ConstructKind.PUBLISHER: DataPublisher,
 }
 _OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
-    ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, ForeseesSchema, StartpointResolver),
+    ConstructKind.SOURCE: (SourceTraits, PositionedSource, ChecksExtract, PreviewsSchema, StartpointResolver),
     ConstructKind.FORMAT: (FormatTraits,),
     ConstructKind.WRITER: (WriterTraits,),
     ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, KeepsLedger, ChoosesFolder),

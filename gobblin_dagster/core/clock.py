@@ -1,4 +1,4 @@
-"""The clock as a value that is passed in, so that tests own time."""
+"""The clock, passed in as a value, so that tests can set the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; called on the driver only."""
+    """Gives the current time; called on the driver only."""
 
     def now(self) -> datetime:
         """Return the current instant, aware and in UTC."""

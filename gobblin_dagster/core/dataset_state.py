@@ -1,4 +1,4 @@
-"""DatasetState: the progress of one dataset, moved only by the commit transaction."""
+"""DatasetState: the progress of one dataset; only the commit transaction changes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts of everything ever published for a dataset."""
+    """Sums over all commits of a dataset, since its first one."""
 
     rows_read: int = 0
     rows_filtered: int = 0
@@ -26,10 +26,10 @@ class Totals:
     files: int = 0
     bytes_written: int = 0
     files_removed: int = 0
-    """Files that publishers took out of newer snapshots."""
+    """Files that publishers removed from newer snapshots."""
 
     def plus(self, other: Totals) -> Totals:
-        """Return the sums."""
+        """Return the sums of both."""
         names = {*self.branch_rows, *other.branch_rows}
         return Totals(
             rows_read=self.rows_read + other.rows_read,
@@ -45,12 +45,12 @@ class Totals:
 
 
 PACE_WEIGHT = 0.3
-"""Share of the newest commit in a `Pace`: half of it is what the last two commits said."""
+"""Weight of the newest commit in a `Pace` (0-1); the last two commits together weigh about half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a work unit of a dataset held and took lately: means over its units, moving from commit to commit.
+    """Size and duration of a dataset's work units lately: a moving average over commits, per work unit.
 
     Source: gobblin-kafka `KafkaSource`'s `previousAvgRecordMillis`, kept per topic.
     """
@@ -58,7 +58,7 @@ class Pace:
     rows: float = 0.0
     bytes_read: float = 0.0
     ms: float = 0.0
-    """Milliseconds from opening to staging; 0 where nothing was committed yet."""
+    """Milliseconds from opening the input to the last staged file; 0 if nothing was committed yet."""
 
     def then(self, newest: Pace) -> Pace:
         """Return the pace after one more commit."""
@@ -69,7 +69,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Snapshot `snapshot` was made by going back to what snapshot `to` held; those in between left no file in it."""
+    """A rollback: snapshot `snapshot` holds the files of the older snapshot `to`, and none of those in between."""
 
     snapshot: int
     to: int
@@ -87,10 +87,10 @@ def _joined(parts: Iterable[tuple[Any, Any]]) -> tuple[tuple[Position, Position]
 
 @dataclass(frozen=True, slots=True)
 class DatasetState:
-    """What was published of one dataset of one job.
+    """The published progress of one dataset of one job; stored as one row, replaced by each commit.
 
-    Source: gobblin-runtime `JobState.DatasetState`. Differs: holds committed ranges, never the states of single tasks; a
-    dataset that is not planned keeps its state untouched.
+    Source: gobblin-runtime `JobState.DatasetState`. Differs: holds committed ranges, not the states of single tasks; a run
+    without work for a dataset does not change its state.
     """
 
     format_name: ClassVar[str] = "DatasetState/1"
@@ -98,44 +98,51 @@ class DatasetState:
     job: str
     dataset_urn: str
     version: int
-    """Grows by one with each commit; the compare-and-swap of the commit reads it."""
+    """Grows by one with each commit. A commit fails if the stored version is not the one that its plan was made from."""
     committed: AnyRanges
+    """The ranges whose rows are published."""
     snapshot: int
     """Number of the newest snapshot; grows with each commit that published files."""
     run_id: str
-    """The run that moved it last."""
+    """Id of the run, or of the change by a person, that committed last."""
     updated_at: datetime
     totals: Totals = field(default_factory=Totals)
     schemas: Mapping[str, str] = field(default_factory=dict)
-    """Last published Arrow schema by branch, as text."""
+    """Last published Arrow schema by branch, as `name: type` lines."""
     failed_ranges: tuple[str, ...] = ()
-    """Ranges that the last commit left out because their work units failed, for people; `committed` is the truth."""
+    """Ranges whose work units failed in the last commit, as text for people; only `committed` decides what is read again."""
     generation: int = 0
-    """Grows with each rollback; within a generation the watermark never goes back and no row is published twice."""
+    """Grows whenever committed ranges are taken back. Within a generation the watermark never goes back, and no row is
+    published twice."""
     rollbacks: tuple[Rollback, ...] = ()
     """Oldest first."""
     oldest_snapshot: int = 1
-    """Older ones have lost files to `gobblin clean` and cannot be read or rolled back to any more."""
+    """Number of the oldest snapshot that can be read. `gobblin clean` has deleted files of older ones."""
 
     given_up: AnyRanges | None = None
-    """Ranges of failed work units that are not read again (`execution.retry_failed`), until somebody says so."""
+    """Ranges of failed work units that are not read again (`execution.retry_failed`), until a person asks for it with
+    `gobblin state retry`."""
     pace: Pace = field(default_factory=Pace)
-    """Size and cost of its work units lately, for packing."""
+    """Size and duration of its work units lately, for packing."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the things that were read (a topic, a table), by name: where another thing has that name, positions mean nothing.
-    Empty where the source gives none, and in states that older programs wrote."""
+    """Ids of the topics, tables and so on that were read, by name. If the id of a name changes, it was deleted and created
+    again, and stored positions mean nothing. Empty if the source has no ids, and in states of older programs."""
 
     def is_other(self, name: str, identity: str) -> bool:
-        """Tell whether what has this name now is not what was read; False where one of the ids is not known.
+        """Return whether a topic or table was deleted and created again since it was read.
 
-        Source: none; Gobblin takes a topic that was made anew for the one that it read.
+        Args:
+            name: name of the topic or table.
+            identity: its id now; empty if unknown. False is returned if either id is unknown.
+
+        Source: none; Gobblin reads a topic that was created again as if it were the old one.
         """
         known = self.origin.get(name, "")
         return bool(known and identity) and known != identity
 
     @property
     def settled(self) -> CommittedRanges:
-        """What is not read any more: the committed ranges and those that were given up."""
+        """The ranges that runs do not read any more: committed and given-up ones."""
         if self.given_up is None or not self.given_up.ranges:
             return self.committed
         ranges = {**self.given_up.ranges, **self.committed.ranges}
@@ -145,16 +152,16 @@ class DatasetState:
 
     @property
     def watermark(self) -> Watermark | None:
-        """The next position to read."""
+        """The next position to read; None if nothing was committed."""
         return self.settled.watermark
 
     def chain(self, snapshot: int | None = None) -> tuple[tuple[int, int], ...]:
-        """Return the snapshots whose added files a snapshot holds, as ranges `(after, upto]` of numbers, newest first.
+        """Return which snapshots added the files of a snapshot, as ranges `(after, upto]` of numbers, newest first.
 
-        Without rollbacks that is one range: all up to the snapshot.
+        Without rollbacks this is one range: all snapshots up to the given one.
 
         Args:
-            snapshot: number; None takes the newest, and so does one that is not there yet.
+            snapshot: number of a snapshot; None, or a number that is too high, means the newest.
 
         Example:
             >>> from datetime import UTC, datetime
@@ -173,16 +180,16 @@ class DatasetState:
         return (*ranges, (0, upto))
 
     def is_held(self, snapshot: int) -> bool:
-        """Tell whether any snapshot that can still be read holds the files that a snapshot added."""
+        """Return whether any snapshot that can still be read may hold files that this snapshot added."""
         ends = [self.snapshot, *(one.snapshot - 1 for one in self.rollbacks if one.snapshot > self.oldest_snapshot)]
         return any(after < snapshot <= upto for end in ends for after, upto in self.chain(end))
 
     def holding(self, added: int, removed: Iterable[int] = ()) -> tuple[range, ...]:
-        """Return the numbers of the snapshots that hold a file, those that have expired among them.
+        """Return the numbers of the snapshots that hold a file, expired snapshots included.
 
         Args:
-            added: the snapshot that added it.
-            removed: the snapshots that took it out.
+            added: the snapshot that added the file.
+            removed: the snapshots that removed it.
 
         Example:
             >>> from datetime import UTC, datetime
@@ -196,7 +203,7 @@ class DatasetState:
         begins = [1, *(one.snapshot for one in self.rollbacks)]
         ends = [*begins[1:], self.snapshot + 1]
         for begin, end in zip(begins, ends, strict=True):
-            # Between two rollbacks each snapshot holds what the one before held, and what it changed itself.
+            # Between two rollbacks each snapshot holds the files of the one before, changed by its own commit.
             below = self.chain(end - 1)[1:]
             is_held_below = any(a < added <= upto for a, upto in below)
             is_held_below &= not any(a < number <= upto for number in removed for a, upto in below)
@@ -207,16 +214,16 @@ class DatasetState:
         return tuple(one for one in ranges if one)
 
     def expire(self, oldest: int) -> DatasetState:
-        """Return the state without the snapshots below a number; those from it on hold what they held."""
+        """Return the state without the snapshots below number `oldest`; the others keep their files."""
         after = replace(self, oldest_snapshot=max(oldest, self.oldest_snapshot))
-        # Rollbacks that no snapshot goes through any more are forgotten: the list is as long as the history that is kept.
+        # Drop rollbacks that no readable snapshot depends on, so that the list does not grow for ever.
         return replace(after, rollbacks=tuple(one for one in self.rollbacks if after.is_held(one.snapshot)))
 
 
 def with_committed(state: DatasetState, committed: CommittedRanges) -> DatasetState:
-    """Return the state with other ranges; a new generation begins where some that were committed no longer are.
+    """Return the state with other committed ranges, as a person sets them; failed and given-up ranges are cleared.
 
-    Where nothing counts as read any more, it does not matter of what.
+    A new generation begins if a range that was committed no longer is. If no ranges are left, `origin` is cleared too.
     """
     is_backward = any(
         not _covers(committed.ranges.get(name, ()), low, high)

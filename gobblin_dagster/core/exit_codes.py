@@ -1,4 +1,4 @@
-"""Exit codes of `gobblin`: all of them, each with its meaning. The table in `docs/reference/exit-codes.md` says the same."""
+"""All exit codes of `gobblin`, each with its meaning; `docs/reference/exit-codes.md` has the same table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gobblin_dagster.core.run_record import RunStatus
 
 
 class ExitCode(IntEnum):
-    """What a command ended with, for scripts."""
+    """Exit code of a command, for scripts."""
 
     meaning: str
-    """One sentence, as the documentation has it."""
+    """One sentence, equal to the one in the documentation."""
 
     def __new__(cls, code: int, meaning: str) -> ExitCode:
         member = int.__new__(cls, code)
@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
 
     @classmethod
     def of_error(cls, error: BaseException) -> ExitCode:
-        """Return the exit code of a command that an error ended."""
+        """Return the exit code of a command that ended with an error."""
         if isinstance(error, SpecError):
             return cls.USAGE
         return cls.BUSY if isinstance(error, DatasetBusyError) else cls.FAILED

@@ -1,4 +1,4 @@
-"""What is extracted: the namespace, table and kind of extraction of a job."""
+"""What a job extracts: namespace, table, and kind of extraction."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from enum import StrEnum
 
 
 class ExtractType(StrEnum):
-    """How one extraction relates to the former ones.
+    """How the rows of one run relate to the rows of earlier runs.
 
     Source: gobblin-api `Extract.TableType`.
     """
 
     APPEND_ONLY = "append_only"
-    """Each run adds rows that were never seen; none changes."""
+    """Each run adds new rows; rows never change."""
     SNAPSHOT_APPEND = "snapshot_append"
-    """Each run adds changed rows; the newest row of a primary key counts."""
+    """Each run adds new and changed rows; of rows with one primary key, the newest counts."""
     SNAPSHOT_ONLY = "snapshot_only"
     """Each run reads everything and replaces what was published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The table that a work unit contributes to.
+    """The table that a job fills.
 
     Source: gobblin-api `org.apache.gobblin.source.workunit.Extract`. Differs: no extract id; the run id serves.
     """
@@ -31,8 +31,8 @@ class Extract:
     table: str
     type: ExtractType = ExtractType.APPEND_ONLY
     primary_keys: tuple[str, ...] = ()
-    """Columns that name a row."""
+    """Columns that identify a row."""
     delta_fields: tuple[str, ...] = ()
-    """Columns that grow with each change of a row."""
+    """Columns whose value grows with each change of a row, such as a time of change."""
     is_full: bool = False
     """Whether each run reads everything from the beginning."""

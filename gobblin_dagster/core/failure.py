@@ -1,4 +1,4 @@
-"""Exceptions as data: what a failed work unit or branch says of itself."""
+"""Turn exceptions into data (`TaskFailure`), for the result of a failed work unit or branch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from gobblin_dagster.core.task_state import TaskFailure
 from gobblin_dagster.core.utils.optional_packages import missing_package
 
 MAX_MESSAGE = 2000
+"""Characters of a message that are kept."""
 _DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-"""What says the same of a disk, whoever meets it: it is full, or it can only be read."""
+"""Errors that always come from a disk: it is full, over its quota, or read-only."""
 
 
 def refused_by_storage(error: Exception, path: str = "") -> StorageError | None:
-    """Return an OSError that a disk is to blame for as a StorageError; None for other errors.
+    """Return a StorageError for an OSError that came from a disk; None for other errors.
 
-    With `path`, which counts where the error names none, every OSError is one: somebody knows that it came from a storage.
+    Args:
+        error: any exception.
+        path: pass it if the error is known to come from a storage: every OSError counts then. The message names this
+            path if the error names no file.
     """
     if not isinstance(error, OSError) or not (path or error.errno in _DISK_FAULTS):
         return None
@@ -27,7 +31,10 @@ def refused_by_storage(error: Exception, path: str = "") -> StorageError | None:
 
 
 def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure:
-    """Return an exception as a TaskFailure; what is none of our errors names the place where it was raised."""
+    """Return an exception as a TaskFailure.
+
+    An exception that is not a GobblinDagsterError gets the code `unexpected`, and its message names function, file and line.
+    """
     error = missing_package(error) or refused_by_storage(error) or error
     if isinstance(error, GobblinDagsterError):
         code, message = error.code, str(error)

@@ -18,10 +18,10 @@ def new_run_id(now: datetime) -> str:
 
 
 def check_run_id(run_id: str) -> None:
-    """Refuse an id that cannot name a run: it becomes the name of a folder and stands in the state store.
+    """Raise UsageError if an id cannot name a run; it becomes the name of a folder and a key in the state store.
 
     Raises:
-        UsageError: it is not 1 to 100 letters, digits, `.`, `_` and `-`, with a letter or digit first.
+        UsageError: the id is not 1 to 100 letters, digits, `.`, `_` and `-`, with a letter or digit first.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise UsageError(
@@ -36,17 +36,17 @@ def new_commit_id() -> str:
 
 
 def new_person_id() -> str:
-    """Return an id that stands where that of a run does, for a change that a person made."""
+    """Return an id for a change that a person makes; stored in place of a run id."""
     return f"{_PERSON}{new_commit_id()[:12]}"
 
 
 def is_of_person(run_id: str) -> bool:
-    """Tell whether an id stands for a change by a person; runs that Dagster started have ids of Dagster's own making."""
+    """Return whether an id is of `new_person_id`; ids of runs are made by `new_run_id` or by Dagster."""
     return run_id.startswith(_PERSON)
 
 
 def run_began_at(run_id: str) -> datetime | None:
-    """Return the second in which a run began, as its id tells; None for what is no id of a run.
+    """Return the second in which a run began, read from its id; None if the id does not begin with a time.
 
     Example:
         >>> run_began_at("20261121T080000-00ff00ff00ff00ff"), run_began_at("person-1234")

@@ -1,4 +1,7 @@
-"""Leases: who works on a dataset. They save work; the compare-and-swap of the commit is what keeps data right."""
+"""Leases: which process works on a dataset.
+
+Leases only avoid double work. What keeps data right if two runs work on a dataset is the compare-and-swap of the commit.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 
 
 def _process_start(pid: int) -> str | None:
-    """Return the start time of a process in clock ticks since boot; None where it is gone or a zombie."""
+    """Return the start time of a process in clock ticks since boot; None if it is gone or a zombie."""
     try:
         # The name in field 2 may hold spaces and parentheses; fields after the last ")" are fixed.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -29,16 +32,16 @@ def _boot_id() -> str:
 
 
 _LONGEST = timedelta(hours=2)
-"""No lease is longer than an hour (`lease_ttl_s`); clocks may differ by as much again."""
+"""Longest time from now to the end of a valid lease: one hour (`lease_ttl_s`), and one hour that clocks may differ."""
 
 
 LEFT = datetime(1970, 1, 1, tzinfo=UTC)
-"""The `until` of a lease that its holder left without giving it back."""
+"""The `until` of a lease that its holder ended with work left to do (`Lease.is_left`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """A process that runs a job. Host, boot, pid and start time tell whether it can still be alive."""
+    """A process that runs a job; host, boot, pid and start time show whether it can still be alive."""
 
     run_id: str
     host: str
@@ -48,12 +51,12 @@ class LeaseOwner:
 
     @classmethod
     def current(cls, run_id: str) -> LeaseOwner:
-        """Return the owner that stands for this process."""
+        """Return the owner for this process."""
         pid = os.getpid()
         return cls(run_id, socket.gethostname(), _boot_id(), pid, _process_start(pid) or "")
 
     def is_provably_dead(self) -> bool:
-        """Tell whether the process is certainly gone: same host, and rebooted since or no such process.
+        """Return whether the process is certainly gone: it was on this host, and the host was rebooted or has it no more.
 
         Lets the next run after a kill go on at once instead of waiting for the lease to expire. Wrong answers cost
         work, never data: the epoch and the version are checked in every transaction.
@@ -77,12 +80,12 @@ class Lease:
 
     @property
     def is_left(self) -> bool:
-        """Whether its holder ended it and left something undone, such as a manifest: the next run looks after the dataset."""
+        """Whether its holder ended it with work left to do, such as writing a manifest; the next run does this work."""
         return self.until == LEFT
 
     def is_over(self, now: datetime) -> bool:
-        """Tell whether it has expired, or ends later than any lease can: it was taken by a clock that was ahead by far.
+        """Return whether it has expired, or ends later than any lease can (the holder's clock was far ahead).
 
-        Wrong answers cost work, never data, as those of `LeaseOwner.is_provably_dead`.
+        Wrong answers cost work, never data, like those of `LeaseOwner.is_provably_dead`.
         """
         return not now < self.until <= now + _LONGEST

@@ -1,12 +1,13 @@
-"""What PostgreSQL and its drivers say, sorted by whether it may be over soon; for sources, publishers and the state store."""
+"""Decide by an error of PostgreSQL whether a retry may succeed; for sources, publishers and the state store."""
 
 from __future__ import annotations
 
 _LOST_STATES = ("08", "57P", "40", "53")
-"""SQLSTATE classes that a retry may mend: connection, shutdown, serialization, resources."""
+"""SQLSTATE classes after which a retry may succeed: connection, shutdown, serialization, resources."""
 _REFUSED = ("FATAL:", "ERROR:", "no password supplied", "does not support SSL")
-"""What tells a refusal of PostgreSQL from a connection that is gone, where drivers give no SQLSTATE: logins, and results
-on their way."""
+"""Words of a refusal by PostgreSQL, for errors without SQLSTATE (at login, or while results arrive).
+
+Any other error without SQLSTATE means that the connection is lost."""
 _PASSING = (
     "starting up",
     "shutting down",
@@ -20,14 +21,14 @@ _PASSING = (
     "out of memory",
     "No space left",
 )
-"""What such a refusal says that lasts for now only."""
+"""Words of refusals that are temporary."""
 
 
 def postgresql_may_recover(state: str | None, text: str) -> bool:
-    """Tell whether what PostgreSQL or its driver says may be over when it is tried again.
+    """Return whether a retry may succeed after an error of PostgreSQL or of its driver.
 
     Args:
-        state: the SQLSTATE, where the driver gives one.
+        state: the SQLSTATE; None or empty if the driver gives none.
         text: the message.
     """
     if state:

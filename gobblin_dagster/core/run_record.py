@@ -9,24 +9,26 @@ from enum import StrEnum
 from typing import ClassVar
 
 RECENT_RUNS = 5_000
-"""Runs and sequences of a job that are looked through for one run, newest first."""
+"""How many runs and sequences of a job a search for one run reads at most, newest first."""
 
 
 class DatasetOutcome(StrEnum):
-    """What became of a dataset in a run."""
+    """Result of one dataset in a run."""
 
     COMMITTED = "committed"
     FAILED = "failed"
     IDLE = "idle"
-    """Nothing new; its state was not touched."""
+    """Nothing was new; the dataset's state was not changed."""
     BUSY = "busy"
-    """Another run held its lease."""
+    """Another run held the dataset's lease."""
     QUARANTINED = "quarantined"
+    """A stored sequence of the dataset waits for a person."""
     CANCELLED = "cancelled"
+    """The run was stopped before the dataset was committed."""
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was left undone."""
+        """Whether everything new of the dataset was committed."""
         return self in (DatasetOutcome.COMMITTED, DatasetOutcome.IDLE)
 
 
@@ -34,32 +36,38 @@ class RunStatus(StrEnum):
     """How a run ended, or that it has not ended yet."""
 
     RUNNING = "running"
-    """It began; a killed run stays so until the next one looks after what it left."""
+    """The run has begun. A killed run keeps this status until the next run recovers it."""
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
     FAILED = "failed"
     BUSY = "busy"
-    """Nothing failed and nothing was committed: other runs hold the datasets that have something new."""
+    """Nothing failed and nothing was committed: other runs hold all datasets with new data."""
     INTERRUPTED = "interrupted"
+    """The run was stopped by a person or a signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRunRecord:
-    """One dataset of one run."""
+    """Result of one dataset in one run."""
 
     outcome: DatasetOutcome
     low: str = ""
+    """Watermark that the run began from, as text; empty if there was none."""
     high: str = ""
+    """Watermark that the run moved to, as text; empty if it did not move."""
     rows: int = 0
+    """Rows read."""
     quarantined: int = 0
+    """Rows quarantined."""
     error: str = ""
+    """The first error, as text; empty without one."""
     failed_ranges: tuple[str, ...] = ()
-    """Ranges of the work units that failed, as people read them."""
+    """Ranges of the failed work units, as text for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run of one job; `datasets` names only those that had work or trouble."""
+    """One run of one job; `datasets` holds only datasets that had work, failed, or were busy or quarantined."""
 
     format_name: ClassVar[str] = "RunRecord/1"
 

@@ -1,8 +1,8 @@
-"""Values of environment variables that job files take in, kept out of whatever is stored or printed.
+"""Keep values of environment variables (passwords, tokens) out of everything that is stored or printed.
 
-A process knows the values of the job files that it loaded, or that the run's context told it (`known_in`, `remember`). Every
-error of ours passes `hidden` when it becomes text, and so does what a work unit says of itself: in state stores, in
-documents, in Dagster's events and in logs stands the reference `${NAME}`.
+A job file refers to a variable as `${NAME}`. Loading it calls `remember` with the value; other processes of the run get the
+values by `known_in`. All our errors, and the messages and notes of work units, pass through `hidden`, which replaces each
+value by its reference `${NAME}`, in state stores, documents, Dagster's events and logs.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 SHORTEST = 4
-"""Values shorter than this are not hidden: they would blot out half of every sentence."""
+"""Values with fewer characters are not hidden: parts of ordinary words would be replaced."""
 _WORDS = frozenset({"true", "false", "null", "none"})
+"""Values that are not hidden, as they are ordinary words."""
 _CUT = r"(?=…|\.\.\.|$)"
-"""Where a text was cut short, the beginning of a value may stand."""
+"""The end of a shortened text; the beginning of a value may stand before it."""
 _PASSWORD = re.compile(r"[?&;](?:password|pwd|token)=([^&;]+)", re.IGNORECASE)
 
 _known: dict[str, str] = {}
-"""References by value."""
+"""References `${NAME}` by value."""
 
 
 def remember(references: Mapping[str, str]) -> None:
-    """Hide values from now on, in this process; `references` says by value what is shown instead.
+    """Hide values from now on, in this process.
 
-    The password of a URL is hidden by itself too: drivers tell it alone.
+    Args:
+        references: by value, the text to show instead of it. If a value is a URL, its password is hidden too, because
+            messages of drivers may hold the password alone.
     """
     for value, reference in references.items():
         for secret in (value, *_passwords(value)):
@@ -39,12 +42,12 @@ def remember(references: Mapping[str, str]) -> None:
 
 
 def forget() -> None:
-    """Hide nothing any more; for tests, whose projects share a process."""
+    """Hide nothing any more; for tests, which load several projects in one process."""
     _known.clear()
 
 
 def known_in(job_json: str) -> dict[str, str]:
-    """Return what is to be hidden of a job, for those who work on it in other processes."""
+    """Return the references (by value) that occur in a job's JSON; other processes of the run pass them to `remember`."""
     return {
         value: reference
         for value, reference in _known.items()
@@ -53,7 +56,7 @@ def known_in(job_json: str) -> dict[str, str]:
 
 
 def hidden(text: str) -> str:
-    """Return a text with the values replaced by their references, also where one was cut short.
+    """Return a text with each known value replaced by its reference, also if the text was cut inside of a value.
 
     Example:
         >>> remember({"s3cr3t-word": "${WORD}"})
@@ -68,7 +71,7 @@ def hidden(text: str) -> str:
 
 
 def _without_beginning(text: str, form: str, reference: str) -> str:
-    """Replace the beginning of a value that stands where the text was cut."""
+    """Replace the beginning of a value at a place where the text was cut."""
     if form[:SHORTEST] not in text:
         return text
     beginnings = "|".join(re.escape(form[:length]) for length in range(len(form) - 1, SHORTEST - 1, -1))
@@ -76,7 +79,7 @@ def _without_beginning(text: str, form: str, reference: str) -> str:
 
 
 def _passwords(value: str) -> list[str]:
-    """Return the passwords of a URL, as they are written and as they are meant."""
+    """Return the passwords of a URL, percent-encoded and decoded; empty if the value is no URL."""
     if "://" not in value:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Which datasets a command or a run is about."""
+"""Which datasets a command or a run works on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which datasets a command is about, by globs over dataset.urns; an exact urn always selects itself."""
+    """The datasets that a command works on, chosen by globs over dataset.urns.
+
+    A glob that equals a urn, letter by letter, matches this urn even if it holds `*`, `?` or `[`.
+    """
 
     select: tuple[str, ...] = ()
     """Globs; empty means all."""
     exclude: tuple[str, ...] = ()
+    """Globs; a dataset that matches one is left out."""
     urns: frozenset[str] | None = None
     """Exact urns (partitions of a Dagster run); None means all."""
 

@@ -1,8 +1,7 @@
-"""JSON in and out for the values of `core`, checked against their types by pydantic.
+"""Write the values of `core` as JSON documents and read them again, checked against their types by pydantic.
 
-Every document carries the `format_name` of its class, e.g. `DatasetState/1`, so that an older or newer program can tell
-what it reads. A class may be renamed or moved, its `format_name` stays; the number grows if older programs would misread
-what newer ones write.
+Every document holds the `format_name` of its class, e.g. `DatasetState/1`, so that older and newer programs recognise it. A
+class may be renamed or moved; its `format_name` stays. Raise the number if older programs would misread newer documents.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
-import gobblin_dagster.core.watermark.file_set  # registers its watermark types, which a stored value may be of
+import gobblin_dagster.core.watermark.file_set  # registers its watermark types, which a stored value may have
 import gobblin_dagster.core.watermark.table_snapshot  # noqa: F401  # as above
 from gobblin_dagster.core.errors import CorruptRecordError
 
@@ -55,11 +54,11 @@ def from_document(cls: type[D], document: Any, *, older_formats: Collection[str]
 
     Args:
         cls: the class of the value.
-        document: what was written.
-        older_formats: names of formats that are read too; keys that the class does not know are left out.
+        document: the document, as parsed JSON.
+        older_formats: names of older formats to accept too; keys that the class does not have are ignored.
 
     Raises:
-        CorruptRecordError: another format, a newer version, or fields that do not fit.
+        CorruptRecordError: the format is another one or a newer version, or fields do not fit the class.
     """
     what, expected = _kind(cls), cls.format_name
     if not isinstance(document, dict) or document.get("format") not in {expected, *older_formats}:

@@ -1,7 +1,7 @@
-"""Startpoints: stored wishes where the next run of a dataset begins, each consumed by the commit that honours it.
+"""Startpoints: where the next run of a dataset shall begin, set by a person; the commit of that run deletes it.
 
-A startpoint is kept under a dataset beside its state and is known by its id: a commit consumes the very one that its plan
-saw, so that one set while a run works is left for the next run.
+A startpoint is stored under its dataset, beside the dataset's state, and has an id. A commit deletes only the startpoint
+with the id that its plan used: a startpoint that is set while a run works is left for the next run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMS = "Write a watermark, timestamp:2013-01-31T05:00Z, oldest or upcoming."
 
 @dataclass(frozen=True, slots=True)
 class Specific:
-    """A watermark, as people write it for `gobblin state set`: the first position to read.
+    """Begin at a watermark, the first position to read, written as for `gobblin state set`.
 
     Source: samza-api `StartpointSpecific`.
     """
@@ -37,7 +37,7 @@ class Specific:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """The first position at or after an instant; the source finds it.
+    """Begin at the first position at or after an instant; the source finds this position.
 
     Source: samza-api `StartpointTimestamp`.
     """
@@ -52,7 +52,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """The first position that the source still has.
+    """Begin at the first position that the source still has.
 
     Source: samza-api `StartpointOldest`.
     """
@@ -65,7 +65,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """Behind the last position that the source has when the startpoint is first applied: only what comes then is read.
+    """Begin after the last position that the source has when the startpoint is first applied; read only what comes later.
 
     Source: samza-api `StartpointUpcoming`.
     """
@@ -77,7 +77,7 @@ class Upcoming:
 
 
 def watermark_at(kind: type[Watermark], instant: datetime) -> Watermark | None:
-    """Return the position of an instant where watermarks of a type tell time, else None.
+    """Return the watermark of a type for an instant; None if watermarks of this type are not times.
 
     Example:
         >>> print(watermark_at(DateWatermark, datetime(2013, 1, 31, 7, tzinfo=UTC)))
@@ -91,22 +91,22 @@ def watermark_at(kind: type[Watermark], instant: datetime) -> Watermark | None:
     return kind(utc) if issubclass(kind, TimestampWatermark) else None
 
 
-Position: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
+StartpointPosition: TypeAlias = Annotated[Specific | Timestamp | Oldest | Upcoming, Discriminator("kind")]
 
 
 _TIMESTAMP = "timestamp:"
 
 
-def parse_position(text: str) -> Position:
-    """Read a position as people write it: a watermark, `timestamp:<ISO 8601 instant>`, `oldest` or `upcoming`.
+def parse_startpoint_position(text: str) -> StartpointPosition:
+    """Parse a position as people write it: a watermark, `timestamp:<ISO 8601 instant>`, `oldest` or `upcoming`.
 
-    An instant without a zone is UTC.
+    An instant without a zone is taken as UTC.
 
     Raises:
         UsageError: the instant cannot be read, or the text is empty.
 
     Example:
-        >>> str(parse_position("timestamp:2013-01-31T05:00")), str(parse_position("42"))
+        >>> str(parse_startpoint_position("timestamp:2013-01-31T05:00")), str(parse_startpoint_position("42"))
         ('timestamp 2013-01-31T05:00:00Z', '42')
     """
     if text == "oldest":
@@ -115,18 +115,18 @@ def parse_position(text: str) -> Position:
         return Upcoming()
     if not text.startswith(_TIMESTAMP):
         if not text:
-            raise UsageError(problem="A startpoint needs a position.", hint=_FORMS)
+            raise UsageError(problem="The position of the startpoint is empty.", hint=_FORMS)
         return Specific(text)
     try:
         instant = datetime.fromisoformat(text.removeprefix(_TIMESTAMP))
         return Timestamp((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC))
     except (ValueError, OverflowError) as error:
-        raise UsageError(problem=f"{text!r} holds no instant: {error}.", hint=_FORMS) from None
+        raise UsageError(problem=f"The instant in {text!r} cannot be read: {error}.", hint=_FORMS) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Startpoint:
-    """The wish for one dataset of one job.
+    """Where the next run of one dataset of one job shall begin.
 
     Source: samza-api `Startpoint`. Differs: keyed by job and dataset.urn, expires at an instant of its own.
     """
@@ -135,18 +135,21 @@ class Startpoint:
 
     job: str
     dataset_urn: str
-    position: Position
+    position: StartpointPosition
     created_at: datetime
     expires_at: datetime
-    """From then on it is not applied any more, unless it was pinned before; the next run, or `gobblin clean`, deletes it."""
+    """From this instant on it is not applied any more, unless it is pinned. The next run or `gobblin clean` deletes it."""
     who: str
+    """The person who set it."""
     why: str = ""
+    """The reason that the person gave."""
     id: str = field(default_factory=new_commit_id)
     pinned: AnyRanges | None = None
-    """What counts as read, of a position that would be another one later: a run after a crash begins there too."""
+    """The ranges that count as read, for positions that move with time (`upcoming`, an instant). The first run stores them,
+    so that a run after a crash begins at the same place."""
 
     def is_expired(self, now: datetime) -> bool:
-        """Tell whether it is not applied any more."""
+        """Return whether it is not applied any more."""
         return self.pinned is None and now >= self.expires_at
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""The types of commit steps: how a stored step becomes an object again, also one that a package brought.
+"""The registry of commit step types: how a stored step becomes an object again.
 
-A class registers itself when it is imported. A module that is slow to load, or that no job may name any more, is declared
-by name instead: it is imported when a stored sequence holds one of its steps.
+A class is registered when its module is imported. A module that is slow to import, or that a stored sequence may need after
+no job names it any more, is declared by name instead: it is imported when a stored sequence holds one of its steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ StepLoader = Callable[[Mapping[str, Any]], CommitStep]
 T = TypeVar("T", bound=type[CommitStep])
 _LOADERS: dict[tuple[str, int], tuple[type[CommitStep], StepLoader]] = {}
 _MODULES: dict[str, str] = {}
-"""Declared modules by the type of the step that each registers."""
+"""Declared modules, by the `type_name` of the step that each registers."""
 
 
 def register_commit_step(cls: T) -> T:
@@ -27,7 +27,7 @@ def register_commit_step(cls: T) -> T:
     old versions registered: a sequence may be stored before an upgrade and finished after it.
 
     Raises:
-        UsageError: another class has that name and version, or there is no `from_json`.
+        UsageError: another class has this name and version, or the class has no `from_json`.
     """
     loader = getattr(cls, "from_json", None)
     if not callable(loader):
@@ -39,18 +39,18 @@ def register_commit_step(cls: T) -> T:
     if known is not cls:
         owner = f"{known.__module__}.{known.__qualname__}"
         raise UsageError(
-            problem=f"Commit step {cls.type_name!r} version {cls.version} is {owner} already.",
+            problem=f"Commit step {cls.type_name!r} version {cls.version} is already registered by {owner}.",
             hint="Choose another type_name, or raise the version.",
         )
     return cls
 
 
 def declare_commit_steps(modules: Mapping[str, str]) -> None:
-    """Name the modules that register steps, by type: a stored step is read whatever else was imported.
+    """Declare which module to import for a stored step of a type that is not registered yet.
 
     Args:
-        modules: dotted names; each module registers its type, in all versions that may be stored, when it is imported.
-            It must do so without optional packages, which `verify` and `execute` ask for.
+        modules: dotted module names by `type_name`. Importing the module must register the type in all versions that may be
+            stored. The import must work without optional packages; import these in `verify` and `execute`.
     """
     _MODULES.update(modules)
 
@@ -61,7 +61,10 @@ def step_to_json(step: CommitStep) -> dict[str, Any]:
 
 
 def is_known_step(raw: Any) -> bool:
-    """Tell whether the type of a stored step is registered; of what is no step, `step_from_json` says so."""
+    """Return whether the type and version of a stored step are registered.
+
+    True for a value that is no step at all: `step_from_json` raises an error that says so.
+    """
     return not isinstance(raw, Mapping) or _known(raw.get("type", ""), raw.get("version", 0)) is not None
 
 

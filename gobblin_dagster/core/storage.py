@@ -1,7 +1,7 @@
-"""Storage: the few file operations that the commit protocol stands on, with what each promises after a crash.
+"""Storage: the few file operations that the commit protocol needs, and what each guarantees after a crash.
 
-Implementations are in `gobblin_dagster.storage`; tests wrap them to count, fail and undo operations. Nothing else in the
-way of published data touches files.
+Implementations are in `gobblin_dagster.storage`; tests wrap them to count, fail and undo operations. All changes to staged
+and published files go through this protocol.
 """
 
 from __future__ import annotations
@@ -20,73 +20,81 @@ class FileDigest:
 
 
 class Sink(Protocol):
-    """A new file being written; exists for readers of the folder only under its staging name."""
+    """A new file that is being written. Call `write` any number of times, then `finish` or `abort` once."""
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append bytes and return how many; raises OSError (no space, no permission)."""
+        """Append all bytes and return their number; raises OSError (no space, no permission)."""
 
     def finish(self) -> FileDigest:
-        """Flush, sync and close; the content survives power loss once `sync_dir` of its folder returned."""
+        """Flush, sync and close the file, and return its size and SHA-256; raises OSError.
+
+        The content survives a power loss after `sync_dir` of the file's folder has returned.
+        """
 
     def abort(self) -> None:
-        """Close and delete what was written; never raises."""
+        """Close the file and delete it; never raises."""
 
 
 class Storage(Protocol):
-    """Files by absolute path. All methods raise OSError subclasses; none retries.
+    """File operations by absolute path.
 
-    Called on the driver by the commit and in Spark tasks by writers, so it must be cheap to make and picklable.
+    Called on the driver by the commit (from several threads) and in Spark tasks by writers: objects must be cheap to make
+    and picklable. All methods may raise any OSError, for example if the server cannot be reached; none retries by itself.
     """
 
     is_move_atomic: bool
-    """Whether `move` is one step for every reader (local, HDFS) or a copy (S3)."""
+    """True if readers see a moved file at the old or the new path and never a part of it (local, HDFS); False if `move`
+    copies (S3)."""
 
     def open_new(self, path: str) -> Sink:
-        """Create a file that must not exist, with its parents; raises FileExistsError."""
+        """Create a file, and its parent folders; raises FileExistsError if the path exists."""
 
     def size(self, path: str) -> int | None:
-        """Return the size in bytes; None where there is no such file."""
+        """Return the size of a file in bytes; None if there is no such file."""
 
     def sha256(self, path: str) -> str:
-        """Return the hex digest of the content; raises FileNotFoundError."""
+        """Return the SHA-256 of the content in hex; raises FileNotFoundError."""
 
     def read(self, path: str) -> bytes:
         """Return the content; raises FileNotFoundError."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename without overwriting; raises FileNotFoundError (source) or FileExistsError (target).
+        """Rename a file without overwriting; raises FileNotFoundError (source) or FileExistsError (target).
 
-        Durable once `sync_dir` of both folders returned.
+        The move survives a power loss after `sync_dir` of both folders has returned.
         """
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create a whole file at once, durable on return; False (and no change) where the path exists."""
+        """Create a file with this content, whole or not at all, and return True; return False if the path exists.
+
+        The file survives a power loss when the call returns.
+        """
 
     def make_dirs(self, path: str) -> None:
-        """Create a folder and its parents, each durable in its parent on return; fine where they exist."""
+        """Create a folder and its parents; do nothing if they exist. They survive a power loss when the call returns."""
 
     def sync_dir(self, path: str) -> None:
-        """Make creations and renames inside a folder durable."""
+        """Make the files that were created in a folder, or renamed into or out of it, survive a power loss."""
 
     def list_names(self, path: str) -> list[str]:
-        """Return the sorted names inside a folder; empty where there is none."""
+        """Return the sorted names inside a folder; empty if there is no such folder."""
 
     def walk_files(self, path: str) -> Iterator[str]:
-        """Yield the paths of all files below a folder, in order."""
+        """Yield the absolute paths of all files below a folder, sorted; nothing if there is no such folder."""
 
     def delete(self, path: str) -> None:
-        """Delete a file; fine where it is gone."""
+        """Delete a file; do nothing if it does not exist."""
 
     def delete_tree(self, path: str) -> None:
-        """Delete a folder and all below it; fine where it is gone."""
+        """Delete a folder and all below it; do nothing if it does not exist."""
 
 
 @runtime_checkable
 class LinkStorage(Protocol):
-    """A storage whose folders may be links to others."""
+    """Optional addition to `Storage`: folders may be links to other folders."""
 
     def real_path(self, path: str) -> str:
-        """Return where a path leads once all links are followed; what is not there yet is taken as it is."""
+        """Return a path with all links resolved; parts that do not exist yet stay as they are."""
 
 
 @runtime_checkable
@@ -99,7 +107,10 @@ class FoldingStorage(Protocol):
 
 @runtime_checkable
 class UploadStorage(Protocol):
-    """A storage where a move that was killed leaves something behind, which nobody sees and somebody pays for."""
+    """Optional addition to `Storage`: a killed `move` leaves an unfinished upload, which is invisible but costs money."""
 
     def end_uploads(self, paths: Collection[str]) -> None:
-        """End unfinished moves to these very paths; a run that still works on one gets FileNotFoundError."""
+        """End unfinished uploads to exactly these paths; a run still working on one of them gets FileNotFoundError.
+
+        Called on the driver by recovery.
+        """

@@ -1,8 +1,8 @@
-"""Traits: what a construct says of itself in plain attributes, all of them optional, with their defaults.
+"""Traits: optional attributes by which a construct or commit step declares what it can do, with their defaults.
 
-A construct or commit step sets an attribute of its class or of the object (`self.reads_current = ...`, or a property);
-whoever needs to know asks `traits_of`, and nothing else reads them. What takes more than a value is a protocol in
-`core.constructs`. A construct's name that nearly is one of these is refused by the registry, a value of another type here.
+Set an attribute on the class or on the object (`self.reads_current = ...`, or a property); the engine reads it with
+`traits_of`. Abilities that need a method are protocols in `core.constructs`. The registry refuses attributes whose names are
+nearly those of traits; `traits_of` refuses values of a wrong type.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from gobblin_dagster.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class SourceTraits:
-    """Traits of a source."""
+    """Traits of a source; read on the object, on the driver."""
 
     full_extract: str = ""
-    """For jobs whose every run reads everything (`Extract.is_full`): `"start_over"` where the source offers all that
-    there is for a dataset whose committed ranges are empty, `"own"` where it looks at `SourceContext.extract.is_full` itself.
-    Empty, such jobs are refused."""
+    """How the source serves jobs that read everything in each run (`Extract.is_full`):
+
+    - `"start_over"`: it offers all data of a dataset without committed ranges; the planner passes it empty states.
+    - `"own"`: it looks at `SourceContext.extract.is_full` itself.
+    - empty: it cannot; such jobs are refused."""
 
     def __post_init__(self) -> None:
         if self.full_extract not in {"", "start_over", "own"}:
             raise UsageError(
-                problem=f"A source's `full_extract` is {self.full_extract!r}.",
-                hint='It is "start_over", "own" or empty.',
+                problem=f"The `full_extract` of a source is {self.full_extract!r}.",
+                hint='Set it to "start_over" or "own", or leave it empty.',
             )
 
 
@@ -35,53 +37,55 @@ class FormatTraits:
     """Traits of a file format."""
 
     has_schema: bool = False
-    """Files carry their schema (a footer, a header): plans show what changes."""
+    """Whether files hold their schema (in a footer or header), so that plans can show changed columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterTraits:
-    """Traits of a writer; of its class, for they are asked before one is made."""
+    """Traits of a writer; read on its class, before a writer is made."""
 
     stages_files: bool = True
-    """False: rows are only shown, so an audit counts none."""
+    """Whether it writes files. False for a writer that only prints rows: an audit expects no published rows then."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherTraits:
-    """Traits of a publisher."""
+    """Traits of a publisher; read on the object, on the driver."""
 
     reads_current: bool = False
-    """`PublishView.current` is filled (one query more), and rows of a replay are not its concern."""
+    """Whether it needs `PublishView.current`, which costs a query. Set it if new files replace old ones. A replay adds its
+    files without calling such a publisher."""
     needs_all_units: bool = False
-    """Where a work unit failed nothing is published, whatever `commit.policy` says."""
+    """Whether a failed work unit keeps the whole dataset from being published, whatever `commit.policy` says."""
     allows_compaction: bool = False
-    """Nobody but readers of snapshots names its files, so `gobblin compact` may merge them."""
+    """Whether `gobblin compact` may merge its files: true if only snapshots name the files."""
     publishes_files: bool = True
-    """False: no file of its branch is ever published, so an audit counts none."""
+    """False if no file of its branch is ever published: an audit expects no rows in files then."""
     published_elsewhere: str = ""
-    """What else holds the branch's rows (`"an Iceberg table"`); their datasets are not rolled back."""
+    """What else holds the branch's rows, for messages (`"an Iceberg table"`); `gobblin rollback` refuses such datasets."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTraits:
-    """Traits of a commit step."""
+    """Traits of a commit step; read on the object."""
 
     is_undoable: bool = False
-    """Undoing the moves of its sequence undoes the step too. A sequence with any other step is never undone by itself."""
+    """Whether moving the sequence's files back undoes this step too. Recovery undoes a sequence only if all of its steps are
+    undoable; a person must decide about any other."""
     reads_staging: bool = True
-    """It may read any staged file. False: none but those that the sequence moves."""
+    """Whether it may read any staged file. False if it reads only files that the sequence moves."""
     output_paths: tuple[str, ...] = ()
-    """Absolute paths of published files that it changes; a sequence with a path outside of its output is refused."""
+    """Absolute paths of published files that it changes; a path outside of the output makes the sequence refused."""
 
 
 TraitsT = TypeVar("TraitsT", SourceTraits, FormatTraits, WriterTraits, PublisherTraits, StepTraits)
 
 
 def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:
-    """Return what a construct says of itself.
+    """Return the traits of a construct or step, given as object or class; the default for each that is not set.
 
     Raises:
-        UsageError: an attribute is of another type than its default, as a method is where a property was meant.
+        UsageError: an attribute has another type than its default, for example a method instead of a property.
 
     Example:
         >>> class Mine:
@@ -94,7 +98,7 @@ def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:
         if not isinstance(found[each.name], type(each.default)):
             cls = construct if isinstance(construct, type) else type(construct)
             raise UsageError(
-                problem=f"{cls.__qualname__}.{each.name} is {found[each.name]!r}, no {type(each.default).__name__}.",
-                hint=f"Left out, it counts as {each.default!r}.",
+                problem=f"{cls.__qualname__}.{each.name} is {found[each.name]!r}, expected a {type(each.default).__name__}.",
+                hint=f"Correct it, or leave it out: the default is {each.default!r}.",
             )
     return traits(**found)

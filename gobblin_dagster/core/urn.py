@@ -1,7 +1,7 @@
-"""Dataset URNs: the name of the unit of state, of commit and of a Dagster partition.
+"""Dataset URNs: the names of datasets. State, commits and Dagster partitions are kept per dataset.
 
-The raw urn is the key everywhere in our own store. Dagster partition keys and folder names carry reversible
-percent-encodings of it, so that `a:b`, `a.b` and `a_b` never share state (the original replaces characters).
+The state store uses the urn as it is. Dagster partition keys and folder names use percent-encodings that can be reversed, so
+that `a:b`, `a.b` and `a_b` never share state (the original replaces characters).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from urllib.parse import quote, unquote
 from gobblin_dagster.core.errors import InvalidUrnError
 
 MAX_SEGMENT_BYTES = 240
-"""Longest folder name that a urn may need, percent-encoded; common file systems stop at 255."""
+"""Longest percent-encoded urn, in bytes; common file systems allow folder names of 255 bytes."""
 _EMPTY = "%00"
-"""Stands for the empty urn (a job without datasets). No valid urn encodes to it: control characters are refused."""
+"""Encoding of the empty urn (a job without datasets). No other urn encodes to it: control characters are refused."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatasetUrn:
-    """A dataset.urn that was checked.
+    """A checked dataset.urn.
 
-    Any printable text is a urn; it is never interpreted as a path. The empty urn names the only dataset of a job
-    that declares none.
+    Any printable text is valid; it is never used as a path. The empty urn names the only dataset of a job that declares
+    none.
 
     Raises:
         InvalidUrnError: the text holds control characters, or needs more than `MAX_SEGMENT_BYTES` percent-encoded.
@@ -44,12 +44,12 @@ class DatasetUrn:
 
     @property
     def partition_key(self) -> str:
-        """Dagster's partition key: percent-encoded, keeping `/` and `:` for people who read the UI."""
+        """The partition key in Dagster: percent-encoded except `/` and `:`, which stay readable in the UI."""
         return quote(self.value, safe="/:") if self.value else _EMPTY
 
     @property
     def path_segment(self) -> str:
-        """One folder name: no separator, never `.` or `..`, never hidden from readers (`.x`, `_x`), reversible."""
+        """The folder name of the dataset: percent-encoded, without separators; never `.`, `..`, or hidden (`.x`, `_x`)."""
         if not self.value:
             return _EMPTY
         quoted = quote(self.value, safe="")
@@ -57,11 +57,11 @@ class DatasetUrn:
         return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[0] in "._" else quoted
 
     def folder_in(self, path: str) -> str:
-        """Return the dataset's folder of a published file, wherever its branch's `path` led at the time."""
+        """Return the part of a published file's path up to the dataset's folder; raises ValueError if there is none."""
         mark = f"/{self.path_segment}/"
         return path[: path.rindex(mark) + len(mark) - 1]
 
     @classmethod
     def from_key(cls, key: str) -> DatasetUrn:
-        """Return the urn of a partition key or path segment."""
+        """Return the urn of a partition key or of a path segment."""
         return cls("" if key == _EMPTY else unquote(key))

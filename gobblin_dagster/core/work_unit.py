@@ -1,4 +1,4 @@
-"""WorkUnits: what a source asks to be read, and packs of them that one Spark task works through."""
+"""WorkUnits: the parts of a dataset that a source offers to be read, and packs of them for one Spark task."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from gobblin_dagster.core.watermark.ranges import WatermarkInterval
 class WorkUnit:
     """A part of one dataset, from a low to an expected high watermark.
 
-    It is small and JSON: it travels to a Spark task, and holds what its extractor needs and nothing of the job.
+    It is stored and sent to Spark tasks as JSON: keep it small. It holds what its extractor needs, and no setting of the job.
 
-    Source: gobblin-api `WorkUnit`. Differs: a value with fields, not a bag of properties; the job's settings are not
-    copied into it.
+    Source: gobblin-api `WorkUnit`. Differs: has fields instead of arbitrary properties; the job's settings are not copied
+    into it.
     """
 
     id: str
-    """Unique in its run, e.g. `wu-00017`; part of file names."""
+    """Unique in its run, e.g. `wu-00017`; part of the names of files."""
     dataset_urn: str
     low: AnyWatermark
     """First position to read, inclusive."""
     expected_high: AnyWatermark
     """End of the positions to read, exclusive."""
     read: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What the extractor needs to read it (files, predicates, offsets); its shape belongs to the source."""
+    """What the extractor needs to read it (files, predicates, offsets); each source chooses its keys."""
     size_bytes: int | None = None
-    """Estimate of the input's size, for packing; None where the source does not know."""
+    """Estimated size of the input, for packing; None if the source does not know it."""
     rows: int | None = None
-    """Expected rows; None where the source does not know."""
+    """Expected number of rows; None if the source does not know it."""
     files: int | None = None
-    """Input files; None where the source has none."""
+    """Number of input files; None if the source has none."""
     is_noted: bool = False
-    """Whether all that it covers was seen while planning: its commit moves the watermark, no task runs, nothing is read."""
+    """Whether planning has already seen that there is nothing to read: no task runs, and the commit only moves the
+    watermark. For example, only the time of change of a file is new."""
 
     cost_ms: int | None = None
-    """Milliseconds that it will take, judged by what its dataset took lately; the plan sets it for all units or for none."""
+    """Estimated milliseconds, by what the dataset's work units took lately. The planner sets it for all units or for none."""
 
     @property
     def interval(self) -> WatermarkInterval:
@@ -49,14 +50,14 @@ class WorkUnit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read: no position, and no rows without one."""
+        """Whether there is nothing to read: the range is empty, and the source expects no rows besides."""
         if self.is_noted:
             return True
         return self.low == self.expected_high and (self.rows == 0 or (self.rows is None and not self.read))
 
     @property
     def weight(self) -> int:
-        """Relative cost for packing, at least 1: milliseconds, bytes or rows, the first that is known."""
+        """Relative cost for packing, at least 1: the first of milliseconds, bytes and rows that is known."""
         return max(self.cost_ms or self.size_bytes or self.rows or 0, 1)
 
 

@@ -93,7 +93,7 @@ class RowsSource:
         """Open a work unit."""
         return RowsExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
 
-    def foresee_schema(self, unit: WorkUnit) -> pa.Schema:
+    def preview_schema(self, unit: WorkUnit) -> pa.Schema:
         """Return the one schema that there is."""
         return SCHEMA
 

@@ -31,7 +31,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
-from gobblin_dagster.core.startpoint import Position, Specific, Startpoint, Upcoming
+from gobblin_dagster.core.startpoint import Specific, Startpoint, StartpointPosition, Upcoming
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.watermark import (
     CompositeWatermark,
@@ -120,7 +120,7 @@ def commit(
     return sequence
 
 
-def wish(urn: str, position: Position) -> Startpoint:
+def wish(urn: str, position: StartpointPosition) -> Startpoint:
     return Startpoint(JOB, urn, position, START, START + TTL, "anna@host")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gobblin_dagster.core.startpoint import Position, Specific, Upcoming
+from gobblin_dagster.core.startpoint import Specific, StartpointPosition, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.maintenance.state_history import history
 from gobblin_dagster.engine.project import Project
@@ -53,7 +53,9 @@ def honoured(root: Path, spec: JobSpec) -> list[str]:
 
 @pytest.mark.parametrize("kill", KILLS)
 @pytest.mark.parametrize("position", [Specific(str(START)), Specific(str(ROWS))], ids=["going-back", "nothing-new"])
-def test_startpoint_is_gone_exactly_where_the_watermark_moved(tmp_path: Path, kill: str, position: Position) -> None:
+def test_startpoint_is_gone_exactly_where_the_watermark_moved(
+    tmp_path: Path, kill: str, position: StartpointPosition
+) -> None:
     root, restore = copied(tmp_path)
     run(tmp_path / "template", job())
     saved = wish(tmp_path / "template", job(), position)

@@ -23,7 +23,7 @@ from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Position, Startpoint, parse_position
+from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Startpoint, StartpointPosition, parse_startpoint_position
 from gobblin_dagster.engine.plan.model import DatasetPlan
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.run.job_run import plan_job
@@ -69,7 +69,7 @@ def set_startpoint(
     """Let the next run of a dataset begin elsewhere: what lies before counts as read, what lies after is read (again)."""
     project = open_here(ctx, [job] if job else None)
     spec, now = _job_of(project, dataset, job), project.clock.now()
-    wish = _Wish(parse_position(position), now, now + timedelta(days=expires), reason)
+    wish = _Wish(parse_startpoint_position(position), now, now + timedelta(days=expires), reason)
     with closing(project.open_store()) as store, plan_only_spark(project) as spark:
         waiting = store.load_startpoints(spec.job)
         if dataset == ALL:
@@ -145,7 +145,7 @@ def remove(
 class _Wish:
     """What a person asked for, before it is known of which datasets."""
 
-    def __init__(self, position: Position, now: datetime, expires_at: datetime, why: str) -> None:
+    def __init__(self, position: StartpointPosition, now: datetime, expires_at: datetime, why: str) -> None:
         self._facts: dict[str, Any] = {
             "position": position,
             "created_at": now,

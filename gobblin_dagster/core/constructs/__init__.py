@@ -1,8 +1,14 @@
-"""The protocols that sources, converters, policies, forks, writers and publishers implement. All work on Arrow record batches.
+"""The protocols that sources, converters, policies, forks, writers and publishers implement, on Arrow record batches.
 
-Each class is registered by a short name with an `Options` model (pydantic, frozen, unknown keys refused) and is made with
-`cls(options, context)`. Driver-side: `Source.plan`, `Source.count_rows`, publishers. Everything else runs in a Spark task,
-one object per work unit (and branch), in one thread; after a failure a fresh object is made, never the old one used again.
+Register each class under a short name, with an `Options` model (pydantic, frozen, unknown keys refused); the engine makes
+objects with `cls(options, context)`.
+
+On the driver run: all methods of a source except `extractor`, and publishers. In a Spark task run: extractors,
+converters, forks, policies and writers, one object per work unit (and branch), in one thread. After a failure the engine
+makes new objects; it never uses an object of a failed attempt again.
+
+A protocol whose docstring begins with "Optional" is an addition: implement its methods beside those of the main protocol.
+The engine finds them with `isinstance`.
 """
 
 from __future__ import annotations
@@ -26,9 +32,9 @@ from gobblin_dagster.core.constructs.quality import BatchObserver, BranchView, R
 from gobblin_dagster.core.constructs.source import (
     ChecksExtract,
     DatasetOffer,
-    ForeseesSchema,
     FrameSource,
     PositionedSource,
+    PreviewsSchema,
     ReadsPaths,
     Source,
     SourceContext,
@@ -48,7 +54,6 @@ __all__ = [
     "DataWriter",
     "DatasetOffer",
     "Extractor",
-    "ForeseesSchema",
     "ForkOperator",
     "FrameSource",
     "JudgesExtract",
@@ -58,6 +63,7 @@ __all__ = [
     "NotedCommit",
     "PositionedExtractor",
     "PositionedSource",
+    "PreviewsSchema",
     "Publication",
     "PublishView",
     "ReadsPaths",

@@ -1,4 +1,4 @@
-"""What every construct is told about where it works, and the batches that it works on."""
+"""The context that every construct gets when it is made, and the chunks of rows that it works on."""
 
 from __future__ import annotations
 
@@ -14,44 +14,47 @@ from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 
 @dataclass(frozen=True, slots=True)
 class ConstructContext:
-    """Where a construct works."""
+    """Job, dataset, branch and limits of one construct; the engine passes it to `cls(options, context)`."""
 
     job: str
+    """Name of the job."""
     base_dir: str
-    """Absolute folder that relative paths of the job file start from."""
+    """Absolute folder; relative paths of the job file start from it."""
     dataset_urn: str = ""
-    """Empty on the driver, and for a job without datasets."""
+    """The dataset of the work unit. Empty on the driver, and for a job without datasets."""
     branch: str | None = None
-    """None before the fork."""
+    """The branch that the construct belongs to; None before the fork."""
     block_bytes: int = 1 << 20
-    """Bytes that readers take at a time: the lever on memory."""
+    """Bytes that a reader should read at a time; a smaller number saves memory."""
     run_id: str = ""
-    """Empty where nothing runs."""
+    """Id of the run; empty outside of a run (for example, in `gobblin check`)."""
     load_time: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When the attempt on the work unit began: one instant for all of its rows, aware and in UTC."""
+    """When the attempt on the work unit began, aware and in UTC; the same instant for all of its rows."""
     in_order: bool = False
-    """Whether a part of a work unit may be published, so that an extractor that can should read in order of its positions."""
+    """Whether the first part of a work unit may be published without the rest. If so, extractors should read in the order
+    of their positions if they can."""
     name: str = ""
-    """What the job file calls the construct, for messages; set for row-level policies."""
+    """Name of the construct in the job file, for messages; set for row-level policies only."""
     limit_rows: int | None = None
-    """Rows after which the reading of a work unit may end (`execution.limit.rows`): an extractor that can ends a chunk there."""
+    """Rows after which a work unit may end early (`execution.limit.rows`). Extractors should end a chunk there if they can."""
     allow: AllowLists = EVERYTHING
-    """What may be touched; for constructs that find files or servers which the job file does not name."""
+    """Paths and servers that may be used. Check against it what the job file does not name, such as files found by a pattern."""
     spark: Callable[[], Any] | None = None
-    """Starts Spark where it is not started yet and returns the session; for sources on the driver that plan or count with
-    Spark, None everywhere else."""
+    """Returns the Spark session, starting Spark if needed; for sources on the driver that plan or count with Spark. None
+    for all other constructs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A batch on its way through a task, with the place that each row came from.
+    """A batch of rows inside a task, with the place that each row came from.
 
-    Shape: `rows` is int64, one per row of `batch`: the row's number in `file`, from 1, header not counted; null where a
-    converter made the row from several or from none.
+    Shape: `rows` is int64, as long as `batch`: the number of each row in `file`, counted from 1 without the header. It is
+    null if a converter made the row from several rows or from none.
     """
 
     batch: pa.RecordBatch
     file: str
+    """Name of the input, for messages: a path, a table, or a topic and partition."""
     rows: pa.Array
 
     def filter(self, mask: pa.BooleanArray) -> Chunk:
@@ -59,5 +62,5 @@ class Chunk:
         return Chunk(self.batch.filter(mask), self.file, self.rows.filter(mask))
 
     def slice(self, offset: int, length: int | None = None) -> Chunk:
-        """Return so many rows from a position on, copying nothing; default: all the rest."""
+        """Return `length` rows beginning at `offset` (default: all the rest), without copying."""
         return Chunk(self.batch.slice(offset, length), self.file, self.rows.slice(offset, length))

@@ -1,4 +1,4 @@
-"""Converters: they change rows on their way."""
+"""Converters change rows between the source and the writers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,29 @@ from gobblin_dagster.core.constructs.context import Chunk
 
 
 class Converter(Protocol):
-    """Turns chunks into other chunks: one to none, one or many rows.
+    """Turns each row into no row, one row, or several rows.
 
-    Source: gobblin-core `Converter`.
+    Runs in a Spark task, before the fork or in one branch; one object per work unit (and branch). A retry makes a new one.
+    `gobblin plan` also calls `convert_schema`, on the driver, to show how schemas change.
+
+    Source: gobblin-core `Converter`. Differs: converts batches, not records.
     """
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema after conversion; raises ConvertError naming a missing or unfit column."""
+        """Return the schema after conversion; called once, before `convert`.
+
+        Raises:
+            ConvertError: a column that the converter needs is missing or has a wrong type; the error names the column.
+        """
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield converted chunks, all of the converted schema; raises ConvertError."""
+        """Yield the rows of a chunk after conversion; called once for each chunk, in order.
+
+        Shape: `chunk` has the schema given to `convert_schema`, each yielded chunk the schema that it returned. Keep
+        `Chunk.file`, and give each row its number in the input (`Chunk.rows`), for messages and for the quarantine.
+        After a ConvertError the engine may call it again with parts of the batch, to find the row.
+
+        Raises:
+            ConvertError: a value cannot be converted. The work unit fails, or only the row is dropped or quarantined if
+                the job file sets `on_error`.
+        """

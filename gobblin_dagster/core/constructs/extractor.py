@@ -1,4 +1,4 @@
-"""Extractors: they read the rows of one work unit."""
+"""Extractors read the rows of one work unit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,27 @@ from gobblin_dagster.core.watermark import Watermark
 class Extractor(Protocol):
     """Reads one work unit, batch by batch.
 
-    Source: gobblin-api `Extractor`. Differs: batches, not records; no upper bound on what one object buffers but
-    `block_bytes`.
+    `Source.extractor` makes it in a Spark task, once per attempt. The engine reads `schema`, iterates over `chunks`, then
+    calls `close`. It may stop iterating early (`execution.limit`, a run that is stopped).
+
+    Source: gobblin-api `Extractor`. Differs: yields batches, not records; `ConstructContext.block_bytes` bounds what it
+    buffers.
     """
 
     schema: pa.Schema
-    """Schema of every chunk; known once the extractor was made."""
+    """Schema of every chunk; set when the extractor is made."""
     bytes_read: int
-    """Bytes of input read so far."""
+    """Bytes of input read so far; the engine reads it between chunks and at the end."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows of the work unit; raises ExtractError (file, row) or TransientError."""
+        """Yield all rows of the work unit, `[low, expected_high)`; called once.
+
+        Shape: each chunk has `schema`; any number of rows.
+
+        Raises:
+            ExtractError: the input cannot be read; the error names the file and, if known, the row.
+            TransientError: a retry may succeed (a lost connection). The engine tries again as `execution.retries` says.
+        """
 
     def close(self) -> None:
         """Release files and connections; called once, also after a failure."""
@@ -32,15 +42,20 @@ class Extractor(Protocol):
 
 @runtime_checkable
 class PositionedExtractor(Protocol):
-    """What an extractor also implements where it knows how far it got, so that a part of a work unit can be published.
+    """Optional addition to `Extractor`: it knows how far it has read, so that a part of a work unit can be published.
 
-    Source: gobblin-runtime `Task` asks `Extractor.getHighWatermark` once, at the end. Differs: a position that is not exact is
-    no position.
+    Its source implements `PositionedSource`.
+
+    Source: gobblin-runtime `Task`, which calls `Extractor.getHighWatermark` once, at the end. Differs: returns None if the
+    position is not exact.
     """
 
     def position(self) -> Watermark | None:
-        """Return the end, exclusive, of what the chunks so far hold: all below it, nothing at or above it; else None.
+        """Return the exclusive end of the rows yielded so far, or None if there is no exact end now.
 
-        Called between chunks, and after `chunks` raised; cheap. It has all components of the work unit's low. An extractor
-        may hand out an empty chunk to be asked.
+        Return a watermark only if the chunks hold all rows below it and no row at or above it. It has all components of
+        the work unit's `low`, and lies in `[low, expected_high]`.
+
+        Called on the task's thread between two chunks, and once after `chunks` has raised; must be cheap. An extractor may
+        yield a chunk without rows so that the engine asks.
         """

@@ -1,4 +1,7 @@
-"""Data publishers: they say which commit steps make staged files visible, and what else they may be able to do."""
+"""Data publishers decide which staged files become visible, and which commit steps run besides.
+
+Below `DataPublisher` stand the optional additions to it.
+"""
 
 from __future__ import annotations
 
@@ -13,87 +16,110 @@ from gobblin_dagster.core.extract import Extract
 
 @dataclass(frozen=True, slots=True)
 class PublishView:
-    """One branch of one dataset in one publication: the files of all work units that are published together."""
+    """What a publisher gets: the files of one branch of one dataset that are published together."""
 
     job: str
     run_id: str
     commit_id: str
-    """128 random bits in hex, in the name of every file of `files`; a redo has the same."""
+    """128 random bits in hex, part of the name of every file in `files`. Repeating the commit after a crash keeps the id."""
     dataset_urn: str
     branch: str
     extract: Extract
     output_root: str
     """Absolute."""
     folder: str
-    """Absolute folder of the branch's files of this dataset; folders below it are those of the writer's partitions."""
+    """Absolute folder of the branch's published files of this dataset; its subfolders are the writer's partitions."""
     now: datetime
     """Aware, UTC."""
     files: Sequence[PublishedFile] = ()
-    """What this publication adds; paths are absolute targets. Empty where the work units read no rows for the branch."""
+    """The files to publish, under the absolute paths that they will have. Empty if no rows were written for the branch."""
     staged: Mapping[str, str] = field(default_factory=dict)
-    """Absolute path in staging of each path of `files`: where it lies until it is moved, and stays if it is not published."""
+    """Absolute path in staging by path of `files`. A file lies there until it is moved, and stays if it is not published."""
     current: Sequence[PublishedFile] = ()
-    """What the branch holds now; empty unless the publisher says `reads_current = True`."""
+    """The branch's files of the newest snapshot; empty unless the publisher sets `reads_current = True`."""
     schema: str | None = None
-    """Arrow schema of the branch as `name: type` lines; None where nothing was ever written."""
+    """Arrow schema of the branch as `name: type` lines; None if nothing was ever written."""
     low: str = ""
-    """Where this publication began to read; empty where nothing was committed before and the plan had no low."""
+    """First position that was read, inclusive; empty if nothing was committed before and the plan had no low."""
     high: str = ""
-    """The dataset's watermark once this is committed."""
+    """The dataset's watermark after this commit, exclusive."""
     joins: bool = False
-    """True where the rows belong to what is published already (a replay of the quarantine): nothing may be replaced."""
+    """True if the rows belong to data published before (a replay of the quarantine). Then nothing may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a publisher wants done besides moving the files into place."""
+    """What a publisher decides; the default moves all files to their targets and does nothing else."""
 
     removed: tuple[str, ...] = ()
-    """Paths of `PublishView.current` that the new snapshot no longer holds. Older snapshots still do, so nothing is
-    deleted before they expire."""
+    """Paths of `PublishView.current` that the new snapshot no longer holds. Older snapshots still hold them: the files are
+    deleted when those expire."""
     steps: tuple[CommitStep, ...] = ()
-    """Run in order after all files are in place and before COMMIT. Each is idempotent and verified by content; its class is
-    registered (`core.step_registry.register_commit_step`) when the publisher's module is imported. They are stored: no
-    secrets in them."""
+    """Steps to run, in order, after all files have been moved and before the commit transaction. Each must be idempotent and
+    verify itself by content. Register its class (`core.step_registry.register_commit_step`) when the publisher's module is
+    imported. Steps are stored: put no secrets into them."""
     publishes_files: bool = True
-    """False leaves the files of this publication in staging, which is deleted after COMMIT; steps may read them there."""
+    """False leaves the files in staging, for steps that read them there; staging is deleted after the commit."""
 
 
 class DataPublisher(Protocol):
-    """Decides how a branch is published; one object per dataset, branch and publication, on the driver.
+    """Decides how the files of a branch are published.
 
-    Made with `cls(options, context)` as every construct. May say more of itself: `core.traits.PublisherTraits`.
+    Made with `cls(options, context)` on the driver, one object per dataset, branch and publication, and one to check the job
+    file. `core.traits.PublisherTraits` lists the attributes that a publisher may set.
 
-    Source: gobblin-core-base `DataPublisher`. Differs: one per branch, not one per job; it plans what others do, so a
-    crash in the middle is made good by whoever comes next.
+    Source: gobblin-core-base `DataPublisher`. Differs: one per branch, not one per job. It plans steps instead of doing
+    them, so that the next run can finish them after a crash.
     """
 
     def publish(self, view: PublishView) -> Publication:
-        """Return what is to be done. Pure; raises UsageError or SourceError, which fail the dataset alone."""
+        """Return what to do with the files of a branch; change nothing.
+
+        Called once per publication, before its commit sequence is stored; not called again after a crash.
+
+        Raises:
+            UsageError, SourceError: the files cannot be published; only this dataset fails.
+        """
 
 
 @runtime_checkable
 class JudgesWriter(Protocol):
-    """What a publisher also implements where not every writer serves it; asked when the job file is checked."""
+    """Optional addition to `DataPublisher`: it works with some writers only."""
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        """Return why the branch's writer cannot serve it; empty where it can."""
+        """Return why the publisher cannot use the branch's writer; empty if it can.
+
+        Called on the driver when the job file is checked.
+
+        Args:
+            type_name: `writer.type` of the job file.
+            options: the writer's options, as the job file has them.
+        """
 
 
 @runtime_checkable
 class JudgesExtract(Protocol):
-    """What a publisher also implements where it cannot publish every extraction; asked when the job file is checked."""
+    """Optional addition to `DataPublisher`: it publishes some kinds of extraction only."""
 
     def unfit_extract(self, extract: Extract) -> str:
-        """Return why it cannot publish what the job extracts; empty where it can."""
+        """Return why the publisher cannot publish such an extraction; empty if it can.
+
+        Called on the driver when the job file is checked.
+        """
 
 
 @runtime_checkable
 class NamesTargets(Protocol):
-    """What a publisher also implements where each dataset has a target of its own; asked when a run is planned."""
+    """Optional addition to `DataPublisher`: it publishes each dataset to a target of its own, such as a table.
+
+    The planner refuses datasets that would share a target.
+    """
 
     def targets_of(self, datasets: Collection[str]) -> Mapping[str, str]:
-        """Return the target's name by dataset.urn, as the target compares names; without datasets that may share one.
+        """Return the name of each dataset's target by dataset.urn; leave out datasets that may share a target.
+
+        Called on the driver once per plan, for all datasets with work. Two names must be equal if the target system
+        considers them equal: if a database ignores the case of table names, return them in lower case.
 
         Raises:
             StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.
@@ -102,25 +128,27 @@ class NamesTargets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NotedCommit:
-    """A commit, as the target that holds its rows notes it."""
+    """A commit that a table or topic has recorded beside its rows."""
 
     commit_id: str
     published_at: datetime | None
-    """Aware, UTC; None if an earlier version noted it, without its time."""
+    """Aware, UTC; None for records of earlier versions, which have no time."""
 
 
 @runtime_checkable
 class KeepsLedger(Protocol):
-    """A publisher whose target itself names the commits that it holds, and holds a row twice if it is published twice.
+    """Optional addition to `DataPublisher`: its target (a table, a topic) records the ids of the commits that it holds.
 
-    Asked once per target before a run reads anything, so that a state store that was lost or set back is noticed.
+    Implement it if publishing a commit twice would add its rows twice. Before a run reads anything, the engine asks each
+    target once. If the target holds commits that the state store does not know, the store was lost or restored from an old
+    backup, and the engine refuses the dataset.
     """
 
     ledger: str
-    """What names the commits, for messages: `"table gobblin_commits"`."""
+    """Where the commits are recorded, for messages: `"table gobblin_commits"`."""
 
     def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
-        """Return the newest commits by dataset.urn, whatever branch of the job; without datasets that the target does not know.
+        """Return the newest commits by dataset.urn, of any branch of the job; leave out datasets without any.
 
         Raises:
             StorageError, StepRefusedError, EnvironmentFaultError: the target cannot be asked.
@@ -129,10 +157,10 @@ class KeepsLedger(Protocol):
 
 @runtime_checkable
 class ChoosesFolder(Protocol):
-    """What a publisher also implements where its files lie in a folder of their own."""
+    """Optional addition to `DataPublisher`: it puts each publication's files into a subfolder."""
 
     def subfolder(self, view: PublishView) -> str:
-        """Return a relative folder between `view.folder` and the files (and their partition folders); empty for none.
+        """Return a relative folder to insert below `view.folder`, above partition folders; empty for none.
 
-        Called before `publish`, with a view whose `files` are empty.
+        Called on the driver once per publication, before `publish`, with a view whose `files` are empty.
         """

@@ -1,4 +1,4 @@
-"""Quality policies: on single rows, and on what a branch of a work unit wrote."""
+"""Quality policies check single rows, and the whole output of one branch of a work unit."""
 
 from __future__ import annotations
 
@@ -12,45 +12,72 @@ from gobblin_dagster.core.task_state import BranchCounts, StagedFile
 
 
 class RowLevelPolicy(Protocol):
-    """Judges rows.
+    """Checks single rows.
+
+    Runs in a Spark task after the converters, before the fork or in one branch; one object per work unit (and branch). The
+    job file says what happens to a rejected row: `on_violation: fail`, `drop` or `quarantine`.
 
     Source: gobblin-core `RowLevelPolicy`. Differs: dropped and quarantined rows are always counted and shown.
     """
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return true for each row that passes; null counts as false."""
+        """Return true for each row that passes.
+
+        Called once for each batch; after a ConvertError also with parts of it, to find the row.
+
+        Shape: as long as the batch; null counts as false.
+
+        Raises:
+            ConvertError: a column is missing or has a wrong type, or a value cannot be judged; the work unit or branch fails.
+        """
 
     def reason(self) -> str:
-        """Say in one line what a rejected row violates."""
+        """Return one line that says which rule a rejected row breaks; shown in errors and stored in the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """What a task-level policy may look at: one branch of one work unit, whole but unpublished."""
+    """The output of one branch of one work unit: staged and complete, not yet published."""
 
     branch: str
     counts: BranchCounts
     rows_read: int
+    """Rows that the extractor of the work unit yielded, before the fork."""
     rows_expected: int | None
+    """Rows that the source expected (`WorkUnit.rows`); None if it did not know."""
     schema: pa.Schema
+    """Schema that the branch wrote."""
     previous_schema: str | None
-    """Schema last published for the branch, as text; None the first time."""
+    """Schema last published for the branch, as `name: type` lines; None if nothing was published yet."""
     files: Sequence[StagedFile] = field(default_factory=tuple)
+    """Staged files; empty if the branch wrote no rows, or shares its files with other work units."""
 
 
 class TaskLevelPolicy(Protocol):
-    """Judges the output of one branch before it may be published.
+    """Checks the output of one branch of one work unit before it may be published.
+
+    Runs in a Spark task, one object per work unit and branch. If the policy has type FAIL and does not hold, the work unit
+    fails; with type OPTIONAL the outcome is only recorded.
 
     Source: gobblin-core `TaskLevelPolicy`.
     """
 
     def evaluate(self, view: BranchView) -> tuple[bool, str]:
-        """Return whether it holds, and one line with expected and got."""
+        """Return whether the policy holds, and one line with what was expected and what was found.
+
+        Called once, after the branch has closed its files; not called for a branch that failed before.
+        """
 
 
 @runtime_checkable
 class BatchObserver(Protocol):
-    """What a task-level policy also implements where it must see the rows: one object per branch and work unit."""
+    """Optional addition to `TaskLevelPolicy`: it must see the rows, for example to count distinct keys."""
 
     def observe(self, batch: pa.RecordBatch) -> None:
-        """Take note of a batch that was written; keep no batch. Raises ConvertError, which fails the branch."""
+        """Look at a batch that the branch has written; called once for each batch, before `evaluate`.
+
+        Keep no reference to the batch: memory would grow with the input.
+
+        Raises:
+            ConvertError: a column is missing or has a wrong type; the branch fails.
+        """

@@ -1,4 +1,4 @@
-"""Sources: they plan work units, and what else they may be able to do."""
+"""Sources plan work units and open them; below `Source` stand the optional additions to it."""
 
 from __future__ import annotations
 
@@ -21,119 +21,150 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 @dataclass(frozen=True, slots=True)
 class DatasetOffer:
-    """What a source found for one dataset: the work units to come, in order of their low watermarks.
-
-    Work units carry ids of the source's choice, unique inside the dataset; the plan replaces them. `problem` fails the
-    dataset alone and leaves the others; `notes` are shown in the plan (late files and the like).
-    """
+    """What a source found for one dataset: the work units that would read all new data."""
 
     dataset_urn: str
     low: Watermark | None
+    """First position that would be read, inclusive; None if nothing is new or there is a `problem`."""
     expected_high: Watermark | None
+    """End of the positions that would be read, exclusive; None like `low`."""
     work_units: Sequence[WorkUnit] = ()
+    """In the order of their low watermarks. Their ids must be unique inside the dataset; the planner replaces them."""
     problem: str = ""
+    """Why the dataset cannot be read, in one sentence. It fails this dataset only."""
     notes: Sequence[str] = ()
+    """Sentences to show in the plan, for example about files that came late."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the things that the work units read, by name, where they have any: what is committed keeps them
-    (`DatasetState.origin`), and the next plan can tell a thing that was made anew. No secrets."""
+    """Ids of the topics, tables and so on that the work units read, by name, if these have ids. The commit stores them
+    (`DatasetState.origin`), so that the next plan notices if one was deleted and created again. No secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source may know when it plans."""
+    """What a source gets when it plans: the job's extract and the stored progress of its datasets."""
 
     extract: Extract
     states: Mapping[str, DatasetState]
-    """State by dataset.urn; datasets never committed are absent."""
+    """State by dataset.urn; a dataset that was never committed is absent. Startpoints are already applied to it."""
     is_selected: Callable[[str], bool]
-    """Whether the user asked for a dataset.urn."""
+    """Returns whether a dataset.urn is selected for this run."""
     clock: Clock
     previous_runs: Callable[[], Sequence[RunRecord]] = tuple
-    """Loads the job's last runs, newest first: what became of each dataset that had work, and which ranges failed. Costs a
-    query; where a dataset stands, and what of it is left to read, is in `states`.
+    """Loads the job's last runs, newest first: the outcome of each dataset that had work, and its failed ranges. Costs a
+    query. What is left to read of a dataset is already in `states`.
     Source: gobblin-api `SourceState.getPreviousWorkUnitStates`."""
     publishes_parts: bool = False
-    """Whether what succeeded of a dataset is published beside what failed: `commit.policy` is not `full`."""
+    """Whether successful work units of a dataset are published even if others failed (`commit.policy` is not `full`)."""
 
 
 class Source(Protocol):
-    """Finds datasets and cuts what is new of them into work units.
+    """Finds datasets, and cuts their new data into work units.
 
-    May say more of itself: `core.traits.SourceTraits`.
+    Made with `cls(options, context)`: on the driver to plan, and again in the Spark task of each work unit to read it.
+    `core.traits.SourceTraits` lists the attributes that a source may set.
 
-    Source: gobblin-api `Source`. Differs: planning is pure (listing and reading metadata only) and needs no Spark.
+    Source: gobblin-api `Source`. Differs: planning only lists and reads metadata, and needs no Spark.
     """
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        """Yield one offer per selected dataset, also where nothing is new; raises SourceError where nothing can be listed."""
+        """Yield one offer per selected dataset, also if it has nothing new.
+
+        Called on the driver, once per plan; a run may plan again if another run committed in between. Change nothing.
+
+        Raises:
+            SourceError: the datasets cannot be listed at all; the run fails. For a fault of one dataset yield an offer with
+                a `problem` instead.
+            TransientError: a retry may succeed.
+        """
 
     def extractor(self, unit: WorkUnit) -> Extractor:
-        """Open a work unit; raises as `Extractor.chunks`."""
+        """Open a work unit that `plan` offered; called in a Spark task, once per attempt. Raises like `Extractor.chunks`."""
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
-        """Count the source's rows in committed ranges anew, for the audit; None where the source cannot."""
+        """Count the rows of a dataset in `ranges` by reading the source; return None if the source cannot count them.
+
+        Called on the driver by `gobblin audit`, once per dataset. Raises like `plan`.
+        """
 
 
 @runtime_checkable
 class PositionedSource(Protocol):
-    """What a source also implements where its extractors may be PositionedExtractors.
+    """Optional addition to `Source`: its extractors may be PositionedExtractors.
 
     Source: none; see `PositionedExtractor`.
     """
 
     def tells_positions(self) -> bool:
-        """Return whether, with the options given, extractors tell positions."""
+        """Return whether extractors implement `position` with the options given.
+
+        Called on the driver when the job file is checked, if `execution.limit` may end work units early.
+        """
 
 
 @runtime_checkable
 class ChecksExtract(Protocol):
-    """What a source also implements where not every kind of extraction fits its options; `gobblin check` asks it.
+    """Optional addition to `Source`: it refuses kinds of extraction that its options do not allow.
 
-    Source: none; Gobblin's sources take any `extract.table.type`.
+    Source: none; Gobblin's sources accept any `extract.table.type`.
     """
 
     def check_extract(self, extract: Extract) -> None:
-        """Raise UsageError where such extractions would publish rows twice; `plan` begins with it."""
+        """Raise UsageError if runs with this `extract` would publish rows twice.
+
+        Called on the driver when the job file is checked; call it at the beginning of `plan` too.
+        """
 
 
 @runtime_checkable
 class ReadsPaths(Protocol):
-    """What a source also implements where it finds files by their paths: `gobblin check` asks it about the job's own output."""
+    """Optional addition to `Source`: it finds files by their paths.
+
+    The engine refuses a job whose source would read the job's own output: each run would read all earlier ones again.
+    """
 
     def would_read(self, path: str) -> bool:
-        """Tell whether a file at an absolute path, or a URL, would be read."""
+        """Return whether a file at an absolute path or URL would be read; the file need not exist.
+
+        Called on the driver when the job file is checked.
+        """
 
 
 @runtime_checkable
 class FrameSource(Protocol):
-    """What a source also implements where Spark itself reads: each work unit becomes a Spark job of its own.
+    """Optional addition to `Source`: Spark reads the rows. Each work unit becomes a Spark job of its own.
 
-    `Source.extractor` is not called; every partition of the DataFrame runs through the task of the lane.
+    The engine does not call `Source.extractor`. It runs converters, policies and writers on each partition of the DataFrame.
 
     Source: none; Gobblin has no Spark source.
     """
 
     def frame(self, session: Any, unit: WorkUnit) -> Any:
-        """Return the rows of a work unit as a DataFrame, unread; on the driver, once per attempt and in several threads.
+        """Return the rows of a work unit as a Spark DataFrame, without an action on it.
 
-        Raises as `Extractor.chunks`, and what Spark raises, which fails the work unit.
+        Called on the driver, once per attempt, for several work units at once in threads.
+
+        Raises:
+            ExtractError, TransientError: as `Extractor.chunks`. Any other exception fails the work unit too.
         """
 
 
 @runtime_checkable
-class ForeseesSchema(Protocol):
-    """What a source also implements where it knows the schema of its rows before it reads any; for notes in plans."""
+class PreviewsSchema(Protocol):
+    """Optional addition to `Source`: it knows the schema of a work unit without reading rows; for notes in plans."""
 
-    def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
-        """Return the schema that the extractor of a work unit will have; None where it takes reading rows to know.
+    def preview_schema(self, unit: WorkUnit) -> pa.Schema | None:
+        """Return the schema that the extractor of a work unit will have; None if only reading rows can tell.
 
-        Called on the driver. May read a file's footer, raises as `Source.extractor`.
+        Called on the driver by `gobblin plan`, for the first work unit of some datasets. May read a file's footer. Raises
+        like `Source.extractor`.
         """
 
 
 @runtime_checkable
 class StartpointResolver(Protocol):
-    """What a source also implements where it can look positions up for startpoints; called on the driver, when planning.
+    """Optional addition to `Source`: it finds the position of a startpoint, for example the first offset after an instant.
+
+    Without it, a source takes startpoints that are watermarks, `oldest`, and instants if its watermarks are instants.
 
     Source: samza-api `SystemAdmin.resolveStartpointToOffset`.
     """
@@ -141,9 +172,14 @@ class StartpointResolver(Protocol):
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark | CommittedRanges | None:
-        """Return the first position to read, or all that counts as read; None: nothing does, begin as the first time.
+        """Return where to begin: the first position to read, or the ranges that count as read; None to read everything.
 
-        A position that is given as a watermark is checked and returned.
+        Called on the driver, before `plan`, once for each dataset with a startpoint.
+
+        Args:
+            dataset_urn: the dataset.
+            position: if it is a watermark, check that the dataset has it, and return it.
+            context: as `plan` will get it.
 
         Raises:
             StartpointError: the dataset has no such position.

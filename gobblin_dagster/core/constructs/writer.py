@@ -1,4 +1,4 @@
-"""Data writers: they write the rows of one branch to staging."""
+"""Data writers write the rows of one branch to staged files."""
 
 from __future__ import annotations
 
@@ -14,31 +14,52 @@ from gobblin_dagster.core.task_state import StagedFile
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """Where a writer stages and how it names: target `<target_dir>/.../<file_stem>-<n>.<ext>`, staged flat in `staging_dir`."""
+    """Where a writer stages files and how it names them.
+
+    Stage each file directly in `staging_dir`, without subfolders. Its target is `<target_dir>/.../<file_stem>-<n>.<ext>`,
+    with one folder per writer partition in place of the dots.
+    """
 
     storage: Storage
+    """Creates and deletes the staged files."""
     staging_dir: str
-    """Absolute, of this dataset and commit; attempts differ by `file_stem`, branches by their name."""
+    """Absolute folder of this dataset and commit. All attempts and branches share it: put `file_stem` and `branch` into the
+    names of staged files."""
     target_dir: str
-    """Relative to the output root; every target starts with it."""
+    """Folder of the published files, relative to the output root; every target starts with it."""
     file_stem: str
-    """Unique for ever: holds commit id, work unit and attempt."""
+    """Never used twice: it holds commit id, work unit and attempt."""
     branch: str
     dataset_urn: str
     schema: pa.Schema
+    """Schema of every batch that the writer gets."""
 
 
 class DataWriter(Protocol):
-    """Writes one branch of one work unit to staging. May say more of its class: `core.traits.WriterTraits`.
+    """Writes the rows of one branch of one work unit to staged files; `core.traits.WriterTraits` lists its class attributes.
+
+    Made with `cls(options, context, writer_context=WriterContext(...))` in a Spark task, once per attempt; on the driver in
+    `gobblin compact` and `gobblin replay`. The engine calls `write` for each batch, then `finish` or `abort`; `abort` may
+    also follow a `finish`.
 
     Source: gobblin-api `DataWriter`.
     """
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; raises ConvertError (values that the format cannot hold) or StorageError (no space)."""
+        """Append rows; each batch has `WriterContext.schema`.
+
+        Raises:
+            ConvertError: the file format cannot hold a value or type.
+            StorageError: the storage refuses (no space, no permission).
+        """
 
     def finish(self) -> Sequence[StagedFile]:
-        """Close and sync all files; no rows written means no files."""
+        """Close and sync all files and return them; empty if no row was written.
+
+        Raises:
+            ConvertError: as `write`, for rows that were still buffered.
+            StorageError: as `write`.
+        """
 
     def abort(self) -> None:
-        """Delete what was staged; never raises."""
+        """Delete all staged files of this writer; called after a failure or a stop, in any state; never raises."""

@@ -1,4 +1,4 @@
-"""Names that stand twice, or are taken for one, where each may stand once."""
+"""Find names that appear twice, or that differ only in a way that does not count (such as upper and lower case)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Return the names that appear more than once, each once and in order.
+    """Return the names that appear more than once, each of them once, sorted.
 
     Example:
         >>> repeated(["b", "a", "c", "a", "b"])
@@ -17,7 +17,11 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def alike(names: Iterable[str], key: Callable[[str], object]) -> tuple[str, str] | None:
-    """Return the first two different names that somebody takes for one, by what they make of a name; None without such.
+    """Return the first two different names with equal keys; None if all keys differ.
+
+    Args:
+        names: names in any order; equal names do not count as two.
+        key: how the names are compared, for example `str.lower`.
 
     Example:
         >>> alike(["a", "b", "A"], str.lower)

@@ -1,4 +1,4 @@
-"""Python's cycle collector, kept quiet while very many values are made that all stay."""
+"""Pause Python's cycle collector while code makes very many values that are all kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep Python from looking for cycles in what only grows: it cost a third of the plan of 100,000 remembered files."""
+    """Disable the cycle collector inside this block.
+
+    Searching a structure that only grows for cycles took a third of the planning time of 100,000 known files.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

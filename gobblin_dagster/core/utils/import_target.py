@@ -1,4 +1,4 @@
-"""Targets: `module:name`, by which job files and stored records name code of the user's own."""
+"""Import a target `module:name`: the way job files and stored records name user code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def load_target(target: str) -> Any:
-    """Return what a target names, e.g. `my_module:MyClass` or `my_module:MyClass.method`.
+    """Import a target and return the object, e.g. `my_module:MyClass` or `my_module:MyClass.method`.
 
     Raises:
-        ImportError: there is no such module, or nothing of that name in it; the message says what is missing.
+        ImportError: the module does not exist, or has no such name; the message says which of the two.
 
     Example:
         >>> load_target("os:path.join")("a", "b")

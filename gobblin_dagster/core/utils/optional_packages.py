@@ -1,4 +1,4 @@
-"""Packages that only some jobs need: where one is missing, the message says what for, and how to install it."""
+"""Packages that only some jobs need. If one is missing, the error says what needs it and how to install it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Extra:
     """An optional package."""
 
     package: str
-    """Its name, as it is installed by."""
+    """The name that `pip install` takes, e.g. `confluent-kafka`."""
     purpose: str
-    """What needs it, e.g. `Avro files`."""
+    """What needs the package, e.g. `Avro files`."""
     extra: str
-    """The extra of this package that installs it."""
+    """The extra of `gobblin-dagster` that installs the package."""
 
     def missing(self) -> str:
-        """Say that it is missing, and how to install it."""
+        """Return two sentences: the package is missing, and how to install it."""
         return f"{self._problem} {self._hint}"
 
     def error(self) -> EnvironmentFaultError:
-        """Return the error that says so."""
+        """Return the error to raise if the package is missing."""
         return EnvironmentFaultError(problem=self._problem, hint=self._hint)
 
     @property
@@ -56,20 +56,20 @@ EXTRAS: Mapping[str, Extra] = {
     "sshfs": Extra("sshfs", "paths that begin with sftp://", "sftp"),
     "zstandard": Extra("zstandard", "Spark Connect", "connect"),
 }
-"""The packages of our extras, by the module that is imported."""
+"""The packages of our extras, by the name of the module that code imports."""
 
 
 @contextmanager
 def optional_package(package: str, purpose: str, *, extra: str) -> Iterator[None]:
-    """Surround the import of an optional package.
+    """Turn an ImportError inside this block into an error that says how to install the package.
 
     Args:
-        package: its name, as it is installed by.
-        purpose: what needs it, e.g. `Avro files`.
-        extra: the extra of this package that installs it.
+        package: the name that `pip install` takes.
+        purpose: what needs the package, e.g. `Avro files`.
+        extra: the extra of `gobblin-dagster` that installs the package.
 
     Raises:
-        EnvironmentFaultError: it is not installed.
+        EnvironmentFaultError: the package is not installed.
     """
     try:
         yield
@@ -78,9 +78,9 @@ def optional_package(package: str, purpose: str, *, extra: str) -> Iterator[None
 
 
 def missing_package(error: BaseException) -> EnvironmentFaultError | None:
-    """Return what to say of an import that failed because a package of our extras is missing; None for other errors.
+    """Return the error to raise instead, if a package of our extras is missing; None for other errors.
 
-    For imports that are not ours to surround: those of pyspark, of SQLAlchemy, of classes of users.
+    For imports that `optional_package` cannot surround: those inside pyspark, SQLAlchemy and classes of users.
     """
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     extra = EXTRAS.get(name) or EXTRAS.get(name.partition(".")[0])

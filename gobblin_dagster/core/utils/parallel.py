@@ -13,7 +13,10 @@ R = TypeVar("R")
 
 
 def in_parallel(function: Callable[[T], R], items: Sequence[T], parallelism: int) -> list[R]:
-    """Return the results in order; a single item is done in the calling thread."""
+    """Call `function` for each item in at most `parallelism` threads; return the results in the order of the items.
+
+    With one item or one thread, everything runs in the calling thread. The first exception of a call is raised again.
+    """
     workers = min(parallelism, len(items))
     if workers <= 1:
         return [function(item) for item in items]

@@ -1,4 +1,4 @@
-"""Fields of stored values that hold a watermark or committed ranges of any registered type."""
+"""Field types for stored values: a watermark, or committed ranges, of any registered type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import PlainSerializer, PlainValidator
 
-import gobblin_dagster.core.watermark.file_set  # registers its watermark types, which a stored value may be of
+import gobblin_dagster.core.watermark.file_set  # registers its watermark types, which a stored value may have
 import gobblin_dagster.core.watermark.table_snapshot  # noqa: F401  # as above
 from gobblin_dagster.core.watermark import Watermark, watermark_from_json
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -23,9 +23,10 @@ def _load_ranges(raw: Any) -> CommittedRanges:
 AnyWatermark: TypeAlias = Annotated[
     Watermark, PlainValidator(_load_watermark), PlainSerializer(lambda mark: mark.to_json(), return_type=dict)
 ]
-"""A watermark field of a stored value, of whatever registered type."""
+"""A watermark of any registered type, stored with its type name."""
 
 
 AnyRanges: TypeAlias = Annotated[
     CommittedRanges, PlainValidator(_load_ranges), PlainSerializer(lambda ranges: ranges.to_json(), return_type=dict)
 ]
+"""Committed ranges of any registered watermark type, stored with the type's name."""

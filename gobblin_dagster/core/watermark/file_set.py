@@ -1,9 +1,12 @@
-"""FileSetWatermark: which versions of which files were read, as a set of components beside the line of dates.
+"""FileSetWatermark: which versions of which files were read.
 
-A file is a component, its position the version that was read last: 0 for none, then 1, 2, ... with the size, the time of
-change and, where one was taken, the checksum that tell versions apart. So the interval of a work unit is the files that it
-adds, and the arithmetic of `core.watermark` holds: `<=` is inclusion, a file that is added twice is refused. Sets may stand on
-a line of dates: a file dated before the end of the line is known without an entry of its own.
+Each file is a component. Its position is the version that was read last: 0 for none, then 1, 2, ... with the file's size,
+time of change and (if taken) checksum, which show whether the file has changed. So the interval of a work unit is the set of
+files that it reads, and the arithmetic of `core.watermark` works: `<=` means "is a subset", and adding a file twice is
+refused.
+
+If the paths of files hold dates, the set can have a *line of dates*, one more component: all files dated before the end of
+the line are known, and need no entry of their own.
 """
 
 from __future__ import annotations
@@ -20,35 +23,35 @@ from typing import Any, ClassVar, NamedTuple, Self
 from gobblin_dagster.core.watermark import Position, Ranges, TimestampWatermark, Watermark, register_watermark_type
 
 LINE = ""
-"""The component of the line of dates; no file has this name."""
+"""Name of the component that holds the line of dates; no file has this name."""
 
 
 class FileVersion(NamedTuple):
-    """A file as it was read; ordered by the number of the version."""
+    """A version of a file, as it was read; ordered by `number`."""
 
     number: int
-    """1 for the first one that was read, 0 for none."""
+    """1 for the first version that was read, 0 if none was read."""
     size_bytes: int = 0
     modified_us: int = 0
     """Microseconds since the epoch of its last change."""
     date_s: int = 0
-    """Seconds since the epoch at which the date in its path begins; 0 where it has none."""
+    """Seconds since the epoch at which the date in the file's path begins; 0 if the path has no date."""
     noted: int = 0
-    """How many of the versions brought no new content: another time of change, or a checksum where there was none."""
+    """How many of the versions had no new content: only the time of change was new, or a checksum was added."""
     checksum: str = ""
-    """`kind=value`, see `storage.checksums`; empty where none was taken."""
+    """`kind=value`, see `storage.checksums`; empty if none was taken."""
 
     @property
     def contents(self) -> int:
-        """How many contents were read of it."""
+        """How many different contents of the file were read."""
         return self.number - self.noted
 
     def then_noted(self, modified_us: int, checksum: str) -> FileVersion:
-        """Return the next version: the same content, of which more is known."""
+        """Return the next version, with the same content, another time of change and perhaps a checksum."""
         return self._replace(number=self.number + 1, noted=self.noted + 1, modified_us=modified_us, checksum=checksum)
 
     def is_like(self, other: FileVersion) -> bool:
-        """Tell whether both are the same content, as far as size and time of change tell."""
+        """Return whether size and time of change are equal; then the content is taken as equal too."""
         return (self.size_bytes, self.modified_us) == (other.size_bytes, other.modified_us)
 
     def to_text(self) -> str:
@@ -65,7 +68,7 @@ class FileVersion(NamedTuple):
             return UNREAD
         parts = text.split(":", 5)
         try:
-            # All are numbers but the checksum, which may hold a colon.
+            # All parts are numbers except the checksum, which may hold a colon.
             found: list[Any] = [int(part or 0) for part in parts[:5]]
             return cls(*found, *parts[5:])
         except ValueError:
@@ -78,18 +81,18 @@ _LAST_SECOND = 253_402_300_799
 
 @dataclass(frozen=True, slots=True)
 class FileSetWatermark(Watermark):
-    """Files by name, each with a version, and the date before which all files are known.
+    """Files by name, each with the version that was read, and the date before which all files are known.
 
-    `[low, high)` of a work unit: the files that it reads, from the versions read before (`UNREAD` for none, inclusive: that
-    version is what it starts from) to those that it reads.
+    The interval `[low, high)` of a work unit names the files that it reads: `low` holds their versions read before (`UNREAD`
+    if none), `high` the versions that it reads.
 
-    Source: `source.filebased.fs.snapshot` of gobblin-core, `FileBasedSource`. Differs: a watermark with an arithmetic; holds
-    sizes and checksums too; what failed is not in it.
+    Source: `source.filebased.fs.snapshot` of gobblin-core, `FileBasedSource`. Differs: is a watermark with intervals and
+    gaps; holds sizes and checksums too; files of failed work units are not in it.
     """
 
     files: Mapping[str, FileVersion]
     before: datetime | None = None
-    """All files dated before it are known; None where there is no line of dates."""
+    """End of the line of dates: all files dated before it are known. None if there is no line of dates."""
     type_name: ClassVar[str] = "file_set"
     version: ClassVar[int] = 2
     also_reads: ClassVar[tuple[int, ...]] = (1,)
@@ -97,7 +100,7 @@ class FileSetWatermark(Watermark):
 
     def __post_init__(self) -> None:
         if self.before is not None and not isinstance(self.before, datetime):
-            raise TypeError("a set of files has no single position; reset the dataset to read all of them again")
+            raise TypeError("a set of files has no single position; reset the dataset to read all files again")
         object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
 
     def __hash__(self) -> int:
@@ -147,7 +150,7 @@ class FileSetWatermark(Watermark):
 
     @classmethod
     def settled(cls, ranges: Ranges) -> Ranges:
-        """Drop files that nobody read, and those that the line of dates covers."""
+        """Drop files of which no version was read, and files that the line of dates covers."""
         line: Any = ranges.get(LINE, ())
         spans = [(low.timestamp(), high.timestamp()) for low, high in line if low < high]
         kept: dict[str, Any] = {}
@@ -161,7 +164,7 @@ class FileSetWatermark(Watermark):
 
     @classmethod
     def summary(cls, components: Mapping[str, Position]) -> Watermark:
-        """Return counts: the whole set stands in the state alone, not once more in each plan, result and list."""
+        """Return counts only: plans, results and lists would grow with the number of files otherwise."""
         return cls.from_components(components).summarised()
 
     @classmethod
@@ -181,13 +184,13 @@ class FileSetWatermark(Watermark):
 
 @dataclass(frozen=True, slots=True)
 class FileSetSummary(Watermark):
-    """A file set as people see it: how many files, and the newest change among them. `<=` goes by date and count."""
+    """A summary of a file set for people: the number of files and their newest change. `<=` compares date, then count."""
 
     count: int
     newest_us: int
     """Microseconds since the epoch of the newest change of a file."""
     before: datetime | None = None
-    """As of the file set."""
+    """End of the line of dates, as in the file set."""
     type_name: ClassVar[str] = "file_set_summary"
 
     def components(self) -> Mapping[str, Position]:
@@ -195,7 +198,7 @@ class FileSetSummary(Watermark):
         return {**line, "count": self.count, "newest_us": self.newest_us}
 
     def anchors(self) -> Mapping[str, Position]:
-        """Return the line of dates alone: a count is no position."""
+        """Return the line of dates only: a count is no position."""
         return {} if self.before is None else {LINE: self.before}
 
     @classmethod
@@ -214,7 +217,7 @@ class FileSetSummary(Watermark):
     def __le__(self, other: Watermark) -> bool:
         if not isinstance(other, FileSetSummary) or (self.before is None) != (other.before is None):
             return False
-        # Files are dropped from the set as the line passes their dates.
+        # The count may shrink when the line moves on: files that the line covers are dropped from the set.
         return self.count <= other.count if self.before == other.before else self._line() < other._line()
 
     def _line(self) -> datetime:
@@ -229,7 +232,7 @@ class FileSetSummary(Watermark):
 
 
 def _instant(micros: int) -> str:
-    # A file system takes any time of change; a date has years up to 9999.
+    # A file system allows any time of change; Python's dates end with the year 9999.
     return f"{datetime.fromtimestamp(min(micros // 1_000_000, _LAST_SECOND), UTC):%Y-%m-%d %H:%M:%SZ}"
 
 

@@ -1,4 +1,4 @@
-"""Intervals between watermarks, and what of a dataset was committed: pure arithmetic, component by component.
+"""Intervals between watermarks, and the committed ranges of a dataset: arithmetic, component by component.
 
 All intervals are half-open, `[low, high)`: the low bound is the next position to read, the high bound is not read.
 """
@@ -37,18 +37,18 @@ class WatermarkInterval:
         return self.low == self.high
 
     def partition(self, width: Any) -> Iterator[WatermarkInterval]:
-        """Yield the intervals that tile this one, component by component, each `width` wide but for the last.
+        """Cut the interval into parts of equal width, component by component; the last part may be shorter.
 
         Args:
-            width: what is added to a position to come to the next one: a number for longs, a `timedelta` for times, whole
-                days and hours for `date` and `hour`.
+            width: added to a position to get the next one: a number for longs, a `timedelta` for times (whole days for
+                `date`, whole hours for `hour`).
 
         Raises:
-            TypeError: positions of this type have no such distance (names, files).
-            ValueError: the width is not positive, or no whole day or hour.
+            TypeError: a width cannot be added to positions of this type (names, files).
+            ValueError: the width is not positive, or not a whole day or hour.
 
-        Source: gobblin-core `Watermark.getIntervals`, `getDeltaNumForNextWatermark`. Differs: neighbours share a bound, no
-        step lies between them.
+        Source: gobblin-core `Watermark.getIntervals`, `getDeltaNumForNextWatermark`. Differs: the end of a part is the
+        beginning of the next, with no step between them.
 
         Example:
             >>> from gobblin_dagster.core.watermark import LongWatermark
@@ -61,7 +61,7 @@ class WatermarkInterval:
             while at < high:
                 end = min(at + width, high)
                 if end <= at:
-                    raise ValueError(f"expected a width that leads on from {make({name: at})}, got {width!r}")
+                    raise ValueError(f"expected a positive width to go on from {make({name: at})}, got {width!r}")
                 yield WatermarkInterval(make({name: at}), make({name: end}))
                 at = end
 
@@ -79,8 +79,8 @@ class WatermarkInterval:
 class CommittedRanges:
     """The positions of a dataset that were published, as disjoint sorted ranges per component.
 
-    A failed work unit leaves a gap, which is planned again alone; nothing is read twice. The *watermark* is the end of
-    the first contiguous range: what every reader may rely on.
+    A failed work unit leaves a gap between two ranges; the next run plans the gap again and nothing else twice. The
+    *watermark* is the end of the first range: everything before it was published.
 
     Source: none; the original keeps one high watermark per work unit and loses gaps (see docs/concepts/commit.md).
     """
@@ -92,13 +92,13 @@ class CommittedRanges:
         """Return the ranges with `interval` added and neighbours merged.
 
         Raises:
-            RangeOverlapError: a part of the interval was committed before; it would be published twice.
+            RangeOverlapError: a part of the interval is committed already; it would be published twice.
             WatermarkTypeError: the interval is of another type.
         """
         return self.add_all([interval], dataset_urn)
 
     def add_all(self, intervals: Iterable[WatermarkInterval], dataset_urn: str = "") -> CommittedRanges:
-        """Return the ranges with all intervals added; raises as `add`."""
+        """Return the ranges with all intervals added; raises like `add`."""
         ranges = dict(self.ranges)
         for interval in intervals:
             if type(interval.low) is not self.watermark_type:
@@ -109,9 +109,9 @@ class CommittedRanges:
         return CommittedRanges(self.watermark_type, self.watermark_type.settled(ranges))
 
     def anchored(self, low: Watermark) -> CommittedRanges:
-        """Return the ranges beginning at `low` where a component has none yet.
+        """Return the ranges with an empty range at `low` for each component that has none yet.
 
-        An empty range there keeps what follows a failed first work unit from being taken for the beginning.
+        If the first work unit fails and the second succeeds, the empty range keeps the gap between them visible.
         """
         ranges = dict(self.ranges)
         for name, position in low.anchors().items():
@@ -139,26 +139,27 @@ class CommittedRanges:
 
     @property
     def watermark(self) -> Watermark | None:
-        """The end of the first contiguous range of each component; None where nothing was committed."""
+        """The end of the first range of each component; None if nothing was committed."""
         if not self.ranges:
             return None
         return self.watermark_type.summary({name: parts[0][1] for name, parts in self.ranges.items()})
 
     @property
     def high(self) -> Watermark | None:
-        """The end of the last range of each component; equal to `watermark` where there is no gap."""
+        """The end of the last range of each component; equal to `watermark` if there is no gap. None like `watermark`."""
         if not self.ranges:
             return None
         return self.watermark_type.summary({name: parts[-1][1] for name, parts in self.ranges.items()})
 
     def gaps(self, component: str = "") -> tuple[tuple[Position, Position], ...]:
-        """Return the ranges between committed ones that are not committed, of one component."""
+        """Return the gaps between the committed ranges of one component, as `[low, high)` pairs."""
         parts = self.ranges.get(component, ())
         return tuple((one[1], two[0]) for one, two in pairwise(parts))
 
     def contains(self, position: Position, component: str = "") -> bool:
-        """Tell whether a position was committed."""
-        return any(low <= position < high for low, high in self.ranges.get(component, ()))  # type: ignore[operator]  # one component has one type
+        """Return whether a position was committed."""
+        parts: Any = self.ranges.get(component, ())
+        return any(low <= position < high for low, high in parts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form."""
@@ -172,7 +173,7 @@ class CommittedRanges:
 
     @classmethod
     def from_json(cls, raw: Any) -> CommittedRanges:
-        """Read what `to_json` wrote; raises as `watermark_from_json`."""
+        """Read what `to_json` wrote; raises like `watermark_from_json`."""
         kind, body = typed_json(raw, "ranges")
         decode = kind.position_from_json
         try:

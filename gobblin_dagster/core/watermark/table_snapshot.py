@@ -1,4 +1,4 @@
-"""TableSnapshotWatermark: behind which snapshot of a table one stands, for tables whose snapshots have ids in no order."""
+"""TableSnapshotWatermark: up to which snapshot a table was read, for tables whose snapshot ids have no order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gobblin_dagster.core.watermark import Position, Watermark, register_waterma
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshotWatermark(Watermark):
-    """The place behind a snapshot: all that the table held then was read.
+    """The position after a snapshot: everything that the table held in this snapshot was read.
 
-    `number` counts the snapshots along the table's history and gives the order; `snapshot_id` says which one it is. Both
-    are 0 before the first snapshot. Written `3@8723`.
+    `number` counts the snapshots along the table's history and gives the order; `snapshot_id` identifies the snapshot. Both
+    are 0 before the first snapshot. Written as `3@8723`.
 
     Source: none; Iceberg's snapshot ids are random numbers.
 

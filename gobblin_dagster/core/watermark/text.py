@@ -11,16 +11,17 @@ from gobblin_dagster.core.watermark.file_set import FileSetWatermark
 
 
 def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
-    """Read a watermark as people write it: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`, `after b.csv`.
+    """Parse a watermark as people write it.
 
-    A time without a zone is UTC.
+    Examples of texts: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`, `after b.csv`. A time without a zone is
+    taken as UTC.
 
     Raises:
-        UsageError: the text is none of that type.
+        UsageError: the text is no watermark of this type.
     """
     if kind is FileSetWatermark:
         raise UsageError(
-            problem="A set of files is no watermark to write by hand.",
+            problem="The watermark of this dataset is a set of files; it cannot be written by hand.",
             hint="`gobblin state reset` lets the next run read every file again.",
         )
     try:
@@ -28,7 +29,7 @@ def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
             return CompositeWatermark(json.loads(text))
         if kind is LongWatermark:
             return LongWatermark(int(text))
-        if kind is NameWatermark and text.startswith("after "):  # as it is shown
+        if kind is NameWatermark and text.startswith("after "):  # as `NameWatermark.__str__` writes it
             return NameWatermark.after(text.removeprefix("after "))
         return kind.from_components({"": kind.position_from_json(_with_zone(kind, text))})
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -46,7 +47,7 @@ _EXAMPLES = {
     "composite": '{"0": 5, "1": 9}, a position for each part',
     "table_snapshot": "3@8723, a snapshot's number and id",
 }
-"""How people write a watermark, by its type."""
+"""An example of each watermark type, for messages."""
 
 
 def _with_zone(kind: type[Watermark], text: str) -> str:

@@ -1,4 +1,4 @@
-"""The watermark types that sources share: numbers, instants, dates, hours, names, and many numbers by name."""
+"""The watermark types that several sources use: numbers, instants, dates, hours, names, and numbers by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SingleWatermark(Watermark):
     @classmethod
     @abstractmethod
     def checked(cls, value: object) -> Any:
-        """Return a position as it is kept; raises TypeError or ValueError where it is none."""
+        """Return a position in the form in which it is kept; raises TypeError or ValueError if the value is no position."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", self.checked(self.value))
@@ -68,7 +68,7 @@ class LongWatermark(SingleWatermark):
 class TimestampWatermark(SingleWatermark):
     """An instant, aware and in UTC, to the microsecond.
 
-    Source: gobblin-core `TimestampWatermark`. Differs: no text in a local zone; an instant is an instant.
+    Source: gobblin-core `TimestampWatermark`. Differs: an instant in UTC, not a text in a local time zone.
     """
 
     value: datetime
@@ -95,7 +95,7 @@ class TimestampWatermark(SingleWatermark):
 
 @dataclass(frozen=True, slots=True)
 class DateWatermark(SingleWatermark):
-    """A whole day of the calendar, in no zone: what a column of dates holds. `[2013-01-01, 2013-01-02)` is one day.
+    """A calendar day without a time zone, as a column of dates holds it. `[2013-01-01, 2013-01-02)` is one day.
 
     Source: gobblin-core `DateWatermark`. Differs: a date, not the number yyyyMMdd000000; a time of day is refused.
     """
@@ -134,7 +134,7 @@ class HourWatermark(SingleWatermark):
 
     @classmethod
     def position_to_json(cls, position: Position) -> int | str:
-        # Not by strftime, which writes years below 1000 with less than four digits.
+        # strftime would write years below 1000 with less than four digits.
         return _hour(position).isoformat(timespec="hours").replace("+00:00", "Z")
 
     @classmethod
@@ -146,9 +146,11 @@ class HourWatermark(SingleWatermark):
 
 @dataclass(frozen=True, slots=True)
 class NameWatermark(SingleWatermark):
-    """A place in the order of names, by code points: `x` lies before the name x, `NameWatermark.after("x")` behind it.
+    """A position in the order of names (by code points): `NameWatermark("x")` is just before the name x.
 
-    Source: the order of `source.filebased.maxFilesPerRun`, gobblin-core. Differs: a watermark of its own.
+    `NameWatermark.after("x")` is just after it.
+
+    Source: the order of `source.filebased.maxFilesPerRun`, gobblin-core. Differs: is a watermark.
     """
 
     value: str
@@ -156,7 +158,7 @@ class NameWatermark(SingleWatermark):
 
     @classmethod
     def after(cls, name: str) -> Self:
-        """Return the first place behind a name.
+        """Return the first position after a name.
 
         Example:
             >>> print(NameWatermark.after("b.csv"), NameWatermark("b.csv") <= NameWatermark.after("b.csv"))
@@ -173,14 +175,15 @@ class NameWatermark(SingleWatermark):
 
 
 _NEXT = "\x01"
-"""Makes the next name of one: no name holds the character before it, which ends names in C."""
+"""Added to a name, it gives the next possible name: no name holds the only smaller character, NUL."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompositeWatermark(Watermark):
-    """Many named longs, e.g. one offset per Kafka partition.
+    """Whole numbers by name, e.g. one offset per Kafka partition.
 
-    Source: gobblin-kafka-common `MultiLongWatermark`. Differs: named, so that a partition may come or go.
+    Source: gobblin-kafka-common `MultiLongWatermark`. Differs: numbers have names, so that partitions may be added or
+    removed.
     """
 
     values: Mapping[str, int]

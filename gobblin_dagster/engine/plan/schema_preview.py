@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.quality.contract import Contract, differences
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.core.constructs import Chunk, ConstructContext, ForeseesSchema, Source
+from gobblin_dagster.core.constructs import Chunk, ConstructContext, PreviewsSchema, Source
 from gobblin_dagster.core.errors import ConvertError, GobblinDagsterError
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
 from gobblin_dagster.engine.task.context import RunContext
@@ -30,7 +30,7 @@ def with_schema_notes(job: JobSpec, source: Source, runner: RunContext, plan: Jo
 
     Checks the first work unit of the first `MOST_DATASETS` datasets that have work and were published before.
     """
-    if not isinstance(source, ForeseesSchema):
+    if not isinstance(source, PreviewsSchema):
         return plan
     chosen = [d.dataset_urn for d in plan.datasets if d.has_work and d.previous_schemas][:MOST_DATASETS]
     noted = {
@@ -41,10 +41,10 @@ def with_schema_notes(job: JobSpec, source: Source, runner: RunContext, plan: Jo
     return dataclasses.replace(plan, datasets=tuple(noted.get(d.dataset_urn, d) for d in plan.datasets))
 
 
-def _notes(job: JobSpec, source: ForeseesSchema, runner: RunContext, dataset: DatasetPlan) -> Iterator[str]:
+def _notes(job: JobSpec, source: PreviewsSchema, runner: RunContext, dataset: DatasetPlan) -> Iterator[str]:
     context = runner.construct_context(job, dataset.dataset_urn)
     try:
-        schema = source.foresee_schema(dataset.work_units[0])
+        schema = source.preview_schema(dataset.work_units[0])
         if schema is None:
             return
         schema = RowPipeline(PRE_FORK, job.converters, (), context, _never).open(schema)

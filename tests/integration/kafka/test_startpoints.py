@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, StartpointPosition, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark
 from tests.integration.kafka.conftest import KafkaJob
 from tests.integration.kafka.test_offsets import wait_until
@@ -19,7 +19,7 @@ NewJob = Callable[..., KafkaJob]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def want(job: KafkaJob, position: Position) -> Startpoint:
+def want(job: KafkaJob, position: StartpointPosition) -> Startpoint:
     return wish(job.root, job.spec, position, job.topic)
 
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from gobblin_dagster.constructs.clients import kafka as kafka_client
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Upcoming
 from gobblin_dagster.core.watermark import CompositeWatermark
 from tests.integration.kafka.conftest import KafkaJob
 from tests.integration.kafka.meddling import Interrupts
@@ -216,7 +216,7 @@ def test_startpoint_on_a_topic_made_anew_is_one_of_its_own_offsets(
     make_anew(broker, job.topic)
     job.send(range(10, 16))
     specific = Specific(json.dumps({f"{job.topic}-0@2": 5}))
-    positions: dict[str, Position] = {"oldest": Oldest(), "upcoming": Upcoming(), "specific": specific}
+    positions: dict[str, StartpointPosition] = {"oldest": Oldest(), "upcoming": Upcoming(), "specific": specific}
     wish(job.root, job.spec, positions[text], job.topic)
     assert [note for note in job.plan().notes if "made anew" in note] == []
     job.run()

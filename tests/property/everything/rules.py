@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Upcoming
 from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.compact import compact
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
@@ -42,7 +42,11 @@ def grow(storm: Storm) -> None:
 def wish(storm: Storm) -> None:
     """A person says where the next run begins; it may die before it begins there."""
     urn = storm.dice.choice(URNS)
-    positions: list[Position] = [Specific(str(storm.dice.randrange(storm.rows[urn] + 1))), Oldest(), Upcoming()]
+    positions: list[StartpointPosition] = [
+        Specific(str(storm.dice.randrange(storm.rows[urn] + 1))),
+        Oldest(),
+        Upcoming(),
+    ]
     position = storm.dice.choice(positions)
     with storm.store() as store:
         storm.wishes.save(store, JOB, urn, position, storm.rows[urn], storm.clock.now())

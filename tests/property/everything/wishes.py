@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gobblin_dagster.core.commit import CommitSequence
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint
+from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, StartpointPosition
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.state import StateStore
 
@@ -31,7 +31,9 @@ class Wishes:
 
     by_id: dict[str, Wish] = field(default_factory=dict)
 
-    def save(self, store: StateStore, job: str, urn: str, position: Position, rows: int, now: datetime) -> None:
+    def save(
+        self, store: StateStore, job: str, urn: str, position: StartpointPosition, rows: int, now: datetime
+    ) -> None:
         """Set a startpoint, unless one waits already."""
         if not store.load_startpoints(job, [urn]):
             startpoint = Startpoint(job, urn, position, now, now + timedelta(days=10_000), "anna@host", "snow")

@@ -103,7 +103,7 @@ class FilesSource:
             return False
         return self._options.pattern.matches_below_root(path.removeprefix(self._below).split("/"))
 
-    def foresee_schema(self, unit: WorkUnit) -> pa.Schema | None:
+    def preview_schema(self, unit: WorkUnit) -> pa.Schema | None:
         if unit.is_noted or not traits_of(self._format, FormatTraits).has_schema:
             return None
         with closing(self.extractor(unit)) as extractor:

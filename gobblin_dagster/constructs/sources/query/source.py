@@ -115,7 +115,7 @@ class QuerySource:
     def extractor(self, unit: WorkUnit) -> Extractor:
         return QueryExtractor(unit, self._database(), self._options, self._context)
 
-    def foresee_schema(self, unit: WorkUnit) -> pa.Schema:
+    def preview_schema(self, unit: WorkUnit) -> pa.Schema:
         return schema_of(columns_of(unit))
 
     def tells_positions(self) -> bool:

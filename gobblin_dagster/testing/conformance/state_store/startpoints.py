@@ -12,7 +12,7 @@ from gobblin_dagster.core.errors import (
     StaleEpochError,
     WatermarkMovedError,
 )
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.testing.conformance.state_store.opening import OpensStore, StoreMaker
 from gobblin_dagster.testing.conformance.state_store.values import (
@@ -38,7 +38,7 @@ class Startpoints(OpensStore):
         [Specific("größe 42"), Timestamp(datetime(2013, 1, 31, tzinfo=UTC)), Oldest(), Upcoming()],
         ids=lambda position: position.kind,
     )
-    def test_startpoint_is_loaded_as_it_was_saved(self, maker: StoreMaker, position: Position) -> None:
+    def test_startpoint_is_loaded_as_it_was_saved(self, maker: StoreMaker, position: StartpointPosition) -> None:
         """`load_startpoints` returns a startpoint with every field."""
         saved = replace(wish(position), pinned=PINNED)
         maker.open().save_startpoint(saved)

@@ -13,7 +13,7 @@ from gobblin_dagster.core.dataset_state import DatasetState, Totals
 from gobblin_dagster.core.errors import CommitConflictError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
-from gobblin_dagster.core.startpoint import Oldest, Position, Startpoint
+from gobblin_dagster.core.startpoint import Oldest, Startpoint, StartpointPosition
 from gobblin_dagster.core.watermark import CompositeWatermark, LongWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges, WatermarkInterval
 from gobblin_dagster.state.store import StateStore
@@ -157,6 +157,6 @@ def run_record(name: str, started_at: datetime, job: str = JOB) -> RunRecord:
     return RunRecord(name, job, started_at, RunStatus.SUCCEEDED, datasets=datasets)
 
 
-def wish(position: Position | None = None, urn: str = URN, job: str = JOB) -> Startpoint:
+def wish(position: StartpointPosition | None = None, urn: str = URN, job: str = JOB) -> Startpoint:
     """A startpoint of one day."""
     return Startpoint(job, urn, position or Oldest(), START, START + timedelta(days=1), "anna@host", "snow fell")

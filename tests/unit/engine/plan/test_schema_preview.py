@@ -101,13 +101,13 @@ def test_only_the_first_datasets_are_looked_at(published: Path, monkeypatch: pyt
     for urn in "abcd":
         put(published, urn, "2026-01-03", NEW)
     opened: list[str] = []
-    look = FilesSource.foresee_schema
+    look = FilesSource.preview_schema
 
     def counting(self: FilesSource, unit: WorkUnit) -> pa.Schema | None:
         opened.append(unit.dataset_urn)
         return look(self, unit)
 
-    monkeypatch.setattr(FilesSource, "foresee_schema", counting)
+    monkeypatch.setattr(FilesSource, "preview_schema", counting)
     monkeypatch.setattr(schema_preview, "MOST_DATASETS", 2)
     assert [len(found) for found in notes(published, job()).values()] == [3, 3, 0, 0]
     assert opened == ["a", "b"]

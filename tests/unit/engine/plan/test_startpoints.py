@@ -17,7 +17,7 @@ from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Startpoint, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, Startpoint, StartpointPosition, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
@@ -82,7 +82,7 @@ def run_of(root: Path, job: JobSpec) -> Iterator[JobRun]:
         yield run_
 
 
-def wish(root: Path, job: JobSpec, position: Position, urn: str = "a", **parts: Any) -> Startpoint:
+def wish(root: Path, job: JobSpec, position: StartpointPosition, urn: str = "a", **parts: Any) -> Startpoint:
     """Store a startpoint."""
     now = datetime.now(UTC)
     startpoint = Startpoint(job.job, urn, position, now, now + timedelta(days=1), "anna@host", "snow")
@@ -121,7 +121,7 @@ def planned(root: Path, job: JobSpec, urn: str = "a") -> DatasetPlan:
     ids=["back", "here", "oldest", "upcoming"],
 )
 def test_run_begins_at_the_startpoint_and_consumes_it(
-    tmp_path: Path, position: Position, read: list[int], generation: int
+    tmp_path: Path, position: StartpointPosition, read: list[int], generation: int
 ) -> None:
     job = job_spec(TEN)
     run(tmp_path, job)
@@ -141,7 +141,9 @@ def test_run_begins_at_the_startpoint_and_consumes_it(
     [(Specific("4"), [4, 5, 6, 7, 8, 9]), (Oldest(), list(range(10))), (Upcoming(), [])],
     ids=["specific", "oldest", "upcoming"],
 )
-def test_first_run_of_a_dataset_begins_at_the_startpoint(tmp_path: Path, position: Position, read: list[int]) -> None:
+def test_first_run_of_a_dataset_begins_at_the_startpoint(
+    tmp_path: Path, position: StartpointPosition, read: list[int]
+) -> None:
     job = job_spec(TEN)
     wish(tmp_path, job, position)
     run(tmp_path, job)
@@ -256,7 +258,7 @@ def test_startpoint_of_a_busy_dataset_waits(tmp_path: Path) -> None:
     ids=["type", "text", "timestamp"],
 )
 def test_startpoint_that_cannot_be_resolved_fails_its_dataset_alone(
-    tmp_path: Path, position: Position, problem: str
+    tmp_path: Path, position: StartpointPosition, problem: str
 ) -> None:
     job = job_spec({**TEN, "b": {"rows": 5}})
     saved = wish(tmp_path, job, position)
@@ -278,7 +280,7 @@ def test_source_that_cannot_be_asked_fails_the_dataset_and_keeps_the_startpoint(
 
 
 @pytest.mark.parametrize("position", [Upcoming(), Timestamp(NOON)], ids=["upcoming", "timestamp"])
-def test_source_that_looks_nothing_up_says_so(tmp_path: Path, position: Position) -> None:
+def test_source_that_looks_nothing_up_says_so(tmp_path: Path, position: StartpointPosition) -> None:
     job = plain(job_spec(TEN))
     wish(tmp_path, job, position)
     assert "this source cannot look up such a position" in planned(tmp_path, job).problem

@@ -78,7 +78,7 @@ def test_note_of_a_touched_file_is_a_unit_that_reads_nothing(tmp_path: Path) -> 
     (unit,) = folder.plan().work_units
     assert (unit.is_noted, unit.is_empty, unit.rows, unit.files) == (True, True, 0, 0)
     assert "files" not in unit.read
-    assert source(tmp_path, folder.path, **folder.options).foresee_schema(unit) is None
+    assert source(tmp_path, folder.path, **folder.options).preview_schema(unit) is None
 
 
 def test_rows_of_a_touched_file_can_be_counted_anew(tmp_path: Path) -> None:

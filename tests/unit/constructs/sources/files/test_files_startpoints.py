@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import run
 from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
@@ -60,7 +60,7 @@ def days(root: Path, spec: JobSpec) -> list[int]:
 )
 @pytest.mark.parametrize("is_first", [True, False], ids=["first-run", "later-run"])
 def test_run_begins_where_the_startpoint_says(
-    tmp_path: Path, way: str, position: Position, read: list[int], is_first: bool
+    tmp_path: Path, way: str, position: StartpointPosition, read: list[int], is_first: bool
 ) -> None:
     for day in range(1, 6):
         add(tmp_path, day)

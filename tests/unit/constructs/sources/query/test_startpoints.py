@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.core.startpoint import Oldest, Position, Specific, Timestamp, Upcoming
+from gobblin_dagster.core.startpoint import Oldest, Specific, StartpointPosition, Timestamp, Upcoming
 from gobblin_dagster.spec.job import JobSpec
 from tests.unit.engine.jobs import run
 from tests.unit.engine.plan.test_startpoints import planned, store_of, waiting, wish
@@ -73,7 +73,7 @@ def test_run_begins_where_the_startpoint_says(
     orders: sqlite3.Connection,
     column: str,
     kind: str,
-    position: Position,
+    position: StartpointPosition,
     read: list[int],
     is_first: bool,
 ) -> None:
@@ -117,7 +117,7 @@ def test_rows_below_a_startpoint_before_the_beginning_stay_unread(tmp_path: Path
     ids=["timestamp", "upcoming", "specific"],
 )
 def test_what_cannot_be_resolved_is_said(
-    tmp_path: Path, orders: sqlite3.Connection, position: Position, rows: int, problem: str
+    tmp_path: Path, orders: sqlite3.Connection, position: StartpointPosition, rows: int, problem: str
 ) -> None:
     orders.execute("DELETE FROM orders WHERE id > ?", (rows,))
     wish(tmp_path, job(), position, URN)
