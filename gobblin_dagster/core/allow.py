@@ -1,10 +1,10 @@
-"""What job files may touch, for people who run the job files of others: roots of paths, variables, modules and hosts.
+"""What job files may use, for people who run job files of others: folders, environment variables, modules and hosts.
 
-A job file is code: it names files, environment variables, functions and servers. Where nothing is said, all of it is allowed.
-A list that is set is closed: what it does not name is refused, and an empty one allows nothing. Each method says what is
-wrong in one sentence that names the list, or returns an empty text.
+A job file is as powerful as code: it names files, environment variables, functions and servers. A list that is not set allows
+everything. A list that is set allows only what it names; an empty list allows nothing. Each method returns an empty text, or
+one sentence that says what is refused and names the list.
 
-Not in here: what code of an allowed module does, and where an allowed server sends its clients.
+The lists do not control what the code of an allowed module does, nor to which other servers an allowed server redirects.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ _PORTS = {
 }
 _LOCAL = ("file", "local")
 _WITHOUT_HOST = frozenset({*_LOCAL, "sqlite", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "memory"})
-"""Schemes whose URLs name no server: buckets are reached by endpoints of the machine's own configuration."""
+"""Schemes whose URLs name no server; the endpoints of buckets come from the machine's configuration."""
 _FILES = frozenset(
     {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
 )
 """Schemes whose URLs name files."""
 _OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket"})
-"""Parameters by which a URL leads to another server than it begins with."""
+"""Query parameters of a database URL that name another server than its host part."""
 _PATTERN = re.compile(r"[{*?\[]")
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
 class AllowLists:
-    """The lists of a project; None allows everything."""
+    """The `allow` lists of a project; None allows everything."""
 
     paths: tuple[str, ...] | None = None
-    """Roots: absolute local folders, or URLs (`s3://bucket/landing`)."""
+    """Folders with all that is below them: absolute local paths, or URLs (`s3://bucket/landing`)."""
     environment: tuple[str, ...] | None = None
-    """Names of variables, `*` for any characters."""
+    """Names of variables; `*` stands for any characters."""
     modules: tuple[str, ...] | None = None
-    """Modules, with all below them; or one `module:name`."""
+    """Modules with all their submodules, or a single `module:name`."""
     hosts: tuple[str, ...] | None = None
     """`host`, `host:port`, `*.domain`, an address or a network (`10.0.0.0/8`)."""
 
     def path_problem(self, path: str, base_dir: str = "/") -> str:
-        """Judge a path or URL of a file, a folder or a pattern of files.
+        """Check the path or URL of a file, a folder, or a pattern of files; return the problem or an empty text.
+
+        Links in the path and in the allowed folders are followed, so that neither `..` nor a link leads out of them.
 
         Args:
-            path: As a job file has it; of a pattern (`{dataset}`, `*`) the part before the first placeholder counts, and each
-                file that it finds is to be judged again.
-            base_dir: Folder that a relative local path starts from.
-
-        Links are followed, on both sides, so that neither `..` nor a link leads out of a root.
+            path: the text in the job file. Only the part of a pattern before its first placeholder (`{dataset}`, `*`) is
+                checked: check each file that the pattern finds again.
+            base_dir: folder that a relative local path starts from.
         """
         if self.paths is None:
             return ""
@@ -68,13 +68,13 @@ class AllowLists:
         return f"the path {path!r} is below none of `allow.paths` of gobblin.yaml{_remedy('its root')}"
 
     def variable_problem(self, name: str) -> str:
-        """Judge an environment variable."""
+        """Check the name of an environment variable; return the problem or an empty text."""
         if self.environment is None or any(fnmatchcase(name, pattern) for pattern in self.environment):
             return ""
         return f"the environment variable {name} is not in `allow.environment` of gobblin.yaml{_remedy('its name')}"
 
     def module_problem(self, target: str) -> str:
-        """Judge a target `module:name`."""
+        """Check a target `module:name`; return the problem or an empty text."""
         if self.modules is None:
             return ""
         module = target.partition(":")[0]
@@ -83,28 +83,29 @@ class AllowLists:
         return f"the module of {target!r} is not in `allow.modules` of gobblin.yaml{_remedy('it')}"
 
     def host_problem(self, host: str, port: int | None = None) -> str:
-        """Judge a server; without a port, entries that name one do not fit."""
+        """Check a server; return the problem or an empty text. Without a port, list entries with a port do not match."""
         if self.hosts is None or any(_fits(host, port, entry) for entry in self.hosts):
             return ""
         shown = host if port is None else f"{host}:{port}"
         return f"the host {shown!r} is not in `allow.hosts` of gobblin.yaml{_remedy('it')}"
 
     def url_problem(self, url: str, base_dir: str = "/") -> str:
-        """Judge a URL: its server if it names one, and its path if it names a file.
+        """Check a URL: its server if it names one, and its path if it names a file. Return the problem or an empty text.
 
-        Of a database's URL, options that lead to another server count too. No message holds a URL of a server: it may hold a
-        password.
+        Query parameters of a database URL that name another server are checked too. No message holds the URL of a server,
+        as it may hold a password.
         """
         bare = url.removeprefix("jdbc:")
         if not _SCHEME.match(bare):
-            # jdbc:oracle:thin:@host:1521:x and the like: who cannot tell the server does not allow it.
+            # jdbc:oracle:thin:@host:1521:x and the like: the server cannot be found in it, so it is refused.
             return "" if self.hosts is None else self.host_problem(bare.partition(":")[0])
         scheme = bare.partition("://")[0].lower().partition("+")[0]
         try:
             parts = urlsplit(bare)
             host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
         except ValueError:
-            return "the URL cannot be read, so its host is not known to be allowed" if self.hosts is not None else ""
+            problem = "the URL cannot be read, so its host cannot be checked against `allow.hosts` of gobblin.yaml"
+            return problem if self.hosts is not None else ""
         if scheme == "sqlite":
             return self.path_problem(bare.partition(":///")[2].partition("?")[0] or ".", base_dir)
         problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
@@ -117,7 +118,7 @@ class AllowLists:
         return next(filter(None, map(self.address_problem, several)), "") if several else self.host_problem(host, port)
 
     def address_problem(self, address: str) -> str:
-        """Judge `host:port`, as lists of brokers have them."""
+        """Check `host:port`, one entry of a list of brokers; return the problem or an empty text."""
         try:
             parts = urlsplit(f"//{address.strip()}")
             return self.host_problem(parts.hostname or "", parts.port)
@@ -141,7 +142,7 @@ def _remedy(what: str) -> str:
 def _is_inside(path: str, base_dir: str, roots: tuple[str, ...]) -> bool:
     fixed, pattern = _split(path)
     if ".." in unquote(pattern).split("/"):
-        return False  # what lies above a placeholder is not known yet
+        return False  # the folder above a placeholder is not known yet
     place = _place(fixed, base_dir)
     return place is not None and any(_is_below(place, _place(root, base_dir)) for root in roots)
 
@@ -156,11 +157,15 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
-    """Return a path as parts that can be compared; None if a far one goes up, which only its own file system could follow."""
+    """Return a path as parts that can be compared.
+
+    None for a remote path with `..`, which only its own file system could resolve, and for a URL that cannot be read.
+    """
     scheme = path.partition("://")[0].lower() if _SCHEME.match(path) else ""
     if scheme in ("", *_LOCAL):
         local = path if not scheme else "/" + unquote(path.partition("://")[2].partition("/")[2])
-        return ("file", *os.path.realpath(os.path.join(base_dir, local)).split("/")[1:])  # noqa: PTH118 - `..` behind a link
+        joined = os.path.join(base_dir, local)  # noqa: PTH118 - pathlib would drop `..` after a link
+        return ("file", *os.path.realpath(joined).split("/")[1:])
     try:
         parts = urlsplit(path)
         host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)
@@ -176,7 +181,7 @@ def _is_below(place: tuple[str, ...], root: tuple[str, ...] | None) -> bool:
     if root is None:
         return False
     while root and not root[-1]:
-        root = root[:-1]  # the root of all files has an empty name
+        root = root[:-1]  # "/" and a trailing "/" end in an empty part
     return place[: len(root)] == root
 
 

@@ -1,8 +1,8 @@
 """Commit steps and sequences: the write-ahead record of one publication of one dataset.
 
-    PREPARED -> COMMITTED                 the commit transaction flips it and moves the watermark, together
-    PREPARED -> ABORTING -> ABORTED       staged files are lost: undone, sources first
-    any unfinished -> QUARANTINED         a person must look; other datasets go on
+    PREPARED -> COMMITTED                 the commit transaction sets it and moves the watermark, both or neither
+    PREPARED -> ABORTING -> ABORTED       staged files are lost: moves are undone, then the sequence ends
+    any unfinished -> QUARANTINED         a person must decide; other datasets go on
 
 This module holds values and the step protocol; `engine.commit` executes them.
 """
@@ -25,7 +25,7 @@ from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 
 class SequenceState(StrEnum):
-    """Where a stored commit sequence stands."""
+    """State of a stored commit sequence; the module's docstring shows the transitions."""
 
     PREPARED = "prepared"
     COMMITTED = "committed"
@@ -35,41 +35,49 @@ class SequenceState(StrEnum):
 
 
 UNFINISHED = frozenset({SequenceState.PREPARED, SequenceState.ABORTING})
-"""States that recovery works on before anything new is planned."""
+"""States that recovery finishes or undoes before a run plans anything."""
 WAITING = UNFINISHED | {SequenceState.QUARANTINED}
-"""States of sequences that are not over: a run has to finish them, or a person to decide. Their staged files are needed,
-and they keep their dataset from being prepared again."""
+"""States of sequences that still need work by a run, or a decision by a person. Their staged files are kept, and their
+dataset gets no new sequence."""
 
 
 @runtime_checkable
 class CommitStep(Protocol):
-    """One idempotent action of a publication, verified by content.
+    """One idempotent action of a publication, which can check by content whether it is done.
 
-    `engine.commit` calls `verify` then, where it returns False, `execute`; after a crash it does so again in another
-    process, possibly while the first one still runs. Steps are stored as JSON: `to_json` must hold all that they need.
+    On the driver, `engine.commit` calls `verify`, and `execute` if it returned False. After a crash another process does the
+    same again, possibly while the first process still runs. Steps are stored as JSON before the first one runs: `to_json`
+    must hold everything that they need. Register the class with `core.step_registry.register_commit_step`.
 
-    Source: `CommitStep` of the exactly-once design. Differs: verification is by size and checksum, never by existence.
+    Source: `CommitStep` of the exactly-once design. Differs: verifies by size and checksum, never by existence alone.
     """
 
     type_name: ClassVar[str]
+    """Name in stored sequences; never change it."""
     version: ClassVar[int]
+    """Version of the stored form."""
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether the step is done, whole."""
+        """Return whether the step is completely done; raises OSError if this cannot be found out now."""
 
     def execute(self, storage: Storage) -> None:
-        """Do the step; raises OSError where it cannot be done now."""
+        """Do the step, or what is left of it.
+
+        Raises:
+            OSError: it cannot be done now. The sequence stays stored, and the next run tries again.
+            StepRefusedError: it can never be done; the dataset waits for a person.
+        """
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step's fields, without type and version."""
+        """Return the step's fields, without type and version, for the classmethod `from_json(fields)`."""
 
     def describe(self) -> str:
-        """Say in a few words what the step does, for plans and `gobblin commit show`."""
+        """Return in a few words what the step does, for plans and `gobblin commit show`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A file of a snapshot, as the manifest names it."""
+    """A published file: one entry of a snapshot and of its manifest."""
 
     branch: str
     path: str
@@ -78,121 +86,133 @@ class PublishedFile:
     sha256: str
     rows: int
     snapshot: int
-    """The snapshot that added it."""
+    """Number of the snapshot that added the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileHistory:
-    """A file that some snapshot added, and the snapshots that took it out."""
+    """A published file and the snapshots that removed it."""
 
     file: PublishedFile
     removed: tuple[int, ...] = ()
-    """Numbers in order; several where a rollback brought it back."""
+    """Numbers of the snapshots that removed it, in order; more than one if a rollback brought it back in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSequence:
-    """A commit sequence as the store keeps it: bookkeeping in columns, the rest in a digest-protected body."""
+    """A commit sequence in its stored form: fields for look-ups, and a JSON body that is protected by a digest."""
 
     format_name: ClassVar[str] = "StoredSequence/1"
 
     id: str
-    """The commit id: 128 random bits, in the name of every file that it publishes."""
+    """The commit id: 128 random bits in hex, part of the name of every file that the sequence publishes."""
     job: str
     dataset_urn: str
     run_id: str
     version_read: int
-    """Version of the dataset's state that the plan was made from; 0 where it had none."""
+    """Version of the dataset's state that the plan was made from; 0 if the dataset had no state."""
     state: SequenceState
     body: str
-    """JSON of the sequence's steps, published files, state to come and report."""
+    """JSON of the sequence's steps, its published files, the new state of the dataset, and its report."""
     digest: str
     """SHA-256 of `body`."""
     created_at: datetime
     redo_failures: int = 0
+    """How often recovery tried to finish it and failed."""
     reason: str = ""
-    """Why it was quarantined or what the last redo said."""
+    """Why it was quarantined, or the error of the last attempt to finish it."""
     reported: bool = False
-    """Whether its materialization was logged in Dagster."""
+    """Whether its materialization was reported to Dagster."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitGroup:
-    """The sequences of a run that are published together or not at all; each of them carries it.
+    """The sequences of a run that are published together or not at all (`commit.scope: job`); each of them holds this value.
 
-    The leader's sequence is stored last and committed first, so its state is the state of the group: COMMITTED, and all
-    others go forward; not stored, undone or set aside, and all others go back.
+    One sequence is the leader. It is stored last and committed first, so its state decides for the group. If it is
+    COMMITTED, recovery finishes all others. If it is not stored, aborted or quarantined, recovery undoes all others.
     """
 
     leader: str
-    """Id of the leader's sequence; also the name of the group."""
+    """Id of the leader's sequence; also the id of the group."""
     dataset_urn: str
-    """The leader's dataset: whoever works on the group holds its lease."""
+    """Dataset of the leader. A process must hold its lease to work on the group."""
     size: int
-    """Sequences of the group, the leader's included."""
+    """Number of sequences in the group, with the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitEffect:
-    """What becomes true of a dataset, all of it in the one transaction that ends a sequence."""
+    """What the commit transaction writes to the state store for a dataset, all or nothing."""
 
     after: DatasetState
-    """The dataset's state from then on."""
+    """The new state of the dataset."""
     files: Sequence[PublishedFile] = ()
     """Files that the snapshot `after.snapshot` adds."""
     removed: Collection[str] = ()
-    """Absolute paths that it no longer holds; that the snapshot before held them is the builder's duty."""
+    """Absolute paths of files that this snapshot no longer holds; the snapshot before must hold them."""
     startpoint: str = ""
-    """Id of the startpoint to consume: deleted if it still is the dataset's; a newer one is left alone."""
+    """Id of the startpoint to delete, if the dataset still has it; a newer one stays. Empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFacts:
-    """What happened on the way to a commit, for people and for Dagster's metadata. Nothing is decided by it."""
+    """Counts, failures and notes of the work before a commit, for people and for Dagster's metadata.
+
+    No decision of the program depends on them.
+    """
 
     low: AnyWatermark | None = None
-    """Where the reading began; of a change by a person, the watermark before."""
+    """Where reading began, inclusive; for a change by a person, the watermark before the change."""
     expected_high: AnyWatermark | None = None
+    """Where reading was planned to end, exclusive."""
     rows_read: int = 0
     rows_filtered: int = 0
+    """Rows that converters removed (negative if they added rows)."""
     rows_untaken: int = 0
+    """Rows that no branch of the fork took."""
     rows_by_branch: Mapping[str, int] = field(default_factory=dict)
+    """Rows written, by branch."""
     rejected: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke row-level policies or that converters could not take, by name."""
+    """Rows that broke row-level policies, or that converters could not convert, by the name of policy or converter."""
     rows_quarantined: int = 0
     policies: tuple[PolicyOutcome, ...] = ()
     failures: tuple[TaskFailure, ...] = ()
     failed_ranges: tuple[str, ...] = ()
-    """Ranges of the work units that failed, as people read them."""
+    """Ranges of the failed work units, as text for people."""
     notes: tuple[str, ...] = ()
-    """What people should know; under a startpoint, the first note tells of it."""
+    """Sentences for people; if a startpoint was applied, the first one says so."""
     seconds: float = 0.0
+    """Wall time of all work units together."""
     queues: Mapping[str, QueueStats] = field(default_factory=dict)
-    """How the queues before the branches were used, by branch; empty where branches ran one after the other."""
+    """Use of the queues before the branches, by branch; empty if branches ran one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManualChange:
-    """A commit that no run made but a person or a command: a rollback, a replay, a compaction, a watermark set by hand."""
+    """Why a commit was made by a command and not by a run: a rollback, a replay, a compaction, a watermark set by hand."""
 
     action: str
+    """What was done, e.g. `rollback`."""
     who: str = ""
+    """The person who ran the command."""
     why: str = ""
+    """The reason that the person gave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReport(CommitFacts):
-    """What a commit sequence tells of itself; stored with it.
+    """The report of a commit, stored in its sequence.
 
-    What the sequence itself says (files, snapshot, the watermark after it) is not repeated.
+    It does not repeat what the sequence holds: files, snapshot, and the watermark after the commit.
     """
 
     format_name: ClassVar[str] = "CommitReport/1"
 
     startpoint: Startpoint | None = None
-    """The startpoint that the commit consumes, as it was applied."""
+    """The startpoint that was applied and that the commit deletes; None if there was none."""
     change: ManualChange | None = None
-    """None of a run's own commit."""
+    """None if a run made the commit."""
 
 
 NO_REPORT = CommitReport()
@@ -200,10 +220,10 @@ NO_REPORT = CommitReport()
 
 @dataclass(frozen=True, slots=True)
 class CommitSequence:
-    """All that one publication of one dataset does, as a value.
+    """Everything that one publication of one dataset does, as a value.
 
-    Source: `CommitSequence` of the exactly-once design. Differs: the watermark is no step among others but moves in the
-    transaction that ends the sequence (`after`), because a step that can run alone can run ahead.
+    Source: `CommitSequence` of the exactly-once design. Differs: moving the watermark is not a step. The transaction that
+    ends the sequence moves it (`after`), so it can never move before the files are published.
     """
 
     id: str
@@ -214,25 +234,25 @@ class CommitSequence:
     steps: tuple[CommitStep, ...]
     files: tuple[PublishedFile, ...]
     after: DatasetState
-    """The dataset's state once committed; its version is `version_read + 1`."""
+    """The dataset's state after the commit; its version is `version_read + 1`."""
     output_root: str
-    """Absolute root of the job's output: no step may touch anything outside."""
+    """Absolute root of the job's output; steps must not change files outside of it."""
     staging_dirs: tuple[str, ...] = ()
-    """Absolute staging folders to delete once the sequence is committed or aborted."""
+    """Absolute staging folders to delete after the sequence is committed or aborted."""
     created_at: datetime | None = None
     report: CommitReport = NO_REPORT
     removed: tuple[str, ...] = ()
-    """Absolute paths of files of earlier snapshots that this snapshot no longer holds; older ones still do."""
+    """Absolute paths of files that this snapshot no longer holds; earlier snapshots still hold them."""
     startpoint: str = ""
-    """Id of the startpoint that the commit consumes; empty where none was in force."""
+    """Id of the startpoint that the commit deletes; empty if none was applied."""
     group: CommitGroup | None = None
-    """The unit that it is published with; None where it stands alone."""
+    """The group that it is published with; None if it is published alone."""
     is_staged_beside: bool = False
-    """Whether staging folders may lie apart from the output too, as in the design; those of jobs never do."""
+    """Whether staging folders may lie outside of `output_root`. False for all sequences of jobs."""
 
     @classmethod
     def to(cls, after: DatasetState, *, commit_id: str, output_root: str) -> CommitSequence:
-        """Return the sequence that does nothing but bring a dataset to a state; `replace` gives it steps and files."""
+        """Return a sequence without steps and files, which only sets a dataset's state; add more with `replace`."""
         return cls(
             id=commit_id,
             job=after.job,
@@ -248,7 +268,7 @@ class CommitSequence:
 
     @property
     def effect(self) -> CommitEffect:
-        """What its commit makes true."""
+        """What the commit transaction writes for this sequence."""
         return CommitEffect(self.after, self.files, self.removed, self.startpoint)
 
 

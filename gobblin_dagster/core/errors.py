@@ -4,14 +4,14 @@
     ├── SpecError               fix the declaration (exit code 2)
     │   ├── InvalidSpecError        every fault of a file at once, with line numbers
     │   ├── UsageError              a command was called wrongly
-    │   ├── InvalidUrnError         a dataset.urn that no folder or partition key can carry
+    │   ├── InvalidUrnError         a dataset.urn that cannot be a folder name or partition key
     │   ├── WatermarkTypeError      a watermark of an unknown or unexpected type
-    │   └── WorkingStateError       a work unit would take a state that cannot follow the one it has
+    │   └── WorkingStateError       a work unit's new state cannot follow its present one
     ├── TransientError          retry helps
     │   └── SparkLostError          Spark lost tasks
-    ├── TerminalError           retry does not help until something outside is mended
+    ├── TerminalError           retry does not help until something is repaired
     │   ├── SourceError             a source cannot be listed
-    │   ├── StartpointError         a startpoint is no position of its dataset
+    │   ├── StartpointError         a dataset has no position for a startpoint
     │   ├── ExtractError            a record or file cannot be read
     │   ├── ConvertError            a converter, fork or writer refused a batch
     │   ├── ForkBranchMismatchError the fork operator returned a wrong number of flags
@@ -19,12 +19,12 @@
     │   ├── StorageError            a file system refused an operation
     │   ├── StoreVersionError       the state store belongs to a newer version
     │   ├── CorruptRecordError      a stored record does not match its digest or format
-    │   ├── StepRefusedError        a commit step would touch what is not provably ours
+    │   ├── StepRefusedError        a commit step would change files that may not be ours
     │   ├── StagedFileLostError     a staged file of a commit sequence is gone or damaged
     │   ├── EnvironmentFaultError   Java, a port or a package is missing
     │   └── WorkerDiedError         a work unit killed its Python worker
     ├── DataQualityError        a task-level policy of type FAIL failed
-    ├── CommitConflictError     somebody else moved the dataset: plan again
+    ├── CommitConflictError     another run changed the dataset: plan again
     │   ├── DatasetBusyError        another run holds the dataset's lease
     │   ├── StaleEpochError         our lease was taken over
     │   ├── WatermarkMovedError     the compare-and-swap on the watermark's version failed
@@ -34,8 +34,8 @@
     ├── CommitStateUnknownError look before retrying
     └── QuarantinedError        a dataset or sequence waits for a person
 
-An error takes its facts as keyword arguments, keeps them as attributes and survives pickling, because Spark and Dagster
-carry it between processes. Retry policies read the type, never the text. `code` names the section in `docs/errors.md`.
+An error takes its facts as keyword arguments and keeps them as attributes. It survives pickling, because Spark and Dagster
+send it between processes. Retry policies look at the type, never at the text. `code` names the section in `docs/errors.md`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from gobblin_dagster.core.secrets import hidden
 
 
 def _rebuild(cls: type[GobblinDagsterError], facts: dict[str, Any]) -> GobblinDagsterError:
-    """Make the error anew in another process."""
+    """Make the error again in another process."""
     return cls(**facts)
 
 
@@ -60,7 +60,7 @@ class GobblinDagsterError(Exception):
     remedy: ClassVar[str] = ""
 
     def message(self) -> str:
-        """Say what failed and where, what was expected and what was got."""
+        """Return what failed and where, what was expected, and what was found; `remedy` follows it in `str(error)`."""
         return type(self).__doc__ or self.code
 
     def __str__(self) -> str:
@@ -84,19 +84,19 @@ class SpecError(GobblinDagsterError):
 
 @dataclass(frozen=True, slots=True)
 class SpecFault:
-    """One fault of a spec file: where it stands and what is wrong."""
+    """One fault of a spec file: its place and what is wrong."""
 
     path: str
     """Dotted path inside the document, e.g. `fork.branches[1].writer.type`."""
     problem: str
-    """What is wrong, with expected and got."""
+    """What is wrong: what was expected and what was found."""
     line: int | None = None
-    """Line in the file, counted from 1; None where the document came from no file."""
+    """Line in the file, counted from 1; None if the document did not come from a file."""
     file: str = ""
-    """Another file than the one that was read, from which the part was taken in; empty: that very file."""
+    """The included file that holds the fault; empty if it is the job file itself."""
 
     def text(self, file: str) -> str:
-        """Return the fault as people read it; `file` is the one that was read."""
+        """Return the fault as one line for people; `file` is the name of the job file."""
         where = self.file or file
         place = f"{where}:{self.line}" if self.line is not None else where
         return f"{place}: {self.path or 'document'}: {self.problem}"
@@ -104,7 +104,7 @@ class SpecFault:
 
 @dataclass(eq=False, kw_only=True)
 class InvalidSpecError(SpecError):
-    """A spec file has faults; all of them are listed."""
+    """A spec file has faults; the message lists all of them."""
 
     code: ClassVar[str] = "spec-invalid"
     file: str
@@ -130,7 +130,7 @@ class UsageError(SpecError):
 
 @dataclass(eq=False, kw_only=True)
 class InvalidUrnError(SpecError):
-    """A dataset.urn cannot be carried by a partition key or a folder name."""
+    """A dataset.urn cannot be used as a partition key or folder name."""
 
     code: ClassVar[str] = "urn-invalid"
     remedy: ClassVar[str] = (
@@ -145,13 +145,13 @@ class InvalidUrnError(SpecError):
 
 @dataclass(eq=False, kw_only=True)
 class WatermarkTypeError(SpecError):
-    """A watermark is of a type that is unknown, or of another type than its dataset's."""
+    """A watermark has an unknown type, or another type than its dataset."""
 
     code: ClassVar[str] = "watermark-type"
     expected: str
     got: str
     problem: str = ""
-    """What is wrong with a type that a user brought."""
+    """What is wrong with a user-defined type; empty if the type is only unexpected."""
 
     def message(self) -> str:
         if self.problem:
@@ -161,7 +161,7 @@ class WatermarkTypeError(SpecError):
 
 @dataclass(eq=False, kw_only=True)
 class WorkingStateError(SpecError):
-    """A work unit would take a state that cannot follow the one it has."""
+    """A work unit's new state cannot follow its present one."""
 
     code: ClassVar[str] = "working-state"
     before: str
@@ -186,7 +186,7 @@ class TransientError(GobblinDagsterError):
 
 @dataclass(eq=False, kw_only=True)
 class SparkLostError(TransientError):
-    """Spark lost tasks of a run more often than it tries them again."""
+    """Spark lost tasks of a run, and lost them again when it retried them."""
 
     code: ClassVar[str] = "spark"
     remedy: ClassVar[str] = "Run again; `.gobblin/spark.log` of the project says more."
@@ -194,14 +194,14 @@ class SparkLostError(TransientError):
 
 @dataclass(eq=False, kw_only=True)
 class TerminalError(GobblinDagsterError):
-    """A retry cannot help before something is mended."""
+    """A retry does not help until something is repaired."""
 
     code: ClassVar[str] = "terminal"
 
 
 @dataclass(eq=False, kw_only=True)
 class SourceError(TerminalError):
-    """A source cannot be listed or holds something that its declaration does not allow."""
+    """A source cannot be listed, or holds something that the job file does not allow."""
 
     code: ClassVar[str] = "source"
     job: str
@@ -214,7 +214,7 @@ class SourceError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class StartpointError(TerminalError):
-    """A startpoint cannot be turned into a position of its dataset; it stays, and the dataset is not read."""
+    """A dataset has no position for its startpoint. The startpoint stays stored, and the dataset is not read."""
 
     code: ClassVar[str] = "startpoint"
     remedy: ClassVar[str] = "Set another one with `gobblin startpoint set`, or remove it."
@@ -243,7 +243,7 @@ class ExtractError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class ConvertError(TerminalError):
-    """A converter, policy, fork or writer could not take a batch."""
+    """A converter, policy, fork operator or writer cannot process a batch."""
 
     code: ClassVar[str] = "convert"
     dataset_urn: str
@@ -260,7 +260,7 @@ class ConvertError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class ForkBranchMismatchError(TerminalError):
-    """A fork operator returned another number of flags than it has branches."""
+    """A fork operator did not return one flag per branch."""
 
     code: ClassVar[str] = "fork-branch-mismatch"
     remedy: ClassVar[str] = "Return one flag per branch."
@@ -274,7 +274,7 @@ class ForkBranchMismatchError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class CopyNotSupportedError(TerminalError):
-    """A value that several branches take, or a record-wise construct works on, cannot be copied."""
+    """A value cannot be copied, but several branches take its row, or a record-wise construct works on it."""
 
     code: ClassVar[str] = "copy-not-supported"
     remedy: ClassVar[str] = "Give the type's Python values `__deepcopy__`, or let one branch alone take the row."
@@ -331,7 +331,7 @@ class CorruptRecordError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class StepRefusedError(TerminalError):
-    """A commit step would leave its roots or touch a file that is not provably ours; leads to quarantine."""
+    """A commit step would leave the job's output or change a file that may not be ours; its sequence is quarantined."""
 
     code: ClassVar[str] = "step-refused"
     step: str
@@ -343,10 +343,10 @@ class StepRefusedError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class StagedFileLostError(TerminalError):
-    """A staged file is gone or damaged and its target is not there: the sequence cannot be finished, only undone."""
+    """A staged file is missing or damaged, and its target is not there: its sequence can only be undone."""
 
     code: ClassVar[str] = "staged-file-lost"
-    remedy: ClassVar[str] = "The watermark did not move; run again to read the range anew."
+    remedy: ClassVar[str] = "The watermark did not move; run again to read the range again."
     path: str
     target: str
     problem: str
@@ -369,14 +369,14 @@ class EnvironmentFaultError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class WorkerDiedError(TerminalError):
-    """A work unit ended its Python worker, twice: once among others, once alone."""
+    """The Python worker of a work unit died twice: once with other work units, once with this one alone."""
 
     code: ClassVar[str] = "worker-died"
     dataset_urn: str
     work_unit: str
     exit_code: int
     said: str = ""
-    """Its last line on standard error."""
+    """Last line that the worker wrote to standard error; empty if none."""
 
     def message(self) -> str:
         how = f"signal {-self.exit_code}" if self.exit_code < 0 else f"exit code {self.exit_code}"
@@ -389,7 +389,7 @@ class WorkerDiedError(TerminalError):
 
 @dataclass(eq=False, kw_only=True)
 class DataQualityError(GobblinDagsterError):
-    """A task-level policy that must hold did not hold."""
+    """A policy of type FAIL did not hold."""
 
     code: ClassVar[str] = "data-quality"
     dataset_urn: str
@@ -403,7 +403,7 @@ class DataQualityError(GobblinDagsterError):
 
 @dataclass(eq=False, kw_only=True)
 class CommitConflictError(GobblinDagsterError):
-    """Somebody else changed the dataset since it was planned; plan again."""
+    """Another run or person changed the dataset after it was planned; plan again."""
 
     code: ClassVar[str] = "commit-conflict"
     remedy: ClassVar[str] = "Nothing was published by this run; run again."
@@ -425,7 +425,7 @@ class DatasetBusyError(CommitConflictError):
 
 @dataclass(eq=False, kw_only=True)
 class StaleEpochError(CommitConflictError):
-    """Our lease on the dataset was taken over by another run."""
+    """Another run has taken over our lease on the dataset."""
 
     code: ClassVar[str] = "epoch-stale"
     ours: int
@@ -437,7 +437,7 @@ class StaleEpochError(CommitConflictError):
 
 @dataclass(eq=False, kw_only=True)
 class WatermarkMovedError(CommitConflictError):
-    """The dataset's version is not the one that the plan was made from."""
+    """The dataset's stored version is not the one that the plan was made from."""
 
     code: ClassVar[str] = "watermark-moved"
     expected: int
@@ -449,7 +449,7 @@ class WatermarkMovedError(CommitConflictError):
 
 @dataclass(eq=False, kw_only=True)
 class UnfinishedSequenceError(CommitConflictError):
-    """A commit sequence of the dataset is stored and unfinished."""
+    """The dataset has a stored commit sequence that is not finished."""
 
     code: ClassVar[str] = "sequence-unfinished"
     remedy: ClassVar[str] = "The next `gobblin run` finishes it first; or use `gobblin commit recover`."
@@ -461,14 +461,14 @@ class UnfinishedSequenceError(CommitConflictError):
 
 @dataclass(eq=False, kw_only=True)
 class GroupHeldBackError(CommitConflictError):
-    """The dataset is published only together with others of its run, and one of those cannot be published."""
+    """The datasets of the run are published together or not at all, and another one of them cannot be published."""
 
     code: ClassVar[str] = "group-held-back"
     remedy: ClassVar[str] = (
-        "Mend the dataset that is named; nothing of the run was published, the next one reads it again."
+        "Repair the dataset that is named; nothing of this run was published, the next run reads it again."
     )
     because: str
-    """The dataset that failed, and how."""
+    """Which dataset failed, and why."""
 
     def message(self) -> str:
         because = self.because if self.because.endswith(".") else f"{self.because}."
@@ -477,7 +477,7 @@ class GroupHeldBackError(CommitConflictError):
 
 @dataclass(eq=False, kw_only=True)
 class RangeOverlapError(CommitConflictError):
-    """A watermark range would be committed for the second time."""
+    """A watermark range would be committed a second time."""
 
     code: ClassVar[str] = "range-overlap"
     interval: str
@@ -489,16 +489,17 @@ class RangeOverlapError(CommitConflictError):
 
 @dataclass(eq=False, kw_only=True)
 class CommitStateUnknownError(GobblinDagsterError):
-    """A store transaction neither succeeded nor failed for certain."""
+    """The connection broke during a store transaction, so it is not known whether it was committed."""
 
     code: ClassVar[str] = "commit-state-unknown"
-    remedy: ClassVar[str] = "Nothing is deleted; the next run reads the sequence and goes on from what it finds."
+    remedy: ClassVar[str] = "Nothing is deleted. Run again: the next run looks the sequence up and goes on from there."
     dataset_urn: str
     sequence_id: str
     problem: str
 
     def message(self) -> str:
-        return f"Dataset {self.dataset_urn!r}: whether sequence {self.sequence_id} was committed is not known: {self.problem}."
+        where = f"Dataset {self.dataset_urn!r}, sequence {self.sequence_id}"
+        return f"{where}: it is not known whether it was committed: {self.problem}."
 
 
 @dataclass(eq=False, kw_only=True)

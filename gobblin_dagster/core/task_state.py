@@ -1,4 +1,4 @@
-"""TaskState: what came of one work unit. One small row per work unit is all that returns from Spark."""
+"""TaskState: the result of one work unit, one small row. Nothing else returns from a Spark task to the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 
 class WorkingState(StrEnum):
-    """Where a work unit or dataset stands.
+    """State of a work unit within a run.
 
     Source: gobblin-api `WorkUnitState.WorkingState`.
     """
@@ -22,7 +22,7 @@ class WorkingState(StrEnum):
     PENDING = "pending"
     RUNNING = "running"
     SUCCESSFUL = "successful"
-    """Read and staged whole; not yet published."""
+    """All rows are read and staged, not yet published."""
     COMMITTED = "committed"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -31,25 +31,25 @@ class WorkingState(StrEnum):
 
 LEGAL: Mapping[WorkingState, frozenset[WorkingState]] = MappingProxyType(
     {
-        # Not begun: it may be lost, or hold nothing to read.
+        # Not begun: its task may be lost, or it has nothing to read.
         WorkingState.PENDING: frozenset(WorkingState) - {WorkingState.PENDING, WorkingState.COMMITTED},
         WorkingState.RUNNING: frozenset({WorkingState.SUCCESSFUL, WorkingState.FAILED, WorkingState.CANCELLED}),
-        # Its dataset may fail as a whole, or its publication.
+        # Its dataset may fail, or the publication.
         WorkingState.SUCCESSFUL: frozenset({WorkingState.COMMITTED, WorkingState.FAILED}),
-        # A retry begins anew; of some, a part is published.
+        # A retry runs it again; or the part before the failure is published.
         WorkingState.FAILED: frozenset({WorkingState.RUNNING, WorkingState.COMMITTED}),
         WorkingState.COMMITTED: frozenset(),
         WorkingState.CANCELLED: frozenset(),
         WorkingState.SKIPPED: frozenset(),
     }
 )
-"""The states that may follow each state within a run."""
+"""Which states may follow each state within a run."""
 
 
 def advance(before: WorkingState, after: WorkingState) -> WorkingState:
-    """Return the new state of a work unit; raises WorkingStateError where none may follow the old one so.
+    """Return `after`, the new state of a work unit; raises WorkingStateError if it must not follow `before`.
 
-    Source: gobblin-api `WorkUnitState.setWorkingState`. Differs: the original takes any state after any other.
+    Source: gobblin-api `WorkUnitState.setWorkingState`. Differs: the original allows any state after any other.
 
     Example:
         >>> advance(WorkingState.RUNNING, WorkingState.FAILED).value
@@ -69,29 +69,31 @@ class PolicyResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A finished, synced file in staging, and where it belongs once published.
-
-    `path` is absolute; `target` is relative to the output root and never reused: its name carries the commit id.
-    """
+    """A finished, synced file in staging, and the place where it will be published."""
 
     branch: str
     path: str
+    """Absolute path in staging."""
     target: str
+    """Path after publication, relative to the output root. Its name holds the commit id, so no target is used twice."""
     size_bytes: int
     sha256: str
+    """Hex digest of the content."""
     rows: int
+    """Rows in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one task-level policy said of one branch of one work unit."""
+    """Outcome of one task-level policy for one branch of one work unit."""
 
     policy: str
     branch: str
     result: PolicyResult
     enforced: bool
-    """Whether a failure fails the work unit (type FAIL) or is only recorded (type OPTIONAL)."""
+    """Whether a failed policy fails the work unit (type FAIL) or is only recorded (type OPTIONAL)."""
     detail: str
+    """One line with what was expected and what was found."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", hidden(self.detail))
@@ -99,11 +101,14 @@ class PolicyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """Why a work unit failed, as data: the error's code, its text and, where one is to blame, the branch."""
+    """Why a work unit failed, as data."""
 
     code: str
+    """Code of the error, a section in docs/errors.md; `unexpected` for exceptions that are not ours."""
     message: str
+    """Text of the error, shortened."""
     branch: str | None = None
+    """The branch that failed; None if the failure was before the fork."""
     transient: bool = False
     """Whether a retry may help (a TransientError)."""
 
@@ -118,7 +123,7 @@ class BranchCounts:
     rows_in: int = 0
     """Rows that the fork gave to the branch."""
     rows_filtered: int = 0
-    """Rows that the branch's converters removed (negative where they added some)."""
+    """Rows that the branch's converters removed (negative if they added rows)."""
     rows_rejected: int = 0
     """Rows that row-level policies of the branch dropped or quarantined."""
     rows_written: int = 0
@@ -126,7 +131,7 @@ class BranchCounts:
 
     @classmethod
     def sum(cls, parts: Sequence[BranchCounts]) -> BranchCounts:
-        """Return the counts of several parts of one branch together."""
+        """Return the sums over several parts of one branch."""
         return cls(**{each.name: sum(getattr(part, each.name) for part in parts) for each in fields(cls)})
 
 
@@ -134,17 +139,17 @@ class BranchCounts:
 class QueueStats:
     """How the queue between the fork and one branch was used, in batches.
 
-    Source: gobblin-runtime `BoundedBlockingRecordQueue.QueueStats`. Differs: counts batches, and tells how long each side
-    waited for the other.
+    Source: gobblin-runtime `BoundedBlockingRecordQueue.QueueStats`. Differs: counts batches, and measures how long each
+    side waited for the other.
     """
 
     capacity: int
     puts: int = 0
     gets: int = 0
     largest: int = 0
-    """Most batches that waited at once."""
+    """Highest number of batches in the queue."""
     fill_ratio: float = 0.0
-    """Mean share of the capacity in use when a batch was put, 0-1: near 1 the branch is the slower side."""
+    """Mean share of the capacity in use when a batch was put (0-1). Near 1, the branch is slower than the fork."""
     put_wait_s: float = 0.0
     """Seconds that the fork waited for room."""
     get_wait_s: float = 0.0
@@ -153,7 +158,7 @@ class QueueStats:
     """Seconds from the first put to the end."""
 
     def plus(self, other: QueueStats) -> QueueStats:
-        """Return the use of two queues, one after the other; the fill ratio is the mean over all batches."""
+        """Return the use of two queues that ran one after the other; the fill ratio is the mean over all batches."""
         puts = self.puts + other.puts
         filled = self.fill_ratio * self.puts + other.fill_ratio * other.puts
         return QueueStats(
@@ -182,8 +187,8 @@ class QueueStats:
 class TaskState:
     """The result of one work unit.
 
-    Invariant: `rows_read == rows_filtered + rows_rejected + rows_untaken + (rows that at least one branch took)`, and per
-    branch `rows_in == rows_filtered + rows_rejected + rows_written`.
+    Invariants: `rows_read == rows_filtered + rows_rejected (before the fork) + rows_untaken + (rows that at least one branch
+    took)`; per branch `rows_in == rows_filtered + rows_rejected + rows_written`.
 
     Source: gobblin-runtime `TaskState` and gobblin-api `WorkUnitState`. Differs: files and counts per branch are part of
     it, so the commit never lists a folder.
@@ -199,16 +204,19 @@ class TaskState:
     low: AnyWatermark
     expected_high: AnyWatermark
     actual_high: AnyWatermark
-    """What every branch has flushed. It lies before `expected_high` where a limit ended the reading, and where the reading
-    failed and the part before may be published (`is_part`); it equals `low` where nothing may be."""
+    """End, exclusive, of the rows that every branch has staged.
+
+    It equals `expected_high` if everything was read, and `low` if nothing may be published. It lies between them if a limit
+    ended the work unit early, or if reading failed and the part before the failure may be published (`is_part`)."""
     rows_read: int = 0
     bytes_read: int = 0
     rows_filtered: int = 0
-    """Rows that converters before the fork removed (negative where they added some)."""
+    """Rows that converters before the fork removed (negative if they added rows)."""
     rows_rejected: Mapping[str, int] = field(default_factory=dict)
-    """Rows that row-level policies and converters (`on_error`) dropped or quarantined, by name; `branch.name` inside a branch."""
+    """Rows that row-level policies and converters (`on_error`) dropped or quarantined, by name of policy or converter; the
+    name is `branch.name` for those inside a branch."""
     rows_quarantined: int = 0
-    """Rows written to the quarantine, of all branches together."""
+    """Rows written to the quarantine, before the fork and by all branches."""
     rows_untaken: int = 0
     """Rows that no branch of the fork took."""
     branches: Mapping[str, BranchCounts] = field(default_factory=dict)
@@ -218,9 +226,9 @@ class TaskState:
     schemas: Mapping[str, str] = field(default_factory=dict)
     """Written Arrow schema by branch, as text `name: type` lines."""
     queues: Mapping[str, QueueStats] = field(default_factory=dict)
-    """Use of the branches' queues; empty where branches ran one after the other."""
+    """Use of the queues before the branches, by branch; empty if branches ran one after the other."""
     notes: tuple[str, ...] = ()
-    """What people should know of an attempt that may well have succeeded: columns that are new, gone or changed."""
+    """Sentences for people, also of a successful attempt: columns that are new, gone or changed."""
     seconds: float = 0.0
     """Wall time of the attempt."""
 
@@ -231,13 +239,13 @@ class TaskState:
 
     @property
     def is_part(self) -> bool:
-        """Whether it failed behind a part that may be published."""
+        """Whether it failed after a first part, which may be published."""
         return self.state is WorkingState.FAILED and self.actual_high != self.low
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSums:
-    """Sums over the results of several work units, or of the parts of one; fields as those of `TaskState`."""
+    """Sums over the results of several work units, or of the parts of one; the fields mean the same as in `TaskState`."""
 
     rows_read: int = 0
     bytes_read: int = 0
@@ -256,7 +264,7 @@ class TaskSums:
 
     @classmethod
     def of(cls, states: Sequence[TaskState]) -> TaskSums:
-        """Sum all that a result counts."""
+        """Sum the counts of several results."""
         return cls(
             rows_read=sum(state.rows_read for state in states),
             bytes_read=sum(state.bytes_read for state in states),
@@ -283,7 +291,7 @@ def _added_branches(states: Sequence[Mapping[str, BranchCounts]]) -> dict[str, B
 
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return sums by name, of counts that may each lack some names.
+    """Return the sums by name; a name may be missing in some of the mappings.
 
     Example:
         >>> added([{"eu": 1}, {"us": 2, "eu": 3}])
