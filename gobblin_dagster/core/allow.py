@@ -1,10 +1,11 @@
 """What job files may use, for people who run job files of others: folders, environment variables, modules and hosts.
 
-A job file is as powerful as code: it names files, environment variables, functions and servers. A list that is not set allows
-everything. A list that is set allows only what it names; an empty list allows nothing. Each method returns an empty text, or
-one sentence that says what is refused and names the list.
+A job file is as powerful as code: it names files, environment variables, functions and servers. A list that is not set
+allows everything. A list that is set allows only what it names; an empty list allows nothing. Each method returns an
+empty text, or one sentence that says what is refused and names the list.
 
-The lists do not control what the code of an allowed module does, nor to which other servers an allowed server redirects.
+The lists do not control what the code of an allowed module does, nor to which other servers an allowed server
+redirects.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class AllowLists:
         Links in the path and in the allowed folders are followed, so that neither `..` nor a link leads out of them.
 
         Args:
-            path: the text in the job file. Only the part of a pattern before its first placeholder (`{dataset}`, `*`) is
-                checked: check each file that the pattern finds again.
+            path: the text in the job file. Only the part of a pattern before its first placeholder (`{dataset}`, `*`)
+                is checked: check each file that the pattern finds again.
             base_dir: folder that a relative local path starts from.
         """
         if self.paths is None:
@@ -83,17 +84,20 @@ class AllowLists:
         return f"the module of {target!r} is not in `allow.modules` of gobblin.yaml{_remedy('it')}"
 
     def host_problem(self, host: str, port: int | None = None) -> str:
-        """Check a server; return the problem or an empty text. Without a port, list entries with a port do not match."""
+        """Check a server; return the problem or an empty text.
+
+        If `port` is None, list entries that name a port do not match.
+        """
         if self.hosts is None or any(_fits(host, port, entry) for entry in self.hosts):
             return ""
         shown = host if port is None else f"{host}:{port}"
         return f"the host {shown!r} is not in `allow.hosts` of gobblin.yaml{_remedy('it')}"
 
     def url_problem(self, url: str, base_dir: str = "/") -> str:
-        """Check a URL: its server if it names one, and its path if it names a file. Return the problem or an empty text.
+        """Check the server of a URL, and its path if it names a file; return the problem or an empty text.
 
-        Query parameters of a database URL that name another server are checked too. No message holds the URL of a server,
-        as it may hold a password.
+        Query parameters of a database URL that name another server are checked too. No message holds the URL of a
+        server, as it may hold a password.
         """
         bare = url.removeprefix("jdbc:")
         if not _SCHEME.match(bare):

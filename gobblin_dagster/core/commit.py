@@ -45,9 +45,10 @@ dataset gets no new sequence."""
 class CommitStep(Protocol):
     """One idempotent action of a publication, which can check by content whether it is done.
 
-    On the driver, `engine.commit` calls `verify`, and `execute` if it returned False. After a crash another process does the
-    same again, possibly while the first process still runs. Steps are stored as JSON before the first one runs: `to_json`
-    must hold everything that they need. Register the class with `core.step_registry.register_commit_step`.
+    On the driver, `engine.commit` calls `verify`, and `execute` if it returned False. After a crash another process
+    does the same again, possibly while the first process still runs. Steps are stored as JSON before the first one
+    runs: `to_json` must hold everything that they need. Register the class with
+    `core.step_registry.register_commit_step`.
 
     Source: `CommitStep` of the exactly-once design. Differs: verifies by size and checksum, never by existence alone.
     """
@@ -127,8 +128,9 @@ class StoredSequence:
 
 @dataclass(frozen=True, slots=True)
 class CommitGroup:
-    """The sequences of a run that are published together or not at all (`commit.scope: job`); each of them holds this value.
+    """The sequences of a run that are published together or not at all (`commit.scope: job`).
 
+    Each of them holds this value.
     One sequence is the leader. It is stored last and committed first, so its state decides for the group. If it is
     COMMITTED, recovery finishes all others. If it is not stored, aborted or quarantined, recovery undoes all others.
     """
@@ -190,7 +192,7 @@ class CommitFacts:
 
 @dataclass(frozen=True, slots=True)
 class ManualChange:
-    """Why a commit was made by a command and not by a run: a rollback, a replay, a compaction, a watermark set by hand."""
+    """The command that made a commit, if it was no run: a rollback, a replay, a compaction, a watermark set by hand."""
 
     action: str
     """What was done, e.g. `rollback`."""
@@ -222,8 +224,8 @@ NO_REPORT = CommitReport()
 class CommitSequence:
     """Everything that one publication of one dataset does, as a value.
 
-    Source: `CommitSequence` of the exactly-once design. Differs: moving the watermark is not a step. The transaction that
-    ends the sequence moves it (`after`), so it can never move before the files are published.
+    Source: `CommitSequence` of the exactly-once design. Differs: moving the watermark is not a step. The transaction
+    that ends the sequence moves it (`after`), so it can never move before the files are published.
     """
 
     id: str

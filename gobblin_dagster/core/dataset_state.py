@@ -89,8 +89,8 @@ def _joined(parts: Iterable[tuple[Any, Any]]) -> tuple[tuple[Position, Position]
 class DatasetState:
     """The published progress of one dataset of one job; stored as one row, replaced by each commit.
 
-    Source: gobblin-runtime `JobState.DatasetState`. Differs: holds committed ranges, not the states of single tasks; a run
-    without work for a dataset does not change its state.
+    Source: gobblin-runtime `JobState.DatasetState`. Differs: holds committed ranges, not the states of single tasks; a
+    run without work for a dataset does not change its state.
     """
 
     format_name: ClassVar[str] = "DatasetState/1"
@@ -98,7 +98,8 @@ class DatasetState:
     job: str
     dataset_urn: str
     version: int
-    """Grows by one with each commit. A commit fails if the stored version is not the one that its plan was made from."""
+    """Grows by one with each commit. A commit fails if the stored version is not the one that its plan was made
+    from."""
     committed: AnyRanges
     """The ranges whose rows are published."""
     snapshot: int
@@ -110,7 +111,8 @@ class DatasetState:
     schemas: Mapping[str, str] = field(default_factory=dict)
     """Last published Arrow schema by branch, as `name: type` lines."""
     failed_ranges: tuple[str, ...] = ()
-    """Ranges whose work units failed in the last commit, as text for people; only `committed` decides what is read again."""
+    """Ranges whose work units failed in the last commit, as text for people; only `committed` decides what is read
+    again."""
     generation: int = 0
     """Grows whenever committed ranges are taken back. Within a generation the watermark never goes back, and no row is
     published twice."""
@@ -125,8 +127,9 @@ class DatasetState:
     pace: Pace = field(default_factory=Pace)
     """Size and duration of its work units lately, for packing."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the topics, tables and so on that were read, by name. If the id of a name changes, it was deleted and created
-    again, and stored positions mean nothing. Empty if the source has no ids, and in states of older programs."""
+    """Ids of the topics, tables and so on that were read, by name. If the id of a name changes, it was deleted and
+    created again, and stored positions mean nothing. Empty if the source has no ids, and in states of older
+    programs."""
 
     def is_other(self, name: str, identity: str) -> bool:
         """Return whether a topic or table was deleted and created again since it was read.

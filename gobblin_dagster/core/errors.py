@@ -34,8 +34,9 @@
     ├── CommitStateUnknownError look before retrying
     └── QuarantinedError        a dataset or sequence waits for a person
 
-An error takes its facts as keyword arguments and keeps them as attributes. It survives pickling, because Spark and Dagster
-send it between processes. Retry policies look at the type, never at the text. `code` names the section in `docs/errors.md`.
+An error takes its facts as keyword arguments and keeps them as attributes. It survives pickling, because Spark and
+Dagster send it between processes. Retry policies look at the type, never at the text. `code` names the section in
+`docs/errors.md`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def refused_by_storage(error: Exception, path: str = "") -> StorageError | None:
 def describe_failure(error: Exception, branch: str | None = None) -> TaskFailure:
     """Return an exception as a TaskFailure.
 
-    An exception that is not a GobblinDagsterError gets the code `unexpected`, and its message names function, file and line.
+    An exception that is not a GobblinDagsterError gets the code `unexpected`, and its message names function, file and
+    line.
     """
     error = missing_package(error) or refused_by_storage(error) or error
     if isinstance(error, GobblinDagsterError):

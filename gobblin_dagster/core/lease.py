@@ -1,6 +1,7 @@
 """Leases: which process works on a dataset.
 
-Leases only avoid double work. What keeps data right if two runs work on a dataset is the compare-and-swap of the commit.
+Leases only avoid double work. What keeps data right if two runs work on a dataset is the compare-and-swap of the
+commit.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class LeaseOwner:
         return cls(run_id, socket.gethostname(), _boot_id(), pid, _process_start(pid) or "")
 
     def is_provably_dead(self) -> bool:
-        """Return whether the process is certainly gone: it was on this host, and the host was rebooted or has it no more.
+        """Return whether the process is certainly gone: it ran on this host and is not there, or the host was rebooted.
 
         Lets the next run after a kill go on at once instead of waiting for the lease to expire. Wrong answers cost
         work, never data: the epoch and the version are checked in every transaction.

@@ -1,8 +1,8 @@
 """Keep values of environment variables (passwords, tokens) out of everything that is stored or printed.
 
-A job file refers to a variable as `${NAME}`. Loading it calls `remember` with the value; other processes of the run get the
-values by `known_in`. All our errors, and the messages and notes of work units, pass through `hidden`, which replaces each
-value by its reference `${NAME}`, in state stores, documents, Dagster's events and logs.
+A job file refers to a variable as `${NAME}`. Loading it calls `remember` with the value; other processes of the run
+get the values by `known_in`. All our errors, and the messages and notes of work units, pass through `hidden`, which
+replaces each value by its reference `${NAME}`, in state stores, documents, Dagster's events and logs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def forget() -> None:
 
 
 def known_in(job_json: str) -> dict[str, str]:
-    """Return the references (by value) that occur in a job's JSON; other processes of the run pass them to `remember`."""
+    """Return the references (by value) that a job's JSON uses; other processes of the run pass them to `remember`."""
     return {
         value: reference
         for value, reference in _known.items()

@@ -1,7 +1,8 @@
 """Write the values of `core` as JSON documents and read them again, checked against their types by pydantic.
 
-Every document holds the `format_name` of its class, e.g. `DatasetState/1`, so that older and newer programs recognise it. A
-class may be renamed or moved; its `format_name` stays. Raise the number if older programs would misread newer documents.
+Every document holds the `format_name` of its class, e.g. `DatasetState/1`, so that older and newer programs recognise
+it. A class may be renamed or moved; its `format_name` stays. Raise the number if older programs would misread newer
+documents.
 """
 
 from __future__ import annotations

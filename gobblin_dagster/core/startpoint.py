@@ -1,7 +1,7 @@
 """Startpoints: where the next run of a dataset shall begin, set by a person; the commit of that run deletes it.
 
-A startpoint is stored under its dataset, beside the dataset's state, and has an id. A commit deletes only the startpoint
-with the id that its plan used: a startpoint that is set while a run works is left for the next run.
+A startpoint is stored under its dataset, beside the dataset's state, and has an id. A commit deletes only the
+startpoint with the id that its plan used: a startpoint that is set while a run works is left for the next run.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """Begin after the last position that the source has when the startpoint is first applied; read only what comes later.
+    """Begin after the last position that the source has when the startpoint is first applied.
 
     Source: samza-api `StartpointUpcoming`.
     """
@@ -138,15 +138,16 @@ class Startpoint:
     position: StartpointPosition
     created_at: datetime
     expires_at: datetime
-    """From this instant on it is not applied any more, unless it is pinned. The next run or `gobblin clean` deletes it."""
+    """From this instant on it is not applied any more, unless it is pinned. The next run or `gobblin clean` deletes
+    it."""
     who: str
     """The person who set it."""
     why: str = ""
     """The reason that the person gave."""
     id: str = field(default_factory=new_commit_id)
     pinned: AnyRanges | None = None
-    """The ranges that count as read, for positions that move with time (`upcoming`, an instant). The first run stores them,
-    so that a run after a crash begins at the same place."""
+    """The ranges that count as read, for positions that move with time (`upcoming`, an instant). The first run stores
+    them, so that a run after a crash begins at the same place."""
 
     def is_expired(self, now: datetime) -> bool:
         """Return whether it is not applied any more."""

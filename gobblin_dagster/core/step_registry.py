@@ -1,7 +1,8 @@
 """The registry of commit step types: how a stored step becomes an object again.
 
-A class is registered when its module is imported. A module that is slow to import, or that a stored sequence may need after
-no job names it any more, is declared by name instead: it is imported when a stored sequence holds one of its steps.
+A class is registered when its module is imported. A module that is slow to import, or that a stored sequence may need
+after no job names it any more, is declared by name instead: it is imported when a stored sequence holds one of its
+steps.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def declare_commit_steps(modules: Mapping[str, str]) -> None:
     """Declare which module to import for a stored step of a type that is not registered yet.
 
     Args:
-        modules: dotted module names by `type_name`. Importing the module must register the type in all versions that may be
-            stored. The import must work without optional packages; import these in `verify` and `execute`.
+        modules: dotted module names by `type_name`. Importing the module must register the type in all versions that
+            may be stored. The import must work without optional packages; import these in `verify` and `execute`.
     """
     _MODULES.update(modules)
 

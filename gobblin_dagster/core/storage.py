@@ -1,7 +1,7 @@
 """Storage: the few file operations that the commit protocol needs, and what each guarantees after a crash.
 
-Implementations are in `gobblin_dagster.storage`; tests wrap them to count, fail and undo operations. All changes to staged
-and published files go through this protocol.
+Implementations are in `gobblin_dagster.storage`; tests wrap them to count, fail and undo operations. All changes to
+staged and published files go through this protocol.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Sink(Protocol):
 class Storage(Protocol):
     """File operations by absolute path.
 
-    Called on the driver by the commit (from several threads) and in Spark tasks by writers: objects must be cheap to make
-    and picklable. All methods may raise any OSError, for example if the server cannot be reached; none retries by itself.
+    Called on the driver by the commit (from several threads) and in Spark tasks by writers: objects must be cheap to
+    make and picklable. All methods may raise any OSError, for example if the server cannot be reached; none retries by
+    itself.
     """
 
     is_move_atomic: bool
@@ -71,7 +72,7 @@ class Storage(Protocol):
         """
 
     def make_dirs(self, path: str) -> None:
-        """Create a folder and its parents; do nothing if they exist. They survive a power loss when the call returns."""
+        """Create a folder and its parents, which survive a power loss on return; do nothing if they exist."""
 
     def sync_dir(self, path: str) -> None:
         """Make the files that were created in a folder, or renamed into or out of it, survive a power loss."""
@@ -107,7 +108,7 @@ class FoldingStorage(Protocol):
 
 @runtime_checkable
 class UploadStorage(Protocol):
-    """Optional addition to `Storage`: a killed `move` leaves an unfinished upload, which is invisible but costs money."""
+    """Optional addition to `Storage`: a killed `move` leaves an unfinished upload, invisible but paid for."""
 
     def end_uploads(self, paths: Collection[str]) -> None:
         """End unfinished uploads to exactly these paths; a run still working on one of them gets FileNotFoundError.

@@ -187,11 +187,11 @@ class QueueStats:
 class TaskState:
     """The result of one work unit.
 
-    Invariants: `rows_read == rows_filtered + rows_rejected (before the fork) + rows_untaken + (rows that at least one branch
-    took)`; per branch `rows_in == rows_filtered + rows_rejected + rows_written`.
+    Invariants: `rows_read == rows_filtered + rows_rejected (before the fork) + rows_untaken + (rows that at least one
+    branch took)`; per branch `rows_in == rows_filtered + rows_rejected + rows_written`.
 
-    Source: gobblin-runtime `TaskState` and gobblin-api `WorkUnitState`. Differs: files and counts per branch are part of
-    it, so the commit never lists a folder.
+    Source: gobblin-runtime `TaskState` and gobblin-api `WorkUnitState`. Differs: files and counts per branch are part
+    of it, so the commit never lists a folder.
     """
 
     format_name: ClassVar[str] = "TaskState/1"
@@ -206,15 +206,16 @@ class TaskState:
     actual_high: AnyWatermark
     """End, exclusive, of the rows that every branch has staged.
 
-    It equals `expected_high` if everything was read, and `low` if nothing may be published. It lies between them if a limit
-    ended the work unit early, or if reading failed and the part before the failure may be published (`is_part`)."""
+    It equals `expected_high` if everything was read, and `low` if nothing may be published. It lies between them if a
+    limit ended the work unit early, or if reading failed and the part before the failure may be published
+    (`is_part`)."""
     rows_read: int = 0
     bytes_read: int = 0
     rows_filtered: int = 0
     """Rows that converters before the fork removed (negative if they added rows)."""
     rows_rejected: Mapping[str, int] = field(default_factory=dict)
-    """Rows that row-level policies and converters (`on_error`) dropped or quarantined, by name of policy or converter; the
-    name is `branch.name` for those inside a branch."""
+    """Rows that row-level policies and converters (`on_error`) dropped or quarantined, by name of policy or converter;
+    the name is `branch.name` for those inside a branch."""
     rows_quarantined: int = 0
     """Rows written to the quarantine, before the fork and by all branches."""
     rows_untaken: int = 0
@@ -245,7 +246,7 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True)
 class TaskSums:
-    """Sums over the results of several work units, or of the parts of one; the fields mean the same as in `TaskState`."""
+    """Sums over the results of several work units, or of the parts of one; fields as in `TaskState`."""
 
     rows_read: int = 0
     bytes_read: int = 0

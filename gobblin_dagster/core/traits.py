@@ -1,8 +1,8 @@
 """Traits: optional attributes by which a construct or commit step declares what it can do, with their defaults.
 
 Set an attribute on the class or on the object (`self.reads_current = ...`, or a property); the engine reads it with
-`traits_of`. Abilities that need a method are protocols in `core.constructs`. The registry refuses attributes whose names are
-nearly those of traits; `traits_of` refuses values of a wrong type.
+`traits_of`. Abilities that need a method are protocols in `core.constructs`. The registry refuses attributes whose
+names are nearly those of traits; `traits_of` refuses values of a wrong type.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class PublisherTraits:
     """Traits of a publisher; read on the object, on the driver."""
 
     reads_current: bool = False
-    """Whether it needs `PublishView.current`, which costs a query. Set it if new files replace old ones. A replay adds its
-    files without calling such a publisher."""
+    """Whether it needs `PublishView.current`, which costs a query. Set it if new files replace old ones. A replay adds
+    its files without calling such a publisher."""
     needs_all_units: bool = False
     """Whether a failed work unit keeps the whole dataset from being published, whatever `commit.policy` says."""
     allows_compaction: bool = False
@@ -62,7 +62,8 @@ class PublisherTraits:
     publishes_files: bool = True
     """False if no file of its branch is ever published: an audit expects no rows in files then."""
     published_elsewhere: str = ""
-    """What else holds the branch's rows, for messages (`"an Iceberg table"`); `gobblin rollback` refuses such datasets."""
+    """What else holds the branch's rows, for messages (`"an Iceberg table"`); `gobblin rollback` refuses such
+    datasets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,8 @@ class StepTraits:
     """Traits of a commit step; read on the object."""
 
     is_undoable: bool = False
-    """Whether moving the sequence's files back undoes this step too. Recovery undoes a sequence only if all of its steps are
-    undoable; a person must decide about any other."""
+    """Whether moving the sequence's files back undoes this step too. Recovery undoes a sequence only if all of its
+    steps are undoable; a person must decide about any other."""
     reads_staging: bool = True
     """Whether it may read any staged file. False if it reads only files that the sequence moves."""
     output_paths: tuple[str, ...] = ()
@@ -98,7 +99,8 @@ def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:
         if not isinstance(found[each.name], type(each.default)):
             cls = construct if isinstance(construct, type) else type(construct)
             raise UsageError(
-                problem=f"{cls.__qualname__}.{each.name} is {found[each.name]!r}, expected a {type(each.default).__name__}.",
+                problem=f"{cls.__qualname__}.{each.name} is {found[each.name]!r}, expected "
+                f"{type(each.default).__name__}.",
                 hint=f"Correct it, or leave it out: the default is {each.default!r}.",
             )
     return traits(**found)

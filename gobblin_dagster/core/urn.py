@@ -1,7 +1,7 @@
 """Dataset URNs: the names of datasets. State, commits and Dagster partitions are kept per dataset.
 
-The state store uses the urn as it is. Dagster partition keys and folder names use percent-encodings that can be reversed, so
-that `a:b`, `a.b` and `a_b` never share state (the original replaces characters).
+The state store uses the urn as it is. Dagster partition keys and folder names use percent-encodings that can be
+reversed, so that `a:b`, `a.b` and `a_b` never share state (the original replaces characters).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DatasetUrn:
 
     @property
     def path_segment(self) -> str:
-        """The folder name of the dataset: percent-encoded, without separators; never `.`, `..`, or hidden (`.x`, `_x`)."""
+        """The folder name of the dataset, percent-encoded; never `.`, `..`, or a hidden name (`.x`, `_x`)."""
         if not self.value:
             return _EMPTY
         quoted = quote(self.value, safe="")

@@ -15,10 +15,11 @@ from gobblin_dagster.core.watermark.ranges import WatermarkInterval
 class WorkUnit:
     """A part of one dataset, from a low to an expected high watermark.
 
-    It is stored and sent to Spark tasks as JSON: keep it small. It holds what its extractor needs, and no setting of the job.
+    It is stored and sent to Spark tasks as JSON: keep it small. It holds what its extractor needs, and no setting of
+    the job.
 
-    Source: gobblin-api `WorkUnit`. Differs: has fields instead of arbitrary properties; the job's settings are not copied
-    into it.
+    Source: gobblin-api `WorkUnit`. Differs: has fields instead of arbitrary properties; the job's settings are not
+    copied into it.
     """
 
     id: str
@@ -41,7 +42,8 @@ class WorkUnit:
     watermark. For example, only the time of change of a file is new."""
 
     cost_ms: int | None = None
-    """Estimated milliseconds, by what the dataset's work units took lately. The planner sets it for all units or for none."""
+    """Estimated milliseconds, by what the dataset's work units took lately. The planner sets it for all units or for
+    none."""
 
     @property
     def interval(self) -> WatermarkInterval:

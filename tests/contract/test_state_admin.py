@@ -518,5 +518,5 @@ def test_set_before_the_beginning_or_with_other_components_is_refused(store: Sta
 
 
 def test_set_of_files_is_not_written_by_hand_and_the_message_says_what_is_done_instead() -> None:
-    with pytest.raises(UsageError, match=r"no watermark to write by hand.*`gobblin state reset`"):
+    with pytest.raises(UsageError, match=r"cannot be written by hand.*`gobblin state reset`"):
         parse_watermark(FileSetWatermark, '{"a.csv": 1}')

@@ -1,14 +1,14 @@
 """The protocols that sources, converters, policies, forks, writers and publishers implement, on Arrow record batches.
 
-Register each class under a short name, with an `Options` model (pydantic, frozen, unknown keys refused); the engine makes
-objects with `cls(options, context)`.
+Register each class under a short name, with an `Options` model (pydantic, frozen, unknown keys refused); the engine
+makes objects with `cls(options, context)`.
 
 On the driver run: all methods of a source except `extractor`, and publishers. In a Spark task run: extractors,
-converters, forks, policies and writers, one object per work unit (and branch), in one thread. After a failure the engine
-makes new objects; it never uses an object of a failed attempt again.
+converters, forks, policies and writers, one object per work unit (and branch), in one thread. After a failure the
+engine makes new objects; it never uses an object of a failed attempt again.
 
-A protocol whose docstring begins with "Optional" is an addition: implement its methods beside those of the main protocol.
-The engine finds them with `isinstance`.
+A protocol whose docstring begins with "Optional" is an addition: implement its methods beside those of the main
+protocol. The engine finds them with `isinstance`.
 """
 
 from __future__ import annotations

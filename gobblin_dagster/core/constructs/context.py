@@ -31,25 +31,27 @@ class ConstructContext:
     load_time: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When the attempt on the work unit began, aware and in UTC; the same instant for all of its rows."""
     in_order: bool = False
-    """Whether the first part of a work unit may be published without the rest. If so, extractors should read in the order
-    of their positions if they can."""
+    """Whether the first part of a work unit may be published without the rest. If so, extractors should read in the
+    order of their positions if they can."""
     name: str = ""
     """Name of the construct in the job file, for messages; set for row-level policies only."""
     limit_rows: int | None = None
-    """Rows after which a work unit may end early (`execution.limit.rows`). Extractors should end a chunk there if they can."""
+    """Rows after which a work unit may end early (`execution.limit.rows`). Extractors should end a chunk there if they
+    can."""
     allow: AllowLists = EVERYTHING
-    """Paths and servers that may be used. Check against it what the job file does not name, such as files found by a pattern."""
+    """Paths and servers that may be used. Check against it what the job file does not name, such as files found by a
+    pattern."""
     spark: Callable[[], Any] | None = None
-    """Returns the Spark session, starting Spark if needed; for sources on the driver that plan or count with Spark. None
-    for all other constructs."""
+    """Returns the Spark session, starting Spark if needed; for sources on the driver that plan or count with Spark.
+    None for all other constructs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A batch of rows inside a task, with the place that each row came from.
 
-    Shape: `rows` is int64, as long as `batch`: the number of each row in `file`, counted from 1 without the header. It is
-    null if a converter made the row from several rows or from none.
+    Shape: `rows` is int64, as long as `batch`: the number of each row in `file`, counted from 1 without the header. It
+    is null if a converter made the row from several rows or from none.
     """
 
     batch: pa.RecordBatch

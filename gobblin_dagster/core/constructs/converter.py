@@ -13,8 +13,8 @@ from gobblin_dagster.core.constructs.context import Chunk
 class Converter(Protocol):
     """Turns each row into no row, one row, or several rows.
 
-    Runs in a Spark task, before the fork or in one branch; one object per work unit (and branch). A retry makes a new one.
-    `gobblin plan` also calls `convert_schema`, on the driver, to show how schemas change.
+    Runs in a Spark task, before the fork or in one branch; one object per work unit (and branch). A retry makes a new
+    one. `gobblin plan` also calls `convert_schema`, on the driver, to show how schemas change.
 
     Source: gobblin-core `Converter`. Differs: converts batches, not records.
     """

@@ -14,8 +14,8 @@ from gobblin_dagster.core.watermark import Watermark
 class Extractor(Protocol):
     """Reads one work unit, batch by batch.
 
-    `Source.extractor` makes it in a Spark task, once per attempt. The engine reads `schema`, iterates over `chunks`, then
-    calls `close`. It may stop iterating early (`execution.limit`, a run that is stopped).
+    `Source.extractor` makes it in a Spark task, once per attempt. The engine reads `schema`, iterates over `chunks`,
+    then calls `close`. It may stop iterating early (`execution.limit`, a run that is stopped).
 
     Source: gobblin-api `Extractor`. Differs: yields batches, not records; `ConstructContext.block_bytes` bounds what it
     buffers.
@@ -46,8 +46,8 @@ class PositionedExtractor(Protocol):
 
     Its source implements `PositionedSource`.
 
-    Source: gobblin-runtime `Task`, which calls `Extractor.getHighWatermark` once, at the end. Differs: returns None if the
-    position is not exact.
+    Source: gobblin-runtime `Task`, which calls `Extractor.getHighWatermark` once, at the end. Differs: returns None if
+    the position is not exact.
     """
 
     def position(self) -> Watermark | None:
@@ -56,6 +56,6 @@ class PositionedExtractor(Protocol):
         Return a watermark only if the chunks hold all rows below it and no row at or above it. It has all components of
         the work unit's `low`, and lies in `[low, expected_high]`.
 
-        Called on the task's thread between two chunks, and once after `chunks` has raised; must be cheap. An extractor may
-        yield a chunk without rows so that the engine asks.
+        Called on the task's thread between two chunks, and once after `chunks` has raised; must be cheap. An extractor
+        may yield a chunk without rows so that the engine asks.
         """

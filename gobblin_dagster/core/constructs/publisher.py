@@ -21,7 +21,8 @@ class PublishView:
     job: str
     run_id: str
     commit_id: str
-    """128 random bits in hex, part of the name of every file in `files`. Repeating the commit after a crash keeps the id."""
+    """128 random bits in hex, part of the name of every file in `files`. Repeating the commit after a crash keeps the
+    id."""
     dataset_urn: str
     branch: str
     extract: Extract
@@ -32,9 +33,11 @@ class PublishView:
     now: datetime
     """Aware, UTC."""
     files: Sequence[PublishedFile] = ()
-    """The files to publish, under the absolute paths that they will have. Empty if no rows were written for the branch."""
+    """The files to publish, under the absolute paths that they will have. Empty if no rows were written for the
+    branch."""
     staged: Mapping[str, str] = field(default_factory=dict)
-    """Absolute path in staging by path of `files`. A file lies there until it is moved, and stays if it is not published."""
+    """Absolute path in staging by path of `files`. A file lies there until it is moved, and stays if it is not
+    published."""
     current: Sequence[PublishedFile] = ()
     """The branch's files of the newest snapshot; empty unless the publisher sets `reads_current = True`."""
     schema: str | None = None
@@ -52,12 +55,12 @@ class Publication:
     """What a publisher decides; the default moves all files to their targets and does nothing else."""
 
     removed: tuple[str, ...] = ()
-    """Paths of `PublishView.current` that the new snapshot no longer holds. Older snapshots still hold them: the files are
-    deleted when those expire."""
+    """Paths of `PublishView.current` that the new snapshot no longer holds. Older snapshots still hold them: the files
+    are deleted when those expire."""
     steps: tuple[CommitStep, ...] = ()
-    """Steps to run, in order, after all files have been moved and before the commit transaction. Each must be idempotent and
-    verify itself by content. Register its class (`core.step_registry.register_commit_step`) when the publisher's module is
-    imported. Steps are stored: put no secrets into them."""
+    """Steps to run, in order, after all files have been moved and before the commit transaction. Each must be
+    idempotent and verify itself by content. Register its class (`core.step_registry.register_commit_step`) when the
+    publisher's module is imported. Steps are stored: put no secrets into them."""
     publishes_files: bool = True
     """False leaves the files in staging, for steps that read them there; staging is deleted after the commit."""
 
@@ -65,8 +68,8 @@ class Publication:
 class DataPublisher(Protocol):
     """Decides how the files of a branch are published.
 
-    Made with `cls(options, context)` on the driver, one object per dataset, branch and publication, and one to check the job
-    file. `core.traits.PublisherTraits` lists the attributes that a publisher may set.
+    Made with `cls(options, context)` on the driver, one object per dataset, branch and publication, and one to check
+    the job file. `core.traits.PublisherTraits` lists the attributes that a publisher may set.
 
     Source: gobblin-core-base `DataPublisher`. Differs: one per branch, not one per job. It plans steps instead of doing
     them, so that the next run can finish them after a crash.
@@ -139,9 +142,9 @@ class NotedCommit:
 class KeepsLedger(Protocol):
     """Optional addition to `DataPublisher`: its target (a table, a topic) records the ids of the commits that it holds.
 
-    Implement it if publishing a commit twice would add its rows twice. Before a run reads anything, the engine asks each
-    target once. If the target holds commits that the state store does not know, the store was lost or restored from an old
-    backup, and the engine refuses the dataset.
+    Implement it if publishing a commit twice would add its rows twice. Before a run reads anything, the engine asks
+    each target once. If the target holds commits that the state store does not know, the store was lost or restored
+    from an old backup, and the engine refuses the dataset.
     """
 
     ledger: str

@@ -14,8 +14,8 @@ from gobblin_dagster.core.task_state import BranchCounts, StagedFile
 class RowLevelPolicy(Protocol):
     """Checks single rows.
 
-    Runs in a Spark task after the converters, before the fork or in one branch; one object per work unit (and branch). The
-    job file says what happens to a rejected row: `on_violation: fail`, `drop` or `quarantine`.
+    Runs in a Spark task after the converters, before the fork or in one branch; one object per work unit (and branch).
+    The job file says what happens to a rejected row: `on_violation: fail`, `drop` or `quarantine`.
 
     Source: gobblin-core `RowLevelPolicy`. Differs: dropped and quarantined rows are always counted and shown.
     """
@@ -28,7 +28,8 @@ class RowLevelPolicy(Protocol):
         Shape: as long as the batch; null counts as false.
 
         Raises:
-            ConvertError: a column is missing or has a wrong type, or a value cannot be judged; the work unit or branch fails.
+            ConvertError: a column is missing or has a wrong type, or a value cannot be judged; the work unit or branch
+                fails.
         """
 
     def reason(self) -> str:
@@ -56,8 +57,8 @@ class BranchView:
 class TaskLevelPolicy(Protocol):
     """Checks the output of one branch of one work unit before it may be published.
 
-    Runs in a Spark task, one object per work unit and branch. If the policy has type FAIL and does not hold, the work unit
-    fails; with type OPTIONAL the outcome is only recorded.
+    Runs in a Spark task, one object per work unit and branch. If the policy has type FAIL and does not hold, the work
+    unit fails; with type OPTIONAL the outcome is only recorded.
 
     Source: gobblin-core `TaskLevelPolicy`.
     """

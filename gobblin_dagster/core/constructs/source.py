@@ -50,11 +50,12 @@ class SourceContext:
     """Returns whether a dataset.urn is selected for this run."""
     clock: Clock
     previous_runs: Callable[[], Sequence[RunRecord]] = tuple
-    """Loads the job's last runs, newest first: the outcome of each dataset that had work, and its failed ranges. Costs a
-    query. What is left to read of a dataset is already in `states`.
+    """Loads the job's last runs, newest first: the outcome of each dataset that had work, and its failed ranges. Costs
+    a query. What is left to read of a dataset is already in `states`.
     Source: gobblin-api `SourceState.getPreviousWorkUnitStates`."""
     publishes_parts: bool = False
-    """Whether successful work units of a dataset are published even if others failed (`commit.policy` is not `full`)."""
+    """Whether successful work units of a dataset are published even if others failed (`commit.policy` is not
+    `full`)."""
 
 
 class Source(Protocol):
@@ -72,13 +73,16 @@ class Source(Protocol):
         Called on the driver, once per plan; a run may plan again if another run committed in between. Change nothing.
 
         Raises:
-            SourceError: the datasets cannot be listed at all; the run fails. For a fault of one dataset yield an offer with
-                a `problem` instead.
+            SourceError: the datasets cannot be listed at all; the run fails. For a fault of one dataset yield an offer
+                with a `problem` instead.
             TransientError: a retry may succeed.
         """
 
     def extractor(self, unit: WorkUnit) -> Extractor:
-        """Open a work unit that `plan` offered; called in a Spark task, once per attempt. Raises like `Extractor.chunks`."""
+        """Open a work unit that `plan` offered; raises like `Extractor.chunks`.
+
+        Called in a Spark task, once per attempt.
+        """
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
         """Count the rows of a dataset in `ranges` by reading the source; return None if the source cannot count them.
@@ -133,7 +137,8 @@ class ReadsPaths(Protocol):
 class FrameSource(Protocol):
     """Optional addition to `Source`: Spark reads the rows. Each work unit becomes a Spark job of its own.
 
-    The engine does not call `Source.extractor`. It runs converters, policies and writers on each partition of the DataFrame.
+    The engine does not call `Source.extractor`. It runs converters, policies and writers on each partition of the
+    DataFrame.
 
     Source: none; Gobblin has no Spark source.
     """
@@ -155,14 +160,14 @@ class PreviewsSchema(Protocol):
     def preview_schema(self, unit: WorkUnit) -> pa.Schema | None:
         """Return the schema that the extractor of a work unit will have; None if only reading rows can tell.
 
-        Called on the driver by `gobblin plan`, for the first work unit of some datasets. May read a file's footer. Raises
-        like `Source.extractor`.
+        Called on the driver by `gobblin plan`, for the first work unit of some datasets. May read a file's footer.
+        Raises like `Source.extractor`.
         """
 
 
 @runtime_checkable
 class StartpointResolver(Protocol):
-    """Optional addition to `Source`: it finds the position of a startpoint, for example the first offset after an instant.
+    """Optional addition to `Source`: it finds the position of a startpoint, e.g. the first offset after an instant.
 
     Without it, a source takes startpoints that are watermarks, `oldest`, and instants if its watermarks are instants.
 

@@ -16,15 +16,15 @@ from gobblin_dagster.core.task_state import StagedFile
 class WriterContext:
     """Where a writer stages files and how it names them.
 
-    Stage each file directly in `staging_dir`, without subfolders. Its target is `<target_dir>/.../<file_stem>-<n>.<ext>`,
-    with one folder per writer partition in place of the dots.
+    Stage each file directly in `staging_dir`, without subfolders. Its target is
+    `<target_dir>/.../<file_stem>-<n>.<ext>`, with one folder per writer partition in place of the dots.
     """
 
     storage: Storage
     """Creates and deletes the staged files."""
     staging_dir: str
-    """Absolute folder of this dataset and commit. All attempts and branches share it: put `file_stem` and `branch` into the
-    names of staged files."""
+    """Absolute folder of this dataset and commit. All attempts and branches share it: put `file_stem` and `branch`
+    into the names of staged files."""
     target_dir: str
     """Folder of the published files, relative to the output root; every target starts with it."""
     file_stem: str
@@ -36,11 +36,13 @@ class WriterContext:
 
 
 class DataWriter(Protocol):
-    """Writes the rows of one branch of one work unit to staged files; `core.traits.WriterTraits` lists its class attributes.
+    """Writes the rows of one branch of one work unit to staged files.
 
-    Made with `cls(options, context, writer_context=WriterContext(...))` in a Spark task, once per attempt; on the driver in
-    `gobblin compact` and `gobblin replay`. The engine calls `write` for each batch, then `finish` or `abort`; `abort` may
-    also follow a `finish`.
+    `core.traits.WriterTraits` lists the class attributes that a writer may set.
+
+    Made with `cls(options, context, writer_context=WriterContext(...))` in a Spark task, once per attempt; on the
+    driver in `gobblin compact` and `gobblin replay`. The engine calls `write` for each batch, then `finish` or
+    `abort`; `abort` may also follow a `finish`.
 
     Source: gobblin-api `DataWriter`.
     """

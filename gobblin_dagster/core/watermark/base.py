@@ -1,8 +1,8 @@
 """The base class of all watermark types, and the registry of types by name.
 
-Every watermark is made of named components with ordered values, so that the same arithmetic works for all types: a long or
-a timestamp has the single component `""`, a composite (Kafka partitions) has one component per name, a set of files
-(`watermark.file_set`) one per file.
+Every watermark is made of named components with ordered values, so that the same arithmetic works for all types: a
+long or a timestamp has the single component `""`, a composite (Kafka partitions) has one component per name, a set of
+files (`watermark.file_set`) one per file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Watermark(ABC):
     """A position in a dataset: everything before it was read, and it is the next position to read.
 
     To write a type of your own, make a subclass (a frozen dataclass), implement `components`, `from_components`,
-    `position_to_json`, `position_from_json` and `__str__`, and set `type_name` to `module:Class`, the place of the class. The
-    state stores this name, and every program that reads the state imports the class by it (docs/reference/watermarks.md).
-    A type with very many components may also change how these are stored and shown: `encode`, `decode`, `anchors`,
-    `settled`, `summary`, `describe`.
+    `position_to_json`, `position_from_json` and `__str__`, and set `type_name` to `module:Class`, the place of the
+    class. The state stores this name, and every program that reads the state imports the class by it
+    (docs/reference/watermarks.md). A type with very many components may also change how these are stored and shown:
+    `encode`, `decode`, `anchors`, `settled`, `summary`, `describe`.
 
-    `a <= b` is true if each component of `a` is also in `b` and not greater there. Called on the driver and in Spark tasks;
-    values must be hashable and picklable.
+    `a <= b` is true if each component of `a` is also in `b` and not greater there. Called on the driver and in Spark
+    tasks; values must be hashable and picklable.
 
     Source: gobblin-api `org.apache.gobblin.source.extractor.Watermark`.
     Differs: positions are components with an order, so intervals and gaps need no comparator of the type's own.
@@ -75,7 +75,8 @@ class Watermark(ABC):
         """Return the stored form of all components.
 
         Args:
-            values: by component, the JSON of `position_to_json`; for committed ranges a list of `[low, high]` pairs of it.
+            values: by component, the JSON of `position_to_json`; for committed ranges a list of `[low, high]` pairs of
+                it.
         """
         return values
 
@@ -87,8 +88,8 @@ class Watermark(ABC):
     def anchors(self) -> Mapping[str, Position]:
         """Return the positions, by component, at which committed ranges of a new dataset begin.
 
-        With the dataset's first low recorded, a failed first work unit leaves a gap instead of being skipped. Override it
-        if components are not positions on a line.
+        With the dataset's first low recorded, a failed first work unit leaves a gap instead of being skipped. Override
+        it if components are not positions on a line.
         """
         return self.components()
 
@@ -118,8 +119,8 @@ class Watermark(ABC):
         return {"type": self.type_name, "version": self.version, "components": self.encode(values)}
 
     def __le__(self, other: Watermark) -> bool:
-        theirs = same_type(self, other).components()
-        return all(name in theirs and value <= theirs[name] for name, value in self.components().items())  # type: ignore[operator]  # one component has one type
+        theirs: Mapping[str, Any] = same_type(self, other).components()
+        return all(name in theirs and value <= theirs[name] for name, value in self.components().items())
 
 
 def same_type(one: Watermark, other: Watermark) -> Watermark:

@@ -1,12 +1,12 @@
 """FileSetWatermark: which versions of which files were read.
 
-Each file is a component. Its position is the version that was read last: 0 for none, then 1, 2, ... with the file's size,
-time of change and (if taken) checksum, which show whether the file has changed. So the interval of a work unit is the set of
-files that it reads, and the arithmetic of `core.watermark` works: `<=` means "is a subset", and adding a file twice is
-refused.
+Each file is a component. Its position is the version that was read last: 0 for none, then 1, 2, ... with the file's
+size, time of change and (if taken) checksum, which show whether the file has changed. So the interval of a work unit
+is the set of files that it reads, and the arithmetic of `core.watermark` works: `<=` means "is a subset", and adding a
+file twice is refused.
 
-If the paths of files hold dates, the set can have a *line of dates*, one more component: all files dated before the end of
-the line are known, and need no entry of their own.
+If the paths of files hold dates, the set can have a *line of dates*, one more component: all files dated before the
+end of the line are known, and need no entry of their own.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ _LAST_SECOND = 253_402_300_799
 class FileSetWatermark(Watermark):
     """Files by name, each with the version that was read, and the date before which all files are known.
 
-    The interval `[low, high)` of a work unit names the files that it reads: `low` holds their versions read before (`UNREAD`
-    if none), `high` the versions that it reads.
+    The interval `[low, high)` of a work unit names the files that it reads: `low` holds their versions read before
+    (`UNREAD` if none), `high` the versions that it reads.
 
-    Source: `source.filebased.fs.snapshot` of gobblin-core, `FileBasedSource`. Differs: is a watermark with intervals and
-    gaps; holds sizes and checksums too; files of failed work units are not in it.
+    Source: `source.filebased.fs.snapshot` of gobblin-core, `FileBasedSource`. Differs: is a watermark with intervals
+    and gaps; holds sizes and checksums too; files of failed work units are not in it.
     """
 
     files: Mapping[str, FileVersion]
@@ -184,7 +184,7 @@ class FileSetWatermark(Watermark):
 
 @dataclass(frozen=True, slots=True)
 class FileSetSummary(Watermark):
-    """A summary of a file set for people: the number of files and their newest change. `<=` compares date, then count."""
+    """A summary of a file set for people: the number of files and their newest change; `<=` compares date and count."""
 
     count: int
     newest_us: int

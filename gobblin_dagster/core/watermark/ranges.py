@@ -146,7 +146,7 @@ class CommittedRanges:
 
     @property
     def high(self) -> Watermark | None:
-        """The end of the last range of each component; equal to `watermark` if there is no gap. None like `watermark`."""
+        """The end of the last range of each component; equal to `watermark` if there is no gap."""
         if not self.ranges:
             return None
         return self.watermark_type.summary({name: parts[-1][1] for name, parts in self.ranges.items()})

@@ -13,8 +13,8 @@ from gobblin_dagster.core.watermark import Position, Watermark, register_waterma
 class TableSnapshotWatermark(Watermark):
     """The position after a snapshot: everything that the table held in this snapshot was read.
 
-    `number` counts the snapshots along the table's history and gives the order; `snapshot_id` identifies the snapshot. Both
-    are 0 before the first snapshot. Written as `3@8723`.
+    `number` counts the snapshots along the table's history and gives the order; `snapshot_id` identifies the snapshot.
+    Both are 0 before the first snapshot. Written as `3@8723`.
 
     Source: none; Iceberg's snapshot ids are random numbers.
 

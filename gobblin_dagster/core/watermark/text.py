@@ -13,8 +13,8 @@ from gobblin_dagster.core.watermark.file_set import FileSetWatermark
 def parse_watermark(kind: type[Watermark], text: str) -> Watermark:
     """Parse a watermark as people write it.
 
-    Examples of texts: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`, `after b.csv`. A time without a zone is
-    taken as UTC.
+    Examples of texts: `42`, `2013-01-31`, `2013-01-31T05:00:00Z`, `{"0": 5, "1": 9}`, `after b.csv`. A time without a
+    zone is taken as UTC.
 
     Raises:
         UsageError: the text is no watermark of this type.

@@ -21,7 +21,7 @@ class SingleWatermark(Watermark):
     @classmethod
     @abstractmethod
     def checked(cls, value: object) -> Any:
-        """Return a position in the form in which it is kept; raises TypeError or ValueError if the value is no position."""
+        """Return a position in its normal form; raises TypeError or ValueError if the value is no position."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", self.checked(self.value))

@@ -50,12 +50,14 @@ def test_traits_are_read_of_class_object_and_property() -> None:
 
 
 def test_method_where_a_property_was_meant_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"Forgetful.reads_current is <bound method .*>, no bool\. .* counts as False"):
+    with pytest.raises(
+        UsageError, match=r"Forgetful.reads_current is <bound method .*>, expected bool\. .* default is False"
+    ):
         traits_of(Forgetful(), PublisherTraits)
-    with pytest.raises(UsageError, match=r"Replacing.published_elsewhere is <property .*>, no str"):
+    with pytest.raises(UsageError, match=r"Replacing.published_elsewhere is <property .*>, expected str"):
         traits_of(Replacing, PublisherTraits)
 
 
 def test_unknown_way_of_a_full_extract_is_refused() -> None:
-    with pytest.raises(UsageError, match="`full_extract` is 'startover'"):
+    with pytest.raises(UsageError, match="`full_extract` of a source is 'startover'"):
         traits_of(Whole(), SourceTraits)

@@ -218,5 +218,5 @@ def test_hundred_thousand_files_stay_small() -> None:
 
 @pytest.mark.parametrize("text", ["5", "2013-01-05", "a/x.csv"])
 def test_set_is_nothing_that_a_person_could_write(text: str) -> None:
-    with pytest.raises(UsageError, match="A set of files is no watermark to write by hand"):
+    with pytest.raises(UsageError, match="is a set of files; it cannot be written by hand"):
         parse_watermark(FileSetWatermark, text)

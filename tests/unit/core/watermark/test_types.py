@@ -101,8 +101,8 @@ def test_type_of_a_user_is_found_by_its_name_where_nobody_imported_it() -> None:
         ("no_such_module:Week", "cannot be loaded: No module named 'no_such_module'"),
         ("tests.unit.core.weeks:Month", "cannot be loaded: .*no attribute 'Month'"),
         (":Week", "cannot be loaded: "),
-        ("tests.unit.core.weeks:WEEK", "is no subclass of Watermark"),
-        ("tests.unit.core.weeks:Impostor", "is no subclass of Watermark whose `type_name` is"),
+        ("tests.unit.core.weeks:WEEK", "is not a subclass of Watermark"),
+        ("tests.unit.core.weeks:Impostor", "is not a subclass of Watermark with `type_name`"),
     ],
 )
 def test_type_that_cannot_be_found_by_its_name_says_why(name: str, problem: str) -> None:

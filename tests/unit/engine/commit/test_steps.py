@@ -148,7 +148,7 @@ def test_second_class_of_a_name_is_refused() -> None:
     class Impostor(MarkStep):
         pass
 
-    with pytest.raises(UsageError, match=r"'test_mark' version 1 is .*MarkStep already"):
+    with pytest.raises(UsageError, match=r"'test_mark' version 1 is already registered by .*MarkStep"):
         register_commit_step(Impostor)
 
 
