@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.types.columns import require_columns
 from gobblin_dagster.core.constructs import ConstructContext
 

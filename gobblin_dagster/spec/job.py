@@ -12,11 +12,12 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from gobblin_dagster.core.extract import Extract, ExtractType
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.spec.numbers import ExactNumbers
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -26,27 +27,13 @@ Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
 """Permissions as octal text."""
 
 
-_NUMBERS = (int, float, int | None, float | None)
-"""Types of fields that hold a number."""
-
-
-class SpecModel(BaseModel):
-    """A frozen declaration that refuses unknown keys."""
+class SpecModel(ExactNumbers):
+    """A frozen declaration that refuses unknown keys, infinite numbers, and booleans for numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, given: Any) -> Any:
-        """Refuse true and false for numbers: pydantic takes them for 1 and 0."""
-        if isinstance(given, dict):
-            for name, field in cls.model_fields.items():
-                if isinstance(given.get(name), bool) and field.annotation in _NUMBERS:
-                    raise ValueError(f"{name}: expected a number, got {str(given[name]).lower()}")
-        return given
 
-
-class ConstructSpec(BaseModel):
+class ConstructSpec(ExactNumbers):
     """A construct by its registered name; all other keys are its options. A name alone is a construct without options."""
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)

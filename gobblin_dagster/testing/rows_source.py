@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gobblin_dagster.core.constructs import Chunk, ConstructContext, DatasetOffer, SourceContext
 from gobblin_dagster.core.errors import ExtractError, StartpointError
@@ -15,14 +15,13 @@ from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.core.watermark import LongWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.spec.job import SpecModel
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dataset", pa.string()), ("value", pa.string())])
 
 
-class RowsDataset(BaseModel):
+class RowsDataset(SpecModel):
     """One dataset of a RowsSource."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     rows: int = Field(ge=0)
     """Rows that exist: ids 0, 1, ... rows - 1; the watermark is the next id."""
@@ -41,10 +40,8 @@ class RowsSource:
 
     full_extract = "start_over"
 
-    class Options(BaseModel):
+    class Options(SpecModel):
         """What exists."""
-
-        model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
         datasets: dict[str, RowsDataset]
         """Datasets by urn."""

@@ -10,10 +10,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
+from gobblin_dagster.spec.job import SpecModel
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 0.5
@@ -21,10 +22,8 @@ _NO_CONTENT = 204
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 
 
-class HttpOptions(BaseModel):
+class HttpOptions(SpecModel):
     """How to ask; part of the options of the source `rest`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     url: str = Field(min_length=1)
     """Base URL, e.g. `https://api.example.org/v2`. Requests never go to another host, redirects are not followed."""

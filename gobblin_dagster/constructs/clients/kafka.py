@@ -8,21 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.clients.environment import from_environment
 from gobblin_dagster.core.errors import ExtractError, TransientError
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.spec.job import SpecModel
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # else a broker that is away fills the terminal of who set no logging up
 _SECRET = ("password", "passphrase", "secret", ".pem", "oauthbearer.config")
 
 
-class KafkaConnection(BaseModel):
+class KafkaConnection(SpecModel):
     """How to reach the brokers; part of the options of the source `kafka`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     brokers: str = Field(min_length=1)
     """`host:port`, several separated by commas. Source: `kafka.brokers`."""

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from pydantic import model_validator
 
 from gobblin_dagster.constructs.options.zones import ZoneName
-from gobblin_dagster.constructs.sql import SqlSelect, sql_text
+from gobblin_dagster.constructs.sql.literal import sql_text
+from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, is_text
 from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.constructs import ConstructContext

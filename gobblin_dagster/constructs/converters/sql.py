@@ -10,8 +10,9 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.converters.blame import on_rows
-from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
-from gobblin_dagster.constructs.sql_syntax import SqlExpression, SqlSelectList
+from gobblin_dagster.constructs.sql.masks import SqlMasks
+from gobblin_dagster.constructs.sql.select import SqlSelect
+from gobblin_dagster.constructs.sql.syntax import SqlExpression, SqlSelectList
 from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX
 from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ConvertError

@@ -12,42 +12,35 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, dates_as_texts
 from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.spec.job import SpecModel
 
 
-class BytesDecoding(BaseModel):
+class BytesDecoding(SpecModel):
     """Bytes as they are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["bytes"] = "bytes"
 
 
-class StringDecoding(BaseModel):
+class StringDecoding(SpecModel):
     """UTF-8 text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["string"]
 
 
-class JsonDecoding(BaseModel):
+class JsonDecoding(SpecModel):
     """One JSON object a message."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["json"]
     columns: Mapping[str, TypeName] = Field(min_length=1)
     """Types by field name; other fields are left out, missing ones become null."""
 
 
-class AvroDecoding(BaseModel):
+class AvroDecoding(SpecModel):
     """One Avro datum a message: of a single schema, or in the wire format of a schema registry."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["avro"]
     schema_file: str | None = None

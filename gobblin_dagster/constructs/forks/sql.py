@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from gobblin_dagster.constructs.sql import SqlMasks
-from gobblin_dagster.constructs.sql_syntax import SqlExpression
+from gobblin_dagster.constructs.sql.masks import SqlMasks
+from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.spec.job import SpecModel

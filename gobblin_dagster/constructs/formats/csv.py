@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gobblin_dagster.constructs.formats.base import (
     FileReader,
@@ -35,6 +35,7 @@ from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.spec.job import SpecModel
 
 _FAULTY_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
 _INFINITE = r"(?i)^\s*[+-]?inf(inity)?\s*$"
@@ -49,10 +50,8 @@ def _in_ascii(char: str) -> str:
 Char = Annotated[str, StringConstraints(min_length=1, max_length=1), AfterValidator(_in_ascii)]
 
 
-class CsvOptions(BaseModel):
+class CsvOptions(SpecModel):
     """Options of the format `csv`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     delimiter: Char = ","
     """Between two values."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, NoColumnsError
 from gobblin_dagster.constructs.formats.jsonl_published import PublishedJsonLines
@@ -26,6 +26,7 @@ from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type, dates_a
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.spec.job import SpecModel
 
 _EXACT = float(1 << 53)
 """Up to here a float holds every whole number."""
@@ -43,10 +44,8 @@ _MAX_BLOCKS_A_LINE = 16
 """Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
 
 
-class JsonLinesOptions(BaseModel):
+class JsonLinesOptions(SpecModel):
     """Options of the format `jsonl`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
     """Types by field name, e.g. `{id: int64, at: timestamp}`; a row without one of them has no value there. Fields not named

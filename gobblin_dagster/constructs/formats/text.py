@@ -7,21 +7,20 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.lines_published import PublishedLines
 from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.spec.job import SpecModel
 
 _MAX_BLOCKS_A_LINE = 16
 """Blocks that one line may span: what is no text must not fill the memory."""
 
 
-class TextOptions(BaseModel):
+class TextOptions(SpecModel):
     """Options of the format `text`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     column: str = Field(default="line", min_length=1)
     """Name of the column; it holds lines without their ends (`\\n` or `\\r\\n`)."""

@@ -9,17 +9,15 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.formats.base import FileReader, FormatError, InputFile, chosen_columns
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.text import first_line
+from gobblin_dagster.spec.job import SpecModel
 
 
-class TypedFileOptions(BaseModel):
+class TypedFileOptions(SpecModel):
     """Options of the formats `avro`, `orc` and `parquet`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     include: tuple[str, ...] = ()
     """Columns to read, in this order; default: all. Of ORC and Parquet the others are not even read from disk."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -30,15 +30,14 @@ from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageErr
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.spec.job import SpecModel
 
 _VOID = '"void"'
 """Delta's type of columns that have none, in its text."""
 
 
-class DeltaOptions(BaseModel):
+class DeltaOptions(SpecModel):
     """Options of the publisher `delta`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     table: Literal["branch", "dataset"] = "branch"
     """`branch`: one table for the branch of all datasets, in the folder `<namespace>/<table>/<branch>` of the output.

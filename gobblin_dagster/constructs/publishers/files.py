@@ -5,14 +5,15 @@ from __future__ import annotations
 import posixpath
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.spec.job import SpecModel
 
 
-class _NoOptions(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _NoOptions(SpecModel):
+    """No keys besides `type`."""
 
 
 class _FilesPublisher:

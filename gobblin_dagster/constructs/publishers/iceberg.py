@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from gobblin_dagster.constructs.publishers.tables import (
     TableCommit,
@@ -23,12 +23,11 @@ from gobblin_dagster.core.errors import StepRefusedError, StorageError
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.spec.job import SpecModel
 
 
-class IcebergOptions(BaseModel):
+class IcebergOptions(SpecModel):
     """Options of the publisher `iceberg`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     table: str = Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")
     """Name in the catalog, `namespace.table`; made with the first publication where it is not there."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from gobblin_dagster.constructs.clients.sql import make_engine, parse_url
@@ -41,15 +41,14 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.step_registry import register_commit_step
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.spec.job import SpecModel
 
 BATCH_ROWS = 50_000
 Mode = Literal["append", "upsert", "replace"]
 
 
-class SqlTableOptions(BaseModel):
+class SqlTableOptions(SpecModel):
     """Options of the publisher `sql_table`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     url_env: str = ""
     """Environment variable with the database's URL as SQLAlchemy writes it, e.g. `WAREHOUSE_URL` holding

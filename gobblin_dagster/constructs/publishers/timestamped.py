@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
+from gobblin_dagster.spec.job import SpecModel
 
 
-class TimestampedOptions(BaseModel):
+class TimestampedOptions(SpecModel):
     """Options of the publisher `timestamped`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: Literal["instant", "commit"] = "instant"
     """`instant`: UTC to the millisecond, `20261121T101500123Z`, so that names sort by time. `commit`: the commit id."""

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from gobblin_dagster.constructs.quality.ages import Age, age_text, before
-from gobblin_dagster.constructs.sql import SqlMasks, SqlSelect
-from gobblin_dagster.constructs.sql_syntax import SqlExpression
+from gobblin_dagster.constructs.sql.masks import SqlMasks
+from gobblin_dagster.constructs.sql.select import SqlSelect
+from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.constructs.types.columns import convert_error, require_columns
 from gobblin_dagster.core.constructs import BranchView, ConstructContext
 from gobblin_dagster.spec.job import SpecModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pydantic import Field
 
-from gobblin_dagster.constructs.sql import SqlMasks
-from gobblin_dagster.constructs.sql_syntax import SqlExpression
+from gobblin_dagster.constructs.sql.masks import SqlMasks
+from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

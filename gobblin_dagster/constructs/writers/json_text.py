@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.sql import SqlSelect, sql_text
+from gobblin_dagster.constructs.sql.literal import sql_text
+from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.types.arrow import is_binary, is_list, levels_of
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import ConstructContext

@@ -11,8 +11,8 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.records import load_object, records
-from gobblin_dagster.constructs.sql import SqlSelect
-from gobblin_dagster.constructs.sql_syntax import SqlExpression
+from gobblin_dagster.constructs.sql.select import SqlSelect
+from gobblin_dagster.constructs.sql.syntax import SqlExpression
 from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.constructs.types.iso_times import refuse_odd_times, refuse_odd_years
 from gobblin_dagster.core.constructs import ConstructContext

@@ -6,7 +6,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from gobblin_dagster.constructs.options.durations import SignedDuration
 from gobblin_dagster.constructs.options.zones import ZoneName
@@ -14,7 +14,7 @@ from gobblin_dagster.constructs.registry import ConstructKind
 from gobblin_dagster.constructs.sources.files.by_modified_time import ReadChanged
 from gobblin_dagster.constructs.sources.files.checksums import Compare
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
-from gobblin_dagster.spec.job import ConstructSpec
+from gobblin_dagster.spec.job import ConstructSpec, SpecModel
 from gobblin_dagster.storage.remote import credentials_problem
 
 
@@ -29,10 +29,8 @@ class NewFiles(StrEnum):
     """By names in order: what sorts before the watermark was read."""
 
 
-class FilesOptions(BaseModel):
+class FilesOptions(SpecModel):
     """Options of the source `files`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     path: str = Field(min_length=1)
     """Pattern of file paths, relative to the project, absolute, or a URL: `data/{dataset}/{date:%Y-%m-%d}.csv`.

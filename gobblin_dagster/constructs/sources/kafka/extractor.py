@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gobblin_dagster.constructs.clients.kafka import (
     KafkaConnection,
@@ -38,6 +38,7 @@ from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.core.watermark import CompositeWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.spec.job import SpecModel
 
 _POLL_S = 0.2
 _LOOK_S = 5.0
@@ -56,10 +57,8 @@ _METADATA: dict[str, pa.DataType] = {
 }
 
 
-class KafkaReading(BaseModel):
+class KafkaReading(SpecModel):
     """How messages become rows; part of the options of the source `kafka`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     key: Decoding | None = Field(default_factory=BytesDecoding)
     """How keys are read, `{type: bytes}`, `string`, `json` or `avro`: the column `key`; `null` leaves it out."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.records import load_object, prints_aside
@@ -25,6 +25,7 @@ from gobblin_dagster.core.errors import ExtractError, GobblinDagsterError, Sourc
 from gobblin_dagster.core.watermark import LongWatermark, TimestampWatermark, Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "source 'python'"
 _BATCH_ROWS = 5_000
@@ -69,10 +70,8 @@ class PythonSource:
 
     full_extract = "start_over"
 
-    class Options(BaseModel):
+    class Options(SpecModel):
         """Options of the source `python`."""
-
-        model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
         read: Target
         """`module:function` that yields rows; modules of the project folder are found."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gobblin_dagster.constructs.options.regexes import Regex
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.incremental.options import Value, check_cursor_options
 from gobblin_dagster.constructs.sources.incremental.ranges import Cut
+from gobblin_dagster.spec.job import SpecModel
 
 
-class WatermarkOptions(BaseModel):
+class WatermarkOptions(SpecModel):
     """The column that orders the rows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     column: str = Field(min_length=1)
     """Name of the column, the same in every table. Source: `extract.delta.fields`."""
@@ -25,10 +24,8 @@ class WatermarkOptions(BaseModel):
     """`long`, `timestamp`, `date` or `hour`. Source: `source.querybased.watermark.type`."""
 
 
-class QueryOptions(BaseModel):
+class QueryOptions(SpecModel):
     """Options of the source `query`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     url: SecretStr
     """Database, as SQLAlchemy writes it: `${SHOP_URL}` with `postgresql://user:password@host:5432/shop`, or

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gobblin_dagster.constructs.clients.http import HttpClient, HttpOptions, WrittenFloat
 from gobblin_dagster.constructs.decoders.base import DecodeError, JsonDecoder, decode_batch
@@ -21,12 +21,11 @@ from gobblin_dagster.core.constructs import Chunk, ConstructContext
 from gobblin_dagster.core.errors import ExtractError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
+from gobblin_dagster.spec.job import SpecModel
 
 
-class RestCursor(BaseModel):
+class RestCursor(SpecModel):
     """The column that orders the records of an API in time or by number: its values are the watermark."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     column: str
     """One of `columns`, of type `timestamp` or `int64`; no record may lack it."""
@@ -49,10 +48,8 @@ class RestCursor(BaseModel):
     """Seconds that an instant must be old before it is read, for records that appear late; counts for `timestamp` only."""
 
 
-class RestReading(BaseModel):
+class RestReading(SpecModel):
     """How answers become rows; part of the options of the source `rest`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     records: str = ""
     """Place of the list in the answer, with dots: `data.items`; default: the answer is the list."""

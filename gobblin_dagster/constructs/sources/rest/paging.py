@@ -6,24 +6,21 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gobblin_dagster.constructs.clients.http import Answer, HttpClient
 from gobblin_dagster.core.errors import ExtractError
+from gobblin_dagster.spec.job import SpecModel
 
 
-class NoPaging(BaseModel):
+class NoPaging(SpecModel):
     """One answer holds everything."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["none"] = "none"
 
 
-class PageNumberPaging(BaseModel):
+class PageNumberPaging(SpecModel):
     """Pages by number, until one is empty: a short page is not the last where a server caps their size."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["page"]
     param: str = "page"
@@ -32,20 +29,16 @@ class PageNumberPaging(BaseModel):
     """Number of the first page."""
 
 
-class OffsetPaging(BaseModel):
+class OffsetPaging(SpecModel):
     """Pages by the number of records before them, until one is empty."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["offset"]
     param: str = "offset"
     """Query parameter of the offset."""
 
 
-class CursorPaging(BaseModel):
+class CursorPaging(SpecModel):
     """Each answer holds the cursor of the next one, until there is none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["cursor"]
     param: str = "cursor"
@@ -57,10 +50,8 @@ class CursorPaging(BaseModel):
     a place that is mistyped would read one page only."""
 
 
-class LinkPaging(BaseModel):
+class LinkPaging(SpecModel):
     """Each answer has a header `Link` with `rel="next"`, until there is none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     type: Literal["link"]
 

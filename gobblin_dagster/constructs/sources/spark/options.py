@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from gobblin_dagster.constructs.options.targets import Target
 from gobblin_dagster.constructs.options.zones import ZoneName
 from gobblin_dagster.constructs.sources.incremental.cursor import Cursor, CursorType
 from gobblin_dagster.constructs.sources.incremental.options import Value, check_cursor_options
 from gobblin_dagster.core.utils.duplicates import repeated
+from gobblin_dagster.spec.job import SpecModel
 
 DATASET = "{dataset}"
 """Stands for the dataset's name in `path`, `table`, `query` and options."""
@@ -25,10 +26,8 @@ _QUERIES = ("select", "with", "from", "values", "table")
 _WITH_COLUMN = ("start", "end", "max_watermark", "lag", "partition_interval", "partitions", "nulls")
 
 
-class ReadOptions(BaseModel):
+class ReadOptions(SpecModel):
     """What Spark reads: files or whatever a format of `spark.read` reaches, or a table."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     format: str = ""
     """Name of a data source as `spark.read.format` takes it: `parquet`, `csv`, `json`, `orc`, `avro`, `jdbc`, `delta`,
@@ -56,10 +55,8 @@ class ReadOptions(BaseModel):
         yield from (value for value in self.options.values() if isinstance(value, str))
 
 
-class SparkWatermark(BaseModel):
+class SparkWatermark(SpecModel):
     """What tells new rows from old ones: a column, or the snapshots of the table."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     column: str = ""
     """Column that orders the rows; `type` says what it holds."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gobblin_dagster.constructs.sql import SqlSelect
+from gobblin_dagster.constructs.sql.select import SqlSelect
 from gobblin_dagster.constructs.writers.json_text import JsonRows
 from gobblin_dagster.constructs.writers.quarantine import QUARANTINE_SCHEMA, QuarantineWriter
 from gobblin_dagster.core.errors import ConvertError

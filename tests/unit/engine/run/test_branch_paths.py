@@ -15,6 +15,8 @@ from gobblin_dagster.engine.maintenance.clean import clean
 from gobblin_dagster.engine.maintenance.rollback import rollback
 from gobblin_dagster.engine.snapshots.reader import load_published
 from gobblin_dagster.engine.validation import check_parts
+from gobblin_dagster.spec.document import show_loc
+from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ExecutionSpec, JobSpec
 from tests.unit.engine.jobs import job_spec, project, published, run
 
@@ -145,13 +147,14 @@ def test_datasets_whose_folders_are_one_where_case_does_not_count_are_refused(tm
     ("execution", "problem"),
     [
         ({"packs": True}, "packs: expected a number, got true"),
-        ({"limit": {"seconds": float("inf")}}, "finite number"),
-        ({"limit": {"rows": False}}, "rows: expected a number, got false"),
+        ({"limit": {"seconds": float("inf")}}, "limit.seconds: input should be a finite number, got inf"),
+        ({"limit": {"rows": False}}, "limit.rows: expected a number, got false"),
     ],
 )
 def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises(ValidationError) as caught:
         ExecutionSpec.model_validate(execution)
+    assert [f"{show_loc(loc)}: {why}" for loc, why in explain(caught.value, ExecutionSpec)] == [problem]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_positions_are_cut_into_work_units_and_a_failed_one_is_read_again_alone(
     body = spec(positions_per_work_unit=10, start=0).model_dump() | {"commit": {"policy": "successful"}}
     job = JobSpec.model_validate(body)
     failure = one(tmp_path, job).failures[0].message
-    assert "raised ValueError: not today (test_python_source.py:" in failure
+    assert "raised ValueError: not today (test_source.py:" in failure
     assert sorted(asked) == [(0, 10), (10, 20), (20, 25)]
     run(tmp_path, job)
     assert asked[3:] == [(10, 20)]

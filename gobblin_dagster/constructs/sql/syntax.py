@@ -1,6 +1,6 @@
-"""SQL in job files, parsed when the file is checked: what is no SQL is a fault of its line, before anything runs.
+"""Option types for SQL: the text is parsed when the job file is checked, so that a syntax error is known before a run.
 
-Columns and functions are not looked at: they are known only once rows are there.
+Names of columns and functions are not checked here: the columns are known only when the first rows are read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 
 
 def _parse(text: str, statement: str) -> str:
-    """Return the text; raises ValueError where the statement that holds it is not one statement of SQL."""
+    """Return `text`; raises ValueError if `statement`, which contains it, is not exactly one statement of SQL."""
     try:
         count = len(duckdb.extract_statements(statement))
     except duckdb.Error as error:
@@ -31,6 +31,6 @@ def _select_list(text: str) -> str:
 
 
 SqlExpression = Annotated[str, AfterValidator(_expression)]
-"""One expression of SQL on a row."""
+"""One SQL expression, evaluated per row."""
 SqlSelectList = Annotated[str, AfterValidator(_select_list)]
-"""What stands between SELECT and FROM."""
+"""A select list: the text between SELECT and FROM."""

@@ -1,8 +1,9 @@
-"""How much memory and time one evaluation of SQL may take, whatever the expression is.
+"""Limit the memory and the time that one SQL statement may take.
 
-DuckDB's own limit counts what its buffers hold, not what a function makes of one row: `range(1000000000)` is a list of 8 GB. So
-the address space of the process is bounded while a statement runs, and an allocation beyond it fails in DuckDB, which says so. A
-thread interrupts statements that take too long. Measured on 100 rows: both cost less than a twentieth of the statement.
+DuckDB's own limit counts its buffers only, not the value that a function returns: `range(1000000000)` is a list of 8
+GB.  So the address space of the process is bounded while a statement runs; an allocation beyond the bound fails in
+DuckDB, which reports it. A thread interrupts statements that take too long. Measured on 100 rows: both together cost
+less than a twentieth of the statement.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from contextlib import suppress
 import duckdb
 
 TIME_LIMIT_S = 60.0
-"""Seconds for one batch."""
+"""Seconds that a statement may take for one batch."""
 GROWTH_LIMIT_BYTES = 1 << 30
-"""Bytes by which the process may grow while statements run: twice what the engine may hold."""
+"""Bytes by which the process may grow while statements run: twice DuckDB's own memory limit."""
 _TICK_S = 0.25
 
 
-class _Ceiling:
-    """The bound on the process's address space, there as long as any thread runs a statement.
+class _AddressSpaceBound:
+    """The bound on the process's address space; set while at least one thread runs a statement.
 
-    What other threads take meanwhile counts, too; each statement that begins lifts the bound to where the process then is.
+    Memory that other threads allocate meanwhile counts, too.  So each statement that begins raises the bound to the
+    present size of the process plus GROWTH_LIMIT_BYTES.
     """
 
     def __init__(self) -> None:
@@ -38,8 +40,8 @@ class _Ceiling:
         self._sizes = -1
         self._pid = 0
 
-    def raise_above_us(self) -> None:
-        """Bound the process, or lift the bound."""
+    def enter(self) -> None:
+        """Set the bound, or raise it, for a statement that begins."""
         with self._lock:
             size = self._size()
             if not self._running:
@@ -51,14 +53,14 @@ class _Ceiling:
                 self._set(bound)
 
     def leave(self) -> None:
-        """Take the bound away with the last statement."""
+        """Count one statement less; remove the bound after the last."""
         with self._lock:
             self._running -= 1
             if not self._running and self._bound:
                 self._set(self._before)
 
     def forget(self) -> None:
-        """Begin without a statement: the threads that ran some did not come along into a forked process."""
+        """Reset in a forked process: the threads that ran statements do not exist there."""
         if self._running and self._bound:
             self._set(self._before)
         self._lock, self._running = threading.Lock(), 0
@@ -67,10 +69,10 @@ class _Ceiling:
         resource.setrlimit(resource.RLIMIT_AS, (bound, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
     def _size(self) -> int:
-        """Return the process's address space; 0 where the system does not tell, and then nothing is bounded."""
+        """Return the bytes of the process's address space; 0 (no bound is set) on systems other than Linux."""
         if sys.platform != "linux":
             return 0
-        if self._pid != os.getpid():  # a forked process would read of its parent
+        if self._pid != os.getpid():  # a forked process would read its parent's size
             if self._sizes >= 0:
                 os.close(self._sizes)
             self._sizes, self._pid = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC), os.getpid()
@@ -83,12 +85,15 @@ class Limits:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection: duckdb.DuckDBPyConnection | None = connection
         self.due = 0.0
-        """When the statement that runs must have ended, by the monotonic clock; 0 while none runs."""
+        """Deadline of the running statement, in seconds of the monotonic clock; 0 while none runs."""
         self.was_late = False
         _watch(self)
 
     def interrupt_if_late(self) -> None:
-        """Interrupt the statement that runs, if it is late; to be repeated: it is heeded between two steps only."""
+        """Interrupt the running statement if its deadline is over; call again until it ends.
+
+        DuckDB looks for an interrupt only between two steps of a statement.
+        """
         connection = self._connection
         if connection is not None and 0 < self.due < time.monotonic():
             self.was_late = True
@@ -96,25 +101,25 @@ class Limits:
                 connection.interrupt()
 
     def end(self) -> None:
-        """Let go of the connection: the thread that interrupts outlives the interpreter, and must hold none."""
+        """Drop the connection, so that the interrupting thread, which outlives the interpreter, does not hold it."""
         self._connection = None
 
     def __enter__(self) -> None:
         self.was_late = False
-        _ceiling.raise_above_us()
+        _bound.enter()
         self.due = time.monotonic() + TIME_LIMIT_S
 
     def __exit__(self, *_: object) -> None:
         self.due = 0.0
-        _ceiling.leave()
+        _bound.leave()
 
 
-_ceiling = _Ceiling()
-os.register_at_fork(after_in_child=_ceiling.forget)
+_bound = _AddressSpaceBound()
+os.register_at_fork(after_in_child=_bound.forget)
 _watched: weakref.WeakSet[Limits] = weakref.WeakSet()
 _lock = threading.Lock()
 _watchers: dict[int, threading.Thread] = {}
-"""The thread of a process that interrupts, by process id: it does not come along into a forked one."""
+"""The interrupting thread, by process id: a forked process has none and starts its own."""
 
 
 def _watch(limits: Limits) -> None:

@@ -1,0 +1,86 @@
+"""Select lists over Arrow batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from gobblin_dagster.constructs.sql import limits
+from gobblin_dagster.constructs.sql.session import MEMORY_LIMIT, forget_session, thread_session
+from gobblin_dagster.constructs.types.columns import HIDDEN_PREFIX, columns_text, convert_error
+from gobblin_dagster.core.constructs import ConstructContext
+from gobblin_dagster.core.errors import ConvertError
+
+_HIDDEN_NAME = re.compile(rf'"{HIDDEN_PREFIX}\w*"(, )?|, "{HIDDEN_PREFIX}\w*"$')
+MAX_TEXT = 200
+"""Characters of an expression or of DuckDB's text in a message."""
+
+
+class SqlSelect:
+    """Evaluate a select list on batches of any schema.
+
+    Args:
+        select_list: what stands between SELECT and FROM.
+        construct: kind and name of the construct, for messages.
+        context: the job, dataset and branch, for messages.
+        shown: the expression that messages show; by default the select list.
+
+    Raises:
+        ConvertError: (all methods) the select list does not fit the schema, fails on a row, or exceeds a limit. The
+            message has the expression, the columns and DuckDB's text.
+    """
+
+    def __init__(self, select_list: str, construct: str, context: ConstructContext, shown: str | None = None) -> None:
+        self._select_list = select_list
+        self._shown = select_list if shown is None else shown
+        self._construct = construct
+        self._context = context
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of the results for batches of `schema`; evaluates no row."""
+        with self._blame(self._shown, schema):
+            return thread_session().prepare(self._select_list, schema).schema
+
+    def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the result for a batch; its schema is exactly `self.schema(batch.schema)`."""
+        with self._blame(self._shown, batch.schema):
+            return thread_session().prepare(self._select_list, batch.schema).run(batch)
+
+    @contextmanager
+    def _blame(self, expression: str, schema: pa.Schema) -> Iterator[None]:
+        """Run a statement within the limits; turn its failure into a ConvertError that names the expression."""
+        session_limits = thread_session().limits
+        try:
+            with session_limits:
+                yield
+        except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, MemoryError) as error:
+            if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+                forget_session()
+            if isinstance(error, duckdb.InterruptException) and session_limits.was_late:
+                reason = f"took more than {limits.TIME_LIMIT_S:g} s for one batch, and was ended"
+            elif isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+                most = f"{MEMORY_LIMIT} in tables, {limits.GROWTH_LIMIT_BYTES >> 20} MB in all"
+                reason = f"needs more memory than one batch may take ({most}): {_reason(error)}"
+            else:
+                reason = _reason(error)
+            raise self.error(f"{shorten(expression)!r}: {reason}; columns: {columns_text(schema)}") from error
+
+    def error(self, problem: str) -> ConvertError:
+        """Return an error that names dataset, branch and construct."""
+        return convert_error(problem, self._construct, self._context)
+
+
+def shorten(text: str) -> str:
+    """Return a text on one line, cut to MAX_TEXT characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= MAX_TEXT else flat[: MAX_TEXT - 1] + "…"
+
+
+def _reason(error: Exception) -> str:
+    """Return DuckDB's text without the statement that we built around the expression and without our hidden columns."""
+    text = _HIDDEN_NAME.sub("", str(error).split("\n\nLINE ")[0])
+    return shorten(text.removesuffix("\nCandidate bindings: "))

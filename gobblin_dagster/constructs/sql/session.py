@@ -1,0 +1,168 @@
+"""DuckDB connections, one per thread of a process, and the statements that each has prepared.
+
+Expressions see their batch alone: no files, no network, no extensions, no Python variables, and no setting that could
+change that. `limits` bounds the memory and time of a statement. Times are in UTC.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from contextlib import suppress
+
+import duckdb
+import pyarrow as pa
+
+from gobblin_dagster.constructs.sql.limits import Limits
+from gobblin_dagster.constructs.sql.schemas import refuse_nanoseconds, refuse_same_names, stable_schema
+
+MEMORY_LIMIT = "512MB"
+"""What the tables of one connection may hold; an expression that needs more fails its work unit."""
+MAX_PREPARED = 256
+"""Prepared statements that a connection keeps; the one not used for longest is forgotten first."""
+
+
+class _Cell:
+    """The table that a prepared statement reads: holds the batch while one query runs."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.batches: list[pa.RecordBatch] = []
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+class Statement:
+    """One prepared statement over batches of one schema."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, select_list: str, schema: pa.Schema) -> None:
+        refuse_same_names(schema)
+        self._connection = connection
+        self._name = name
+        self._cell = _Cell(schema)
+        # The line break ends a comment at the end of the expression.
+        query = f'SELECT {select_list}\nFROM "{name}" AS batch'
+        statements = connection.extract_statements(query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise duckdb.ParserException("expected one expression, got several statements")
+        connection.register(name, self._cell)
+        try:
+            connection.execute(f'PREPARE "{name}" AS {query}')
+            self.schema = stable_schema(self._fetch().schema, schema)
+        except BaseException:
+            connection.unregister(name)
+            raise
+
+    def run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the result; its schema is always `self.schema`."""
+        if any(pa.types.is_interval(kind) for kind in self.schema.types):
+            refuse_nanoseconds(batch)
+        self._cell.batches = [batch]
+        try:
+            table = self._fetch().cast(self.schema)
+        finally:
+            self._cell.batches = []
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=self.schema)
+
+    def close(self) -> None:
+        """Remove the statement from the connection."""
+        self._connection.execute(f'DEALLOCATE "{self._name}"')
+        self._connection.unregister(self._name)
+
+    def _fetch(self) -> pa.Table:
+        with warnings.catch_warnings():
+            # DuckDB advises to use relations, which save one copy. A prepared statement is 2-3 times faster on small
+            # batches (0.28 ms against 0.73 ms for 100 rows) and no slower on large ones.
+            warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
+            return self._connection.execute(f'EXECUTE "{self._name}"').to_arrow_table()
+
+
+class Session:
+    """A locked connection and its prepared statements."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._names = itertools.count()
+        self._prepared: OrderedDict[tuple[str, pa.Schema], Statement] = OrderedDict()
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "threads": 1,
+                "memory_limit": MEMORY_LIMIT,
+                "enable_external_access": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "python_enable_replacements": False,
+            },
+        )
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET lock_configuration = true")
+        self.limits = Limits(self._connection)
+        _sessions.add(self)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.limits.end()
+        self._connection.close()
+
+    def prepare(self, select_list: str, schema: pa.Schema) -> Statement:
+        """Return the prepared statement; prepares it at the first call for this select list and schema."""
+        key = (select_list, schema)
+        found = self._prepared.get(key)
+        if found is None:
+            found = Statement(self._connection, f"batch_{next(self._names)}", select_list, schema)
+            self._prepared[key] = found
+            if len(self._prepared) > MAX_PREPARED:
+                self._prepared.popitem(last=False)[1].close()
+        else:
+            self._prepared.move_to_end(key)
+        return found
+
+
+_local = threading.local()
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+_held: list[Session] = []
+"""All sessions, while the process forks. The child keeps them for ever: Python drops the locals of the other threads
+there, and DuckDB crashes if it closes a connection whose threads do not exist."""
+os.register_at_fork(before=lambda: _held.extend(_sessions), after_in_parent=_held.clear)
+
+
+@atexit.register
+def _close_sessions() -> None:
+    """Close all sessions: DuckDB's binding reports leaked objects if a connection outlives the interpreter."""
+    for session in list(_sessions):
+        if session.pid == os.getpid():
+            session.close()
+
+
+def thread_session() -> Session:
+    """Return the session of this thread; a forked process gets its own, because it must not use its parent's."""
+    session: Session | None = getattr(_local, "session", None)
+    if session is None or session.pid != os.getpid():
+        session = _local.session = Session()
+    return session
+
+
+def forget_session() -> None:
+    """Close the session of this thread; the next call begins a new one.
+
+    After an internal error DuckDB refuses every further statement of the same database.
+    """
+    session: Session | None = getattr(_local, "session", None)
+    _local.session = None
+    if session is not None:
+        with suppress(duckdb.Error):
+            session.close()

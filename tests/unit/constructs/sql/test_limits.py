@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import re
+import resource
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.sql import limits
+from gobblin_dagster.constructs.sql.masks import SqlMasks
+from gobblin_dagster.core.errors import ConvertError
+from tests.unit.constructs.samples import CONTEXT
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("list_sum(range(1000000000)) > n", "needs more memory than one batch may take"),
+        ("length(repeat(n::varchar, 2000000000)) > 0", "needs more memory than one batch may take"),
+        ("(SELECT len(list(i)) FROM range(1000000000) r(i)) > n", "needs more memory than one batch may take"),
+        ("(SELECT count(*) FROM range(100000000000)) > n", "took more than 0.5 s for one batch, and was ended"),
+        (
+            "(WITH RECURSIVE t(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM t) SELECT max(i) FROM t) > n",
+            "took more than 0.5 s for one batch, and was ended",
+        ),
+        ("sleep_ms(60000) IS NULL", "took more than 0.5 s for one batch, and was ended"),
+    ],
+    ids=["list", "text", "table", "rows", "recursion", "sleep"],
+)
+def test_expression_that_takes_all_memory_or_time_is_ended_and_named(
+    expression: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TIME_LIMIT_S", 0.5 if "0.5 s" in reason else 60.0)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
+    sound = SqlMasks(["n > 1"], "policy 'p'", CONTEXT)
+    with pytest.raises(ConvertError, match=re.escape(reason)) as caught:
+        SqlMasks([expression], "policy 'p'", CONTEXT).masks(rows)
+    assert expression[:20] in str(caught.value)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert sound.masks(rows)[0].to_pylist() == [False, True]
+
+
+def test_process_forked_while_a_statement_runs_is_not_bounded() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    bound = limits.Limits(duckdb.connect(":memory:"))
+    bound.end()
+    with bound:
+        assert resource.getrlimit(resource.RLIMIT_AS) != before
+        child = os.fork()
+        if not child:
+            os._exit(int(resource.getrlimit(resource.RLIMIT_AS) != before))
+        assert os.waitpid(child, 0)[1] == 0
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
