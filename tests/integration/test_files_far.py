@@ -204,7 +204,7 @@ def test_far_file_that_is_put_again_as_it_was_has_not_changed(
     assert bool(digests) is not is_told
     wait_for_another_time(ground)
     ground.put("a/one.csv", b"id\n1\n2\n")
-    assert "1 file(s) have another time of change and the same content" in job.notes()
+    assert "1 file(s) have a new time of change and the same content" in job.notes()
     assert job.run() == {"a": (COMMITTED, 0)}
     assert job.run() == {"a": (IDLE, 0)}
     wait_for_another_time(ground)
@@ -299,7 +299,7 @@ class TestEtags:
         assert job.run() == {"a": (COMMITTED, 1)}
         wait_for_another_time(s3)
         self.put_in_parts(s3, "a/x.csv", b"id\n1\n")
-        assert "1 file(s) have another time of change and the same content" in job.notes()
+        assert "1 file(s) have a new time of change and the same content" in job.notes()
         assert job.run() == {"a": (COMMITTED, 0)}
         wait_for_another_time(s3)
         self.put_in_parts(s3, "a/x.csv", b"id\n1\n")

@@ -291,7 +291,7 @@ def test_datasets_stand_alone(tmp_path: Path, runner: SparkRunner) -> None:
 
 def test_full_extract_replaces_what_was_published(tmp_path: Path, runner: SparkRunner) -> None:
     source = {"format": "parquet", "path": "data"}
-    with pytest.raises(UsageError, match=r"without a `watermark` everything is read each time"):
+    with pytest.raises(UsageError, match=r"without a `watermark` everything is read in each run"):
         _run(tmp_path, _job(source), runner)
     job = _job(source, extract={"namespace": "test", "table": "d", "type": "snapshot_only"})
     _write(tmp_path, range(10))

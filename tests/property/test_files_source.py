@@ -84,7 +84,7 @@ class Dataset:
     clock_us: int = 0
 
     def arrive(self, files: Sequence[tuple[int, int, int]], *, rewrite: bool = False) -> None:
-        """Add files; one that lies there already stays as it is, or is written anew."""
+        """Add files; one that lies there already stays as it is, or is written again."""
         for number, part, size in files:
             path = f"{FIRST + number * DAY:%Y-%m-%d}/{part}"
             self.clock_us += 1

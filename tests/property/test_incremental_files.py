@@ -1,4 +1,4 @@
-"""Incremental equals full for files that come in any order, are written anew, or fail to be read; by each way to tell them."""
+"""Incremental equals full for files that come in any order, are written again, or fail to be read; by each way to tell them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work units for sources with one position: each gap that failures left alone, then what is new."""
+"""Plan work units for sources with one position: first each gap that failed work units left, then the new range."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def open_units(
     read: Mapping[str, JsonValue],
     unit_size: int | None = None,
 ) -> list[WorkUnit]:
-    """Return work units for all that is not committed before `end`; one with the watermark's type of `start`.
+    """Return work units for all that is not committed before `end`, as intervals of `start`'s watermark type.
 
     Args:
-        dataset_urn: whose work units they are.
-        state: what was committed of it.
-        start: where a dataset without state begins.
-        end: exclusive end of what there is to read; None where there is nothing.
+        dataset_urn: the dataset of the work units.
+        state: what is committed of it.
+        start: where a dataset without state begins (inclusive).
+        end: end of what there is to read (exclusive); None if there is nothing.
         read: what the extractor needs.
-        unit_size: most positions of a work unit; for whole numbers only. None: each range is one.
+        unit_size: most positions of one work unit, for whole numbers only. None: one work unit per range.
     """
     kind: Any = type(start)
     known: Any = state.committed.ranges.get("", ()) if state is not None else ()
@@ -54,20 +54,20 @@ def open_units(
 
 
 def require_replacement(job: str, option: str, extract: Extract) -> None:
-    """Refuse to append what a source without `option` reads, which is everything, each time; raises UsageError."""
+    """Raise UsageError unless the job replaces its output: a source without `option` reads everything in each run."""
     if not extract.is_full:
         raise UsageError(
-            problem=f"Job {job!r}: without a `{option}` everything is read each time, and `extract.type: {extract.type}` "
-            "would publish it again and again.",
+            problem=f"Job {job!r}: without a `{option}` everything is read in each run, and `extract.type: "
+            f"{extract.type}` would publish it again and again.",
             hint=f"Give a `{option}`, or set `extract.type: snapshot_only`, which replaces what is published.",
         )
 
 
 def state_problem(state: DatasetState | None, kind: type[Watermark], source: str) -> str:
-    """Say what is wrong where a state holds watermarks of another type than the source's; else nothing."""
+    """Return the problem if a state has watermarks of another type than the source's; else an empty text."""
     if state is None or state.committed.watermark_type is kind:
         return ""
     return (
         f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, this source `{source}` needs "
-        f"{kind.type_name!r}; give the job another name, or its former source."
+        f"{kind.type_name!r}; give the job another name, or its former source again."
     )

@@ -1,4 +1,4 @@
-"""By date: files are read in the order of the dates in their paths; committed dates are never read again."""
+"""By date: read files in the order of the dates in their paths; committed dates are never read again."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class DateLine:
 
     pattern: PathPattern
     late: ClassVar[str] = (
-        "though their dates are committed; they are not read: {}. To bring their rows in, add them under a date that is "
-        "not committed yet; `lookback` reads such files of the latest dates."
+        "though their dates are committed; they are not read: {}. To load their rows, add the files under a date that "
+        "is not committed yet; `lookback` reads such files of the latest dates."
     )
 
     position = staticmethod(attrgetter("start"))
@@ -34,17 +34,17 @@ class DateLine:
         return first.start
 
     def end_of(self, position: datetime) -> datetime:
-        """Return where the next date begins."""
+        """Return the beginning of the next date."""
         return self.pattern.end_of(position)
 
     def mark(self, position: datetime) -> Watermark:
-        """Return a timestamp."""
+        """Return the date as a timestamp."""
         return TimestampWatermark(position)
 
 
 @dataclass(frozen=True, slots=True)
 class DatedArrivals:
-    """Reads the dates that were not committed.
+    """Read dates that are not committed.
 
     Source: `PartitionedFileSourceBase` of gobblin-core. Differs: dates that failed are read again alone.
     """

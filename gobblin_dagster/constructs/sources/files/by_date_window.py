@@ -1,7 +1,7 @@
-"""By date with a lookback: dates before the window are committed as a line, files inside it one by one.
+"""By date with a lookback: commit dates before the window by date, and files inside the window one by one.
 
-So a file that comes late, but inside the window, is read once, and what is remembered stays as small as the window. The
-line moves on with the newest date: what is dated before it is never looked at again.
+A file that comes late, but inside the window, is read once, and only the files of the window have to be remembered. The
+window moves on with the newest date; files dated before it are ignored.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
 @dataclass(frozen=True, slots=True)
 class _WindowLine(DateLine):
-    """The line of dates that the window has passed."""
+    """The dates before the window."""
 
     first: datetime
-    """Where it begins, where nothing of it is committed."""
+    """First date, if no date is committed yet."""
 
     def beginning(self, first: FoundFile) -> datetime:
         return min(self.first, first.start)
@@ -39,15 +39,15 @@ class _WindowLine(DateLine):
 
 @dataclass(frozen=True, slots=True)
 class WindowedArrivals:
-    """Reads the dates that were not committed, and late files of the latest dates.
+    """Read dates that are not committed, and late files of the latest dates.
 
-    Source: `date.partitioned.source.lookback.time`, `PartitionedFileSourceBase` of gobblin-core. Differs: files inside the
-    window are remembered, so none is read twice.
+    Source: `date.partitioned.source.lookback.time`, `PartitionedFileSourceBase` of gobblin-core. Differs: files inside
+    the window are remembered, so none is read twice.
     """
 
     pattern: PathPattern
     lookback: int
-    """Dates before the newest one whose late files are still read."""
+    """Number of dates before the newest one that still take late files."""
     memory: Memory
     limits: Limits
     watermark_type: ClassVar[type[Watermark]] = FileSetWatermark
@@ -61,7 +61,7 @@ class WindowedArrivals:
         found = self.memory.compare((file for file in files if not is_in(file.start, line)), known)
         to_read = self.memory.judge(found, known, judged, gate)
         target = self._window_start(files, gate) if to_read else NO_DATE
-        # Never inside the window: what is committed by dates takes no late files any more.
+        # Never a date inside the window: once committed by date, it takes no late files.
         starts = [target, *(file.start for file in to_read), *(_date(version.date_s) for version in known.values())]
         begin = line[-1][1] if line else min(starts)
         old: list[FoundFile] = []
@@ -91,18 +91,18 @@ class WindowedArrivals:
         begin: datetime,
         target: datetime,
     ) -> None:
-        """Add work units that read files of the window; the first one moves the line on to where the window begins."""
+        """Add work units for files of the window; the first one also commits all dates before the window."""
         number = len(plan.work_units)
         reached = max([begin, *(_before(unit.expected_high) for unit in plan.work_units)])
         add_file_units(plan, dataset_urn, files, known, self.memory, self.limits)
         if len(plan.work_units) > number and reached < target:
-            # All that is dated in between was read, file by file.
+            # All files dated in between were read, one by one.
             unit = plan.work_units[number]
             low, high = _with_line(unit.low, reached), _with_line(unit.expected_high, target)
             plan.work_units[number] = replace(unit, low=low, expected_high=high)
 
     def _window_start(self, files: Sequence[FoundFile], gate: Gate) -> datetime:
-        """Return the first date of the window: so many before the newest date that may be read."""
+        """Return the first date of the window: `lookback` dates before the newest date that may be read."""
         newest = max(file.start for file in files if gate.is_ripe(file))
         try:
             return self.pattern.shift(newest, -self.lookback)

@@ -1,7 +1,8 @@
-"""By time of change: every file that was read is remembered with size and time, so files may come in any order.
+"""By time of change: remember each file that was read with its size and time, so that files may come in any order.
 
-What changed or vanished since it was read is found by comparing, and said. Where checksums are asked for, they are remembered
-too, and a file whose content is the same has not changed; that is noted, so that it is not looked at again.
+Compare the files found with those remembered, and report files that changed or vanished. If checksums are asked for,
+they are remembered too: a file with the same content has not changed, and its new time of change is stored, so that it
+is not compared again.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
 
 class ReadChanged(StrEnum):
-    """What becomes of a file that changed after it was read."""
+    """What to do with a file that changed after it was read."""
 
     REPORT = "report"
-    """The plan names it; it is not read."""
+    """Name it in the plan; do not read it."""
     AGAIN = "again"
-    """It is read again, whole."""
+    """Read the whole file again."""
     FAIL = "fail"
-    """Its dataset fails until the file is as it was, or the option is changed."""
+    """Fail its dataset until the file is as it was, or the option is changed."""
 
 
 def known_files(ranges: CommittedRanges) -> Mapping[str, FileVersion]:
-    """Return the files of committed ranges by name."""
+    """Return the files of committed ranges, by name."""
     known: dict[str, FileVersion] = {}
     for name, parts in ranges.ranges.items():
         version = parts[-1][1]
@@ -53,33 +54,33 @@ def known_files(ranges: CommittedRanges) -> Mapping[str, FileVersion]:
 
 @dataclass(slots=True)
 class Compared:
-    """Files as they lie there against files as they were read."""
+    """The files found, compared with the files that were read."""
 
     new: list[FoundFile] = field(default_factory=list)
     changed: list[FoundFile] = field(default_factory=list)
     gone: Examples = field(default_factory=Examples)
-    """Files that were read and are not there any more."""
+    """Files that were read and no longer exist."""
     findings: list[Finding] = field(default_factory=list)
-    """What their contents tell of files of which size and time of change did not tell enough."""
+    """Results for files whose content had to be compared."""
 
     def of(self, *verdicts: Verdict) -> list[FoundFile]:
-        """Return the files of some verdicts."""
+        """Return the files with one of these verdicts."""
         return [finding.file for finding in self.findings if finding.verdict in verdicts]
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Compares files with those that were read, by name, and says what to do about the differences."""
+    """Compare files with those that were read, by name, and decide which to read."""
 
     key: Label
-    """Returns the name of a file below the root of the pattern."""
+    """Returns the path of a file below the root of the pattern."""
     label: Label
     read_changed: ReadChanged
     checksums: Checksums | None = None
-    """None where size and time of change tell whether a file changed."""
+    """None if only size and time of change are compared."""
 
     def compare(self, files: Iterable[FoundFile], known: Mapping[str, FileVersion]) -> Compared:
-        """Sort files into new ones, changed ones and those that are gone."""
+        """Sort files into new, changed and vanished ones."""
         found, seen = Compared(), set()
         unclear: list[tuple[FoundFile, FileVersion]] = []
         for file in files:
@@ -103,7 +104,7 @@ class Memory:
         return found
 
     def judge(self, found: Compared, known: Mapping[str, FileVersion], plan: FilesPlan, gate: Gate) -> list[FoundFile]:
-        """Return the files to read, in order of date and path; say in the plan what changed, what is gone, what waits."""
+        """Return the files to read, in order of date and path; add notes on all others to the plan."""
         plan.notes += self._finding_notes(found)
         for finding in found.findings:
             if finding.verdict is Verdict.UNREADABLE:
@@ -114,7 +115,7 @@ class Memory:
         return [] if plan.problem else sorted(ripe)
 
     def _changed(self, found: Compared, known: Mapping[str, FileVersion], plan: FilesPlan) -> list[FoundFile]:
-        """Return the changed files that are to be read again."""
+        """Return the changed files that must be read again."""
         if found.gone.count:
             plan.notes.append(f"{found.gone.count} file(s) that were read are gone: {found.gone}.")
         if not found.changed:
@@ -140,12 +141,12 @@ class Memory:
         return []
 
     def _finding_notes(self, found: Compared) -> Iterator[str]:
-        """Say what checksums told of files, but for what became of those that changed."""
+        """Yield notes on the compared contents, except on changed files."""
         said = {
-            Verdict.TOUCHED: "{} have another time of change and the same content; that is noted: {}.",
-            Verdict.ADDED: "{} were remembered without a checksum; it is taken now, once: {}.",
-            Verdict.UNTOLD: "{} were remembered without a checksum, so only size and time of change can be compared: {}.",
-            Verdict.UNSETTLED: "{} were written to or went while their content was compared; the next plan does it: {}.",
+            Verdict.TOUCHED: "{} have a new time of change and the same content; the new time is stored: {}.",
+            Verdict.ADDED: "{} were remembered without a checksum; it is computed and stored now: {}.",
+            Verdict.UNTOLD: "{} were remembered without a checksum; only size and time of change are compared: {}.",
+            Verdict.UNSETTLED: "{} were written to or deleted while they were compared; the next plan does it: {}.",
         }
         for verdict, text in said.items():
             examples = Examples()
@@ -155,7 +156,7 @@ class Memory:
                 yield text.format(f"{examples.count} file(s)", examples)
 
     def add_noted(self, plan: FilesPlan, dataset_urn: str, found: Compared, known: Mapping[str, FileVersion]) -> None:
-        """Add a work unit that remembers what was found out of files whose content is what was read."""
+        """Add a work unit that stores new times of change and checksums of files whose content is unchanged."""
         files = {self.key(file.path): file for file in found.of(Verdict.TOUCHED, Verdict.ADDED)}
         if files and not plan.problem:
             low = {name: known[name] for name in files}
@@ -163,15 +164,15 @@ class Memory:
             plan.add_noted(dataset_urn, FileSetWatermark(low), FileSetWatermark(high))
 
     def with_checksums(self, files: Sequence[FoundFile]) -> Sequence[FoundFile]:
-        """Return files as they are to be remembered."""
+        """Return files with the checksums to be remembered, if checksums are used."""
         return files if self.checksums is None else self.checksums.taken(files)
 
     def to_read(self, files: Sequence[FoundFile]) -> Sequence[FoundFile]:
-        """Return files as the extractor is told of them: with the checksums that it is to compare."""
+        """Return files with the checksums that the extractor must compare."""
         return files if self.checksums is None else [self.checksums.to_verify(file) for file in files]
 
     def interval(self, files: Iterable[FoundFile], known: Mapping[str, FileVersion]) -> tuple[Watermark, Watermark]:
-        """Return the versions that files had when they were read, and those that they have now."""
+        """Return the versions of the files that were read before, and their present versions."""
         low, high = {}, {}
         for file in files:
             name = self.key(file.path)
@@ -180,7 +181,7 @@ class Memory:
         return FileSetWatermark(low), FileSetWatermark(high)
 
     def was_read(self, file: FoundFile, known: Mapping[str, FileVersion]) -> bool | None:
-        """Tell whether a file was read once and is as it was; None where its rows were read from another version."""
+        """Return True if a file was read once, in its present version, None if in another version, else False."""
         version = known.get(self.key(file.path))
         if version is None:
             return False
@@ -188,17 +189,17 @@ class Memory:
 
 
 def version_of(file: FoundFile, before: FileVersion = UNREAD) -> FileVersion:
-    """Return a file as it lies there, as the version that comes after another."""
+    """Return the present version of a file, as the successor of `before`."""
     date_s = 0 if file.start == NO_DATE else int(file.start.timestamp())
     return FileVersion(before.number + 1, file.size_bytes, file.modified_us, date_s, before.noted, file.checksum)
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedArrivals:
-    """Reads every file that was not read, oldest change first.
+    """Read every file that was not read yet, oldest change first.
 
-    Source: `source.filebased.fs.snapshot`, `FileBasedSource` of gobblin-core. Differs: remembers sizes too; a changed file
-    is said and not read a second time unless that is asked for.
+    Source: `source.filebased.fs.snapshot`, `FileBasedSource` of gobblin-core. Differs: remembers sizes too; a changed
+    file is reported, and read again only if `read_changed` asks for it.
     """
 
     memory: Memory
@@ -232,7 +233,7 @@ def add_file_units(
     memory: Memory,
     limits: Limits,
 ) -> None:
-    """Add work units that read files, as many as fit into a run."""
+    """Add work units for files, as many as the limits of a run allow."""
     for unit in in_units(files, attrgetter("path"), limits, plan.files):
         if plan.left or not has_room(plan, unit, limits):
             plan.left += len(unit)

@@ -1,4 +1,4 @@
-"""By name: files are read in the order of their names; what sorts before the last name that was read is late."""
+"""By name: read files in the order of their names; a new file that sorts before the last name read is late."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
 @dataclass(frozen=True, slots=True)
 class NameLine:
-    """Files in order of their names below the root of the pattern, by code points."""
+    """Files in order of their names below the root of the pattern, compared by code points."""
 
     key: Label
     """Returns a file's name."""
     late: ClassVar[str] = (
-        "though they sort before what is committed; they are not read: {}. To bring their rows in, give them a later name; "
-        "`new_files: modified` reads files in whatever order they come."
+        "though they sort before what is committed; they are not read: {}. To load their rows, give the files later "
+        "names; `new_files: modified` reads files in any order."
     )
 
     def position(self, file: FoundFile) -> str:
-        """Return the name."""
+        """Return the file's name."""
         return self.key(file.path)
 
     def beginning(self, first: FoundFile) -> str:
-        """Return the place before every name."""
+        """Return the position before every name."""
         return ""
 
     def end_of(self, position: str) -> str:
-        """Return the place behind a name."""
+        """Return the position behind a name."""
         return NameWatermark.after(position).value
 
     def mark(self, position: str) -> Watermark:
-        """Return a name."""
+        """Return a name as a watermark."""
         return NameWatermark(position)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedArrivals:
-    """Reads the names that were not committed.
+    """Read files whose names are not committed.
 
-    Source: the name order of `source.filebased.maxFilesPerRun`, `FileBasedSource` of gobblin-core. Differs: the last name
-    is the watermark, no list of all files is kept.
+    Source: the name order of `source.filebased.maxFilesPerRun`, `FileBasedSource` of gobblin-core. Differs: the last
+    name is the watermark; no list of all files is kept.
     """
 
     limits: Limits

@@ -1,4 +1,4 @@
-"""Whether files hold what was read of them: told by checksums, where size and time of change leave it open."""
+"""Compare the content of files with what was read before, by checksums, if size and time of change do not decide."""
 
 from __future__ import annotations
 
@@ -14,76 +14,76 @@ from gobblin_dagster.storage.checksums import has_content, take_checksum
 from gobblin_dagster.storage.remote import as_os_error, look_at
 
 _AT_ONCE = 4
-"""Files that are read at a time, each a few megabytes in memory."""
+"""Number of files that are read at a time, each with a few megabytes in memory."""
 _PORTION = 1_000
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
 class Compare(StrEnum):
-    """What tells whether a file changed after it was read."""
+    """How a changed file is detected."""
 
     MODIFIED = "modified"
-    """Its size and its time of change."""
+    """By size and time of change."""
     CHECKSUM = "checksum"
-    """Its content, looked at where size or time of change differ."""
+    """By content too, if the time of change differs."""
     CHECKSUM_ALWAYS = "checksum_always"
-    """Its content, looked at in every plan."""
+    """By content, in every plan."""
 
 
 class Verdict(Enum):
-    """What became of a file of the size that was read."""
+    """Result of comparing a file with the version that was read; both have the same size."""
 
     SAME = auto()
     TOUCHED = auto()
-    """Its time of change is another, its content the same."""
+    """Another time of change, the same content."""
     ADDED = auto()
-    """Its checksum was taken for the first time; that it is the same is what its time of change says."""
+    """The same time of change; its checksum was computed for the first time."""
     CHANGED = auto()
     UNTOLD = auto()
-    """Its time of change is another, and no checksum of what was read is known."""
+    """Another time of change, and no stored checksum to compare with."""
     UNSETTLED = auto()
-    """It was written to, or went, while it was looked at."""
+    """The file was written to, or deleted, during the comparison."""
     UNREADABLE = auto()
 
 
 class Finding(NamedTuple):
-    """A file and what became of it."""
+    """A file with the result of its comparison."""
 
     file: FoundFile
-    """With its checksum, where one was taken."""
+    """With its checksum if one was computed."""
     verdict: Verdict
     problem: str = ""
-    """Why it cannot be read."""
+    """Why the file cannot be read; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """Takes checksums of files, a few at a time, and compares them with those that are known."""
+    """Compute checksums of files, a few at a time, and compare them with the stored ones."""
 
     always: bool = False
-    """Whether files are looked at whose size and time of change are as they were."""
+    """True: also compare files whose size and time of change are unchanged."""
 
     def is_unclear(self, file: FoundFile, known: FileVersion) -> bool:
-        """Tell whether a file of a known size has to be looked at."""
+        """Return True if the content of a file of unchanged size must be compared."""
         if self.always or not known.checksum or known.modified_us != file.modified_us:
             return True
-        # Where lists hold checksums, a file that was replaced within the tick of the store's clock shows all the same.
+        # If listings have checksums, they also show a file that was replaced within one tick of the store's clock.
         return bool(file.checksum) and file.checksum != known.checksum and _kind(file.checksum) == _kind(known.checksum)
 
     def look(self, unclear: Sequence[tuple[FoundFile, FileVersion]]) -> list[Finding]:
-        """Return what became of files whose size is the known one."""
+        """Compare files with their known versions, which have the same size."""
         return _at_once(lambda pair: _finding(*pair), unclear)
 
     def taken(self, files: Sequence[FoundFile]) -> list[FoundFile]:
         """Return files with their checksums.
 
-        One that cannot be read stays without; reading it will fail its work unit, or else the next plan takes it.
+        A file that cannot be read gets none: reading it fails its work unit, or a later plan computes the checksum.
         """
         return _at_once(_with_checksum, files)
 
     def to_verify(self, file: FoundFile) -> FoundFile:
-        """Return a file with the checksum that is to be compared again once it was read; without where time tells enough."""
+        """Return the file, with its checksum only if it must be compared again after reading."""
         return file if self.always or _kind(file.checksum) != "sha256" else file._replace(checksum="")
 
 
@@ -91,7 +91,7 @@ def _finding(file: FoundFile, known: FileVersion) -> Finding:
     try:
         return _compared(file, known)
     except Exception as error:
-        # Clients of far file systems have errors of their own; what is no fault of a file system is a bug, and passes.
+        # Clients of remote file systems raise errors of their own. An error of no file system is a bug: pass it on.
         fault = as_os_error(error)
         if fault is None:
             raise
@@ -119,7 +119,7 @@ def _compared(file: FoundFile, known: FileVersion) -> Finding:
 
 
 def _is_as_listed(file: FoundFile) -> bool:
-    """Tell whether a checksum is that of the file that was listed, not of one that took its place meanwhile."""
+    """Return True if the file still has its listed size and time of change, so that the checksum is its own."""
     now = look_at(file.path)
     return (now.size_bytes, now.modified_us) == (file.size_bytes, file.modified_us)
 
@@ -130,7 +130,7 @@ def _with_checksum(file: FoundFile) -> FoundFile:
     try:
         return file._replace(checksum=take_checksum(file.path))
     except Exception as error:
-        # As above.
+        # As in `_finding`.
         if as_os_error(error) is None:
             raise
         return file
@@ -143,7 +143,7 @@ def _kind(checksum: str) -> str:
 def _at_once(work: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
     done: list[_R] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        # In portions: `map` begins by making a task of each, and there may be 100,000.
+        # In portions: `map` makes one task per item at once, and there may be 100,000.
         for begin in range(0, len(items), _PORTION):
             done += pool.map(work, items[begin : begin + _PORTION])
     return done

@@ -1,7 +1,7 @@
-"""Arrivals: what the three ways to know what is new (by date, by time of change, by name) have in common.
+"""Find new files: what the strategies (by date, by time of change, by name) have in common.
 
-Pure: files found and a stored state in, work units and notes out. What was read is never read again unasked, what was not
-read is never left out in silence.
+Pure functions: from the files found and the stored state to work units and notes. A file that was read is not read
+again unless the options ask for it. A file that is left out is named in a note.
 """
 
 from __future__ import annotations
@@ -21,27 +21,30 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 Label = Callable[[str], str]
-"""Returns the path that people and work units know a file by."""
+"""Returns the path that messages and work units show for a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one work unit may hold, and one run; files of one position stay together all the same."""
+    """Limits of one work unit and of one run; files at one position are never separated, even beyond a limit."""
 
     files: int
     size_bytes: int
     run_files: int | None = None
     """Most files of one dataset in one run; None for no limit."""
     tried_files: int = 1
-    """How much one work unit may hold of files that runs have tried, and failed."""
+    """Most files of a work unit that failed runs already tried."""
     tried_at: float = -inf
-    """Seconds since the epoch; what had come by then and is not read was tried."""
+    """Seconds since the epoch; a file that came before this and is not committed counts as tried."""
 
     def after(self, failed: Sequence[datetime]) -> Limits:
-        """Return the limits for a dataset of which some runs failed, by the instants at which they began, newest first.
+        """Return smaller limits for a dataset whose latest runs failed.
 
-        A bad file holds up those of its work unit. An eighth with each failure: one that passes by itself leaves no swarm of
-        small work units behind.
+        A bad file fails its whole work unit, so each failure divides the size by eight. Not by more: a passing failure
+        should not leave many tiny work units.
+
+        Args:
+            failed: when these runs began, newest first.
         """
         few = max(1, self.files >> 3 * len(failed))
         return replace(self, tried_files=few, tried_at=failed[0].timestamp())
@@ -49,21 +52,21 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Which of the files that lie there may be read now."""
+    """Which of the files found may be read now."""
 
     start: datetime | None = None
-    """Files dated before it are left alone; None for none."""
+    """Files dated before this are ignored; None ignores none."""
     ripe_at: datetime | None = None
-    """Files whose date began later, or that came later, wait for a later run; None for none."""
+    """Files whose date began, or that came, after this instant wait for a later run; None makes none wait."""
     by_date: bool = True
-    """Whether files ripen by the dates in their paths, else by their coming."""
+    """True: age counts from the dates in paths; False: from the time at which files came."""
 
     def is_wanted(self, file: FoundFile) -> bool:
-        """Tell whether a file is to be read at all."""
+        """Return True unless the file is dated before `start`."""
         return self.start is None or file.start >= self.start
 
     def is_ripe(self, file: FoundFile) -> bool:
-        """Tell whether a file may be read already."""
+        """Return True if the file is old enough to be read."""
         if self.ripe_at is None:
             return True
         return file.start <= self.ripe_at if self.by_date else file.changed_at <= self.ripe_at.timestamp()
@@ -74,23 +77,23 @@ OPEN = Gate()
 
 @dataclass(slots=True)
 class FilesPlan:
-    """What is to be read of one dataset."""
+    """The work units of one dataset, with notes and counts."""
 
     work_units: list[WorkUnit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     left: int = 0
-    """New files that the limits of a run leave for later."""
+    """New files that the limits of a run leave for a later one."""
     waiting: int = 0
-    """New files that are too young."""
+    """New files that are too young to be read."""
     problem: str = ""
-    """Why the dataset cannot be read."""
+    """Why the dataset cannot be read; empty if it can."""
     low: Watermark | None = None
     expected_high: Watermark | None = None
 
     def add(
         self, dataset_urn: str, low: Watermark, high: Watermark, files: Sequence[FoundFile], label: Label
     ) -> WorkUnit:
-        """Add a work unit that reads some files."""
+        """Add a work unit that reads `files` and commits the interval from `low` to `high`."""
         unit = WorkUnit(
             id=str(len(self.work_units)),
             dataset_urn=dataset_urn,
@@ -104,30 +107,30 @@ class FilesPlan:
         return unit
 
     def add_noted(self, dataset_urn: str, low: Watermark, high: Watermark) -> None:
-        """Add a work unit that reads nothing: its commit remembers what was found out of files that were read."""
+        """Add a work unit that reads no rows; its commit stores facts about files that were read before."""
         name = str(len(self.work_units))
         self.work_units.append(WorkUnit(name, dataset_urn, low, high, size_bytes=0, rows=0, files=0, is_noted=True))
 
     @property
     def files(self) -> int:
-        """Files of all work units."""
+        """Number of files in all work units."""
         return sum(unit.files or 0 for unit in self.work_units)
 
 
 class Arrivals(Protocol):
-    """A way to know what is new."""
+    """A strategy to find new files."""
 
     watermark_type: ClassVar[type[Watermark]]
 
     def plan(self, dataset_urn: str, files: Sequence[FoundFile], state: DatasetState | None, gate: Gate) -> FilesPlan:
-        """Plan what is new of a dataset, given all of its files in order of date and path."""
+        """Plan the new files of a dataset; `files` are all of its files, in order of date and path."""
 
     def was_read(self, ranges: CommittedRanges) -> Callable[[FoundFile], bool | None]:
-        """Return a test of whether a file was read as it lies there; None where other content of it was read."""
+        """Return a function: True if a file was read in its present version, None if in another, else False."""
 
 
 def described(file: FoundFile, label: Label) -> dict[str, Any]:
-    """Return what the extractor is told of a file."""
+    """Return the description of a file that the extractor gets."""
     start = str(TimestampWatermark(file.start))
     told = {"path": label(file.path), "size": file.size_bytes, "modified": file.modified_us, "date": start}
     return told | {"checksum": file.checksum} if file.checksum else told
@@ -136,13 +139,13 @@ def described(file: FoundFile, label: Label) -> dict[str, Any]:
 def in_units(
     files: Iterable[FoundFile], position: Callable[[FoundFile], Any], limits: Limits, taken: int
 ) -> Iterator[list[FoundFile]]:
-    """Yield the files of one work unit after the other; those of one position are never split over two.
+    """Yield the files of each work unit; files at one position are never separated.
 
     Args:
         files: in order of their positions.
-        position: returns where a file stands.
-        limits: size of work units and runs.
-        taken: files that the run reads already of the dataset; the last work unit fills up the room that they leave.
+        position: returns the position of a file.
+        limits: limits of work units and runs.
+        taken: number of the dataset's files that this run reads already; `limits.run_files` counts them too.
     """
     room = inf if limits.run_files is None else limits.run_files - taken
     unit: list[FoundFile] = []
@@ -165,12 +168,12 @@ def in_units(
 
 
 def has_room(plan: FilesPlan, unit: Sequence[FoundFile], limits: Limits) -> bool:
-    """Tell whether a run may read one more work unit; the first one it always may."""
+    """Return True if the run may read one more work unit; always True for the first."""
     return limits.run_files is None or not plan.work_units or plan.files + len(unit) <= limits.run_files
 
 
 def after_plan(plan: FilesPlan, committed: CommittedRanges) -> Watermark | None:
-    """Return where a dataset stands once all of a plan is committed."""
+    """Return the dataset's watermark after all work units of a plan are committed."""
     begun = committed.anchored(plan.low) if plan.low is not None else committed
     return begun.add_all(unit.interval for unit in plan.work_units).watermark
 
@@ -178,8 +181,8 @@ def after_plan(plan: FilesPlan, committed: CommittedRanges) -> Watermark | None:
 def late_note(
     files: Iterable[FoundFile], is_behind: Callable[[FoundFile], bool], state: DatasetState, label: Label, remedy: str
 ) -> list[str]:
-    """Return a note on files that came after the last run had begun, behind positions that are committed."""
-    # To the second, as run ids are: what came in the second in which the run began may well have been read by it.
+    """Return a note on files that came, at committed positions, after the last run began."""
+    # Run ids have whole seconds. A file of the second in which the run began may have been read by it.
     began = run_began_at(state.run_id)
     since = (state.updated_at if began is None else min(state.updated_at, began + timedelta(seconds=1))).timestamp()
     late, known = Examples(), 0
@@ -189,7 +192,7 @@ def late_note(
             late.add(label(file.path))
     if not late.count:
         return []
-    # A copy keeps the time of change that `ls` shows, and nothing else.
-    copied = " All of its files are: a folder that was copied or restored looks so, and nothing is lost then."
+    # A copied file keeps its mtime, but its ctime is new, so it looks changed.
+    copied = " All of its files are: this is so after a folder was copied or restored, and then nothing is lost."
     note = f"{late.count} file(s) came or changed after the last run began, {remedy.format(late)}"
     return [note + copied if late.count == known > 1 else note]

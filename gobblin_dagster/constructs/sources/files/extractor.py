@@ -1,4 +1,4 @@
-"""FilesExtractor: reads a work unit's files one after the other through a file format, in bounded memory."""
+"""FilesExtractor: read the files of a work unit one after the other through a file format, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _FORMAT_ERRORS = (pa.ArrowException, UnicodeError, EOFError, lzma.LZMAError)
 
 
 class FilesExtractor:
-    """Reads the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...], "root"}`.
+    """Read the files that `WorkUnit.read` names: `{"files": [{"path", "size", "modified", "date"}, ...], "root"}`.
 
-    A file may have a `checksum` too; then it is compared once the file was read.
+    If a file has a `checksum` too, it is compared after the file was read.
 
-    All chunks have the schema of the first file that has columns; another file that lacks one of them, or has one more, fails
-    the work unit rather than lose values.
+    Shape: each chunk has the schema of the first file that has columns. A later file that lacks one of these columns,
+    or has another one, fails the work unit, so that no value is lost.
 
-    Source: gobblin-core `FileBasedExtractor`. Differs: a file that changed since the plan, or while it is read, is refused.
+    Source: gobblin-core `FileBasedExtractor`. Differs: a file that changed since the plan, or during reading, is
+    refused.
     """
 
     def __init__(self, unit: WorkUnit, file_format: FileFormat, context: ConstructContext) -> None:
@@ -45,7 +46,7 @@ class FilesExtractor:
         self._tells_ends = context.in_order
         self._files_read = 0
         self._is_inside = False
-        """Whether rows of a file were handed out that was not read to its end."""
+        """True while only some of a file's rows were handed out."""
         self.bytes_read = 0
         self._reader = self._open_first()
         self.schema: pa.Schema = self._reader.schema
@@ -72,14 +73,14 @@ class FilesExtractor:
                 yield Chunk(pa.RecordBatch.from_pylist([], self.schema), label, pa.array([], pa.int64()))
 
     def position(self) -> Watermark | None:
-        """Return the end of the files that were read whole, unless rows of another were handed out."""
+        """Return the position behind the files that were read whole; None while a file is read in part."""
         return None if self._is_inside else position_behind(self._unit, self._files, self._files_read)
 
     def close(self) -> None:
         self._reader.close()
 
     def _open_first(self) -> FileReader:
-        """Open the first file, with the columns of the first one that has any."""
+        """Open the first file; if it has no columns, with the schema of the first file that has some."""
         for number, planned in enumerate(self._files, start=1):
             try:
                 reader = self._open(planned, None)
@@ -102,22 +103,24 @@ class FilesExtractor:
             return self._format.open(self._require_planned(planned), schema)
 
     def _require_planned(self, planned: Any) -> InputFile:
-        """Return a file; raises FormatError where it is not the one that was planned: what is committed is its version."""
+        """Return the file; raises FormatError if it is not the planned version, which the commit will name."""
         label, size = planned["path"], planned["size"]
-        path = label if "://" in label else os.path.join(self._base_dir, label)  # noqa: PTH118  # keeps the path as text
+        path = label if "://" in label else os.path.join(self._base_dir, label)  # noqa: PTH118  # keeps the text
         if problem := self._allow.path_problem(path, self._base_dir):
             raise FormatError(f"{problem}.")
         file = InputFile(path)
         found = file.look()
         if found.size_bytes != size or found.modified_us != planned.get("modified", found.modified_us):
             how = (
-                f"planned {size} bytes, found {found.size_bytes}" if found.size_bytes != size else "it was written anew"
+                f"planned {size} bytes, found {found.size_bytes}"
+                if found.size_bytes != size
+                else "it was written again"
             )
-            raise FormatError(f"changed since it was planned: {how}. Run again once nobody writes to it any more.")
+            raise FormatError(f"changed since it was planned: {how}. Run again when nobody writes to it any more.")
         return file
 
     def _require_content(self, file: InputFile, planned: Any) -> None:
-        """Raise FormatError where a file has another checksum than the one it was planned with."""
+        """Raise FormatError if the file's checksum is not the planned one."""
         if (checksum := planned.get("checksum")) and not has_content(file.path, checksum):
             raise FormatError(
                 "changed since it was planned: it has another checksum. Run again to read what it holds now."
@@ -126,16 +129,16 @@ class FilesExtractor:
 
 @contextmanager
 def translated_errors(dataset_urn: str, label: str, rows: int = 0) -> Iterator[None]:
-    """Raise what goes wrong with one file as ExtractError with dataset and file, or as TransientError.
+    """Raise any failure to read a file as ExtractError with dataset and file, or as TransientError.
 
     Args:
-        dataset_urn: whose file it is.
-        label: the path that people know it by.
-        rows: rows that were read of it before.
+        dataset_urn: the dataset of the file.
+        label: the path of the file for messages.
+        rows: rows that were read from the file before the failure.
 
     Raises:
-        ExtractError: the file is gone, unreadable or not of its format.
-        TransientError: its file system cannot be reached now.
+        ExtractError: the file is gone, unreadable or not in its format.
+        TransientError: its file system cannot be reached at the moment.
     """
     try:
         yield
@@ -145,7 +148,8 @@ def translated_errors(dataset_urn: str, label: str, rows: int = 0) -> Iterator[N
         problem = "is gone since it was planned. Run again to plan without it."
         raise ExtractError(dataset_urn=dataset_urn, file=label, problem=problem) from error
     except Exception as error:
-        # Clients of far file systems have errors of their own; what is neither theirs nor a format's is a bug, and passes.
+        # Clients of remote file systems raise errors of their own. All others, except those of formats, are bugs: pass
+        # on.
         fault = as_os_error(error)
         if fault is None and not isinstance(error, _FORMAT_ERRORS):
             raise

@@ -1,7 +1,7 @@
-"""Listing: which files match a path pattern, found by walking only the folders that can match.
+"""List the files that match a path pattern; visit only folders that can contain a match.
 
-Listing is the whole cost of an idle run over thousands of datasets, so every folder is scanned once and only files that
-match are looked at closer.
+Listing is the whole cost of an idle run over thousands of datasets, so each folder is scanned once, and only files that
+match are looked at.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _STAGING = (".spark-staging", ".hive-staging")
 
 
 def _is_of_writers(name: str) -> bool:
-    """Tell whether Hadoop, Spark or Hive make such a name for what is no data yet, or never will be."""
+    """Return True for names that Hadoop, Spark or Hive give to unfinished files and markers."""
     return name in _MARKS or name.startswith(_STAGING) or name.endswith("._COPYING_")
 
 
 class FoundFile(NamedTuple):
-    """A file that matches, with the date in its path."""
+    """A file that matches the pattern, with the date in its path."""
 
     start: datetime
-    """The instant at which its date begins; NO_DATE where the pattern has none."""
+    """Beginning of its date; NO_DATE if the pattern has none."""
     path: str
-    """Absolute, or a URL."""
+    """Absolute path, or a URL."""
     size_bytes: int
     changed_at: float
-    """Seconds since the epoch of its last change or of its coming here, whichever is later, as the file system tells it."""
+    """When it changed last or came here, whichever is later, in seconds since the epoch, by its file system's clock."""
     modified_us: int = 0
-    """Microseconds since the epoch of its last change, wherever that was."""
+    """When it changed last, here or at its origin, in microseconds since the epoch."""
     checksum: str = ""
-    """As `storage.checksums` has them; empty where none was taken."""
+    """As `storage.checksums` writes them; empty if none was computed."""
 
 
 def printable(text: str) -> str:
@@ -50,13 +50,13 @@ def printable(text: str) -> str:
 
 @dataclass(slots=True)
 class Examples:
-    """A count, and the first few of what was counted."""
+    """A count, with the first few names that were counted."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Count one more."""
+        """Count one more name."""
         self.count += 1
         if len(self.first) < MAX_EXAMPLES:
             self.first.append(printable(name))
@@ -68,24 +68,24 @@ class Examples:
 
 @dataclass(slots=True)
 class Listing:
-    """What a walk found. Datasets are keyed by urn; the key None stands for what belongs to no dataset in particular."""
+    """Result of a walk, by dataset urn; the key None holds what belongs to no dataset."""
 
     files: dict[str, list[FoundFile]] = field(default_factory=lambda: defaultdict(list))
     """In order of their dates."""
     undated: dict[str | None, Examples] = field(default_factory=lambda: defaultdict(Examples))
-    """Paths that match but for their date."""
+    """Paths that match the pattern except for their date."""
     skipped: dict[str | None, Examples] = field(default_factory=lambda: defaultdict(Examples))
-    """Links that lead nowhere or are not followed, and what is no regular file."""
+    """Links that are broken or not followed, and entries that are no regular files."""
     problems: dict[str | None, str] = field(default_factory=dict)
     """Why a dataset's folders could not be listed."""
     others: Examples = field(default_factory=Examples)
-    """Files met on the way that do not match."""
+    """Files that do not match."""
     has_unselected: bool = False
-    """Whether datasets were met that nobody asked for."""
+    """Whether datasets were found that are not selected."""
 
 
 class Entry(Protocol):
-    """One name in a folder; `os.DirEntry` is one."""
+    """A name in a folder; `os.DirEntry` implements it."""
 
     @property
     def name(self) -> str:
@@ -93,27 +93,27 @@ class Entry(Protocol):
 
     @property
     def path(self) -> str:
-        """Its path, beginning with that of the scanned folder."""
+        """Its path, beginning with the path of the scanned folder."""
 
     def is_dir(self) -> bool:
-        """Whether it is a folder, or a link to one."""
+        """Return True for a folder or a link to one."""
 
     def is_symlink(self) -> bool:
-        """Whether it is a link."""
+        """Return True for a link."""
 
 
 Facts: TypeAlias = tuple[int, float, int, str]
-"""Size, time of coming, time of change and checksum, as `FoundFile` has them."""
+"""Size, `changed_at`, `modified_us` and checksum, as in `FoundFile`."""
 
 
 class Folders(Protocol):
-    """A file system, as far as listing needs it."""
+    """The part of a file system that listing needs."""
 
     def scan(self, path: str) -> Iterable[Entry]:
         """Return the names in a folder; raises OSError."""
 
     def facts(self, entry: Any) -> Facts | None:
-        """Return what tells versions of a file apart; None for what is no regular file; raises OSError."""
+        """Return size, times and checksum of a file; None if it is no regular file; raises OSError."""
 
 
 class LocalFolders:
@@ -126,12 +126,12 @@ class LocalFolders:
     def facts(self, entry: Any) -> Facts | None:
         found = entry.stat()
         facts = local_facts(found)
-        # A file moved or copied here keeps its mtime, old or ahead of our clock; its ctime tells when it came or changed.
+        # A file moved or copied here keeps its mtime, old or in the future; its ctime is when it came or changed.
         return (facts.size_bytes, found.st_ctime, facts.modified_us, "") if facts else None
 
 
 class RemoteFolders:
-    """Folders of a far file system, by URL; with the checksums that its lists hold, where they are asked for."""
+    """Folders of a remote file system, by URL; with the checksums of its listings if `checksums` is set."""
 
     def __init__(self, url: str, *, checksums: bool = False) -> None:
         self._scan = scan_with_checksums if checksums else remote_files(url).scan
@@ -147,18 +147,18 @@ class RemoteFolders:
 
 
 class _State(NamedTuple):
-    """How far a path has matched."""
+    """The part of the pattern that a path has matched."""
 
     level: int
     dataset: str | None
-    """None until the level that names it; from the start the only one where the pattern names none."""
+    """None until a level names the dataset; if the pattern has none, the job's only dataset from the start."""
     dates: tuple[str, ...]
     is_dated: bool
-    """Whether all levels so far that hold a part of the date hold digits there."""
+    """Whether each level so far that contains a part of the date has digits there."""
 
 
 class Walk:
-    """One walk over the folders of a pattern."""
+    """One walk through the folders of a pattern."""
 
     def __init__(
         self, pattern: PathPattern, root: str, folders: Folders, is_selected: Callable[[str], bool], default_urn: str
@@ -172,7 +172,7 @@ class Walk:
         self._found = Listing()
 
     def run(self) -> Listing:
-        """List all matching files; raises OSError where the root itself cannot be listed."""
+        """List all matching files; raises OSError if the root itself cannot be listed."""
         if self._default_urn is not None and not self._is_selected(self._default_urn):
             self._found.has_unselected = True
             return self._found
@@ -188,11 +188,11 @@ class Walk:
             try:
                 is_dir = entry.is_dir()
             except OSError:
-                # A link to itself: no folder. Where a file is expected there, `_take` names it.
+                # A link to itself is no folder. If a file is expected there, `_take` reports it.
                 is_dir = False
             inner: list[_State] = []
             for state in states:
-                # A folder where a file is expected may still be part of a deeper urn: then another state takes it.
+                # If a file is expected here, a folder can still be part of a deeper urn; then another state follows it.
                 if (state.level == self._last) is is_dir:
                     continue
                 following = self._step(state, entry)
@@ -206,7 +206,7 @@ class Walk:
                 self._enter(entry, inner)
 
     def _step(self, state: _State, entry: Entry) -> list[_State]:
-        """Return how far the path has matched with one more name; nothing where it does not match."""
+        """Return the states after one more name; none if the name does not match."""
         level = self._levels[state.level]
         match = level.strict.fullmatch(entry.name)
         is_dated = state.is_dated and match is not None
@@ -218,7 +218,7 @@ class Walk:
         dates = (*state.dates, captured["date"]) if "date" in captured else state.dates
         if level.is_tree:
             dataset = entry.name if state.dataset is None else f"{state.dataset}/{entry.name}"
-            # The urn may end here or go on in the next folder: both are followed in one walk.
+            # The urn may end here or continue in the next folder: one walk follows both.
             return [_State(state.level, dataset, dates, is_dated), _State(state.level + 1, dataset, dates, is_dated)]
         if "dataset" not in captured:
             return [_State(state.level + 1, state.dataset, dates, is_dated)]
@@ -230,7 +230,7 @@ class Walk:
     def _enter(self, entry: Entry, states: list[_State]) -> None:
         owner = states[-1].dataset
         if entry.is_symlink() and any(self._levels[state.level].is_tree for state in states):
-            # A link inside a tree of any depth may lead back into it, for ever.
+            # Inside `{dataset:**}`, a link to a folder may lead back into the tree, without end.
             self._found.skipped[None].add(f"{entry.path} (a link to a folder, not followed below {{dataset:**}})")
             return
         dated = [state for state in states if state.is_dated]
@@ -245,7 +245,7 @@ class Walk:
             self._found.problems[owner] = f"cannot list {entry.path}: {error.strerror or error}"
 
     def _take(self, state: _State, entry: Entry) -> None:
-        """Note a file whose whole path matches."""
+        """Add a file whose whole path matches to the result."""
         dataset = state.dataset
         if dataset is None or not self._wants(dataset):
             self._found.has_unselected = True
@@ -270,13 +270,13 @@ class Walk:
                 self._found.files[dataset].append(FoundFile(start, entry.path, *facts))
 
     def _wants(self, dataset: str) -> bool:
-        """Tell whether a dataset is selected; remembered, because it is asked for with each of its files."""
+        """Return True if a dataset is selected; the answer is kept, because each file of the dataset needs it."""
         if dataset not in self._selected:
             self._selected[dataset] = self._is_selected(dataset)
         return self._selected[dataset]
 
     def _date(self, text: str) -> datetime | None:
-        """Return where a date begins; remembered, because datasets share their dates."""
+        """Return the beginning of a date; it is kept, because datasets share dates."""
         if text not in self._dates:
             try:
                 self._dates[text] = self._pattern.start_of(text)

@@ -19,14 +19,14 @@ from gobblin_dagster.storage.remote import credentials_problem
 
 
 class NewFiles(StrEnum):
-    """How the source knows what is new."""
+    """How the source finds new files."""
 
     DATE = "date"
-    """By the dates in paths: what is dated before the watermark was read."""
+    """By the dates in paths: files dated before the watermark were read."""
     MODIFIED = "modified"
-    """By remembering every file that was read, with size and time of change."""
+    """By memory: each file that was read is remembered with size and time of change."""
     NAME = "name"
-    """By names in order: what sorts before the watermark was read."""
+    """By names in order: files whose names sort before the watermark were read."""
 
 
 class FilesOptions(SpecModel):
@@ -34,37 +34,39 @@ class FilesOptions(SpecModel):
 
     path: str = Field(min_length=1)
     """Pattern of file paths, relative to the project, absolute, or a URL: `data/{dataset}/{date:%Y-%m-%d}.csv`.
-    `{dataset}` is the dataset.urn (`{dataset:**}`: one folder or more), `{date:<strptime format>}` the year, month, day, hour
-    or minute of the files, `*` any text inside one name (not a leading dot). Without `{dataset}` all files are one dataset,
-    named `<namespace>.<table>`."""
+    `{dataset}` is the dataset.urn (`{dataset:**}`: one folder or more), `{date:<strptime format>}` the year, month,
+    day, hour or minute of the files, `*` any text inside one name (but no leading dot). Without `{dataset}` all files
+    are one dataset, named `<namespace>.<table>`."""
     format: Annotated[ConstructSpec, ConstructKind.FORMAT]
-    """How files are read: `{type: csv}`, `jsonl`, `text`, `parquet`, `orc` or `avro`, with options."""
+    """Format of the files: `{type: csv}`, `jsonl`, `text`, `parquet`, `orc` or `avro`, with options."""
     new_files: NewFiles | None = None
-    """What tells new files: their `date`, `modified` (each file is remembered with size and time of change) or `name` (files
-    are read in the order of their names). Default: `date` where `path` has a `{date:...}`, else `modified`."""
+    """How new files are found: by their `date`, by `modified` (each file is remembered with size and time of change),
+    or by `name` (files are read in the order of their names). Default: `date` if `path` has a `{date:...}`, else
+    `modified`."""
     start: date | None = None
-    """Files dated before it are left alone; default: none are."""
+    """Files dated before this day are ignored; default: none is ignored."""
     timezone: ZoneName = "UTC"
     """Time zone of the dates in paths, e.g. `Europe/Berlin`."""
     lead_time: SignedDuration | None = None
-    """Files younger than this are left for a later run, e.g. `2h`. By `date`, a date's age counts from its beginning, and may
-    lie below zero: `-30d` for files that come up to 30 days before their dates begin; else a file's age counts from its last
-    change. Default: none waits but, by `date`, those dated more than a day ahead."""
+    """Files younger than this wait for a later run, e.g. `2h`. By `date`, age counts from the beginning of the file's
+    date and may be negative: `-30d` reads files that come up to 30 days before their dates. Otherwise age counts from
+    the last change of the file. Default: no file waits, except, by `date`, files dated more than a day ahead."""
     lookback: int = Field(default=0, ge=0)
-    """Dates before the newest one whose late files are still read, each once; only by `date`."""
+    """How many dates before the newest one still take late files, each read once; only by `date`. Default: none."""
     read_changed: ReadChanged = ReadChanged.REPORT
-    """What becomes of a file that grew or was replaced after it was read: `report` names it in the plan, `again` reads it
-    again, whole, `fail` fails its dataset. Only where files are remembered: by `modified`, or with a `lookback`."""
+    """What to do with a file that grew or was replaced after it was read: `report` names it in the plan, `again` reads
+    the whole file again, `fail` fails its dataset. Only if files are remembered: by `modified`, or with a
+    `lookback`."""
     compare: Compare = Compare.MODIFIED
-    """What tells that a file changed after it was read: `modified` its size and time of change, `checksum` its content, of
-    which a checksum is remembered, and taken again where the time of change is another, `checksum_always` its content in any
-    case. Only where files are remembered, as `read_changed`."""
+    """How a changed file is detected: `modified` compares size and time of change; `checksum` also compares the content
+    if the time of change differs; `checksum_always` always compares the content. The checksum is stored when the file
+    is read. Only if files are remembered, as for `read_changed`."""
     max_files_per_run: int | None = Field(default=None, ge=1)
-    """Most files of one dataset in one run; files of one date stay together even so. Default: all."""
+    """Most files of one dataset in one run; files of one date are never separated. Default: no limit."""
     files_per_work_unit: int = Field(default=64, ge=1)
-    """Most files that one work unit takes; files of one date stay together even so."""
+    """Most files of one work unit; files of one date are never separated."""
     bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
-    """Most bytes that one work unit takes; files of one date stay together even so."""
+    """Most bytes of one work unit; files of one date are never separated."""
     _pattern: PathPattern = PrivateAttr()
 
     @field_validator("path")
@@ -89,25 +91,25 @@ class FilesOptions(SpecModel):
             raise ValueError(f"`lookback` counts dates, and `new_files` is `{self.order}`; leave it out")
         if self.read_changed is not ReadChanged.REPORT and not self.remembers:
             raise ValueError(
-                f"`read_changed: {self.read_changed}` needs files to be remembered: set `new_files: modified`, or a `lookback`"
+                f"`read_changed: {self.read_changed}` needs remembered files: set `new_files: modified` or a `lookback`"
             )
         if self.compare is not Compare.MODIFIED and not self.remembers:
             raise ValueError(
-                f"`compare: {self.compare}` needs files to be remembered: set `new_files: modified`, or a `lookback`"
+                f"`compare: {self.compare}` needs remembered files: set `new_files: modified` or a `lookback`"
             )
         return self
 
     @property
     def pattern(self) -> PathPattern:
-        """The path, compiled."""
+        """`path`, compiled."""
         return self._pattern
 
     @property
     def order(self) -> NewFiles:
-        """What tells new files, the default put in."""
+        """`new_files`, or its default."""
         return self.new_files or (NewFiles.DATE if self._pattern.has_date else NewFiles.MODIFIED)
 
     @property
     def remembers(self) -> bool:
-        """Whether files that were read are remembered one by one."""
+        """Whether each file that was read is remembered by name."""
         return self.order is NewFiles.MODIFIED or self.lookback > 0

@@ -1,4 +1,4 @@
-"""A line of positions: files in the order of their dates or names, of which the ranges that were not committed are read."""
+"""Plan files in the order of their dates or names: read the ranges of positions that are not committed."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from gobblin_dagster.core.watermark import Watermark
 
 
 class Line(Protocol):
-    """What orders files."""
+    """An order of files by position."""
 
     late: ClassVar[str]
-    """What is said of files that came behind what is committed; `{}` stands for their paths."""
+    """Note on files that came at committed positions; `{}` is replaced by their paths."""
 
     def position(self, file: FoundFile) -> Any:
-        """Return where a file stands."""
+        """Return the position of a file."""
 
     def beginning(self, first: FoundFile) -> Any:
-        """Return where a dataset begins, given its first file."""
+        """Return the first position of a dataset, given its first file."""
 
     def end_of(self, position: Any) -> Any:
-        """Return the next position behind one."""
+        """Return the next position after `position`."""
 
     def mark(self, position: Any) -> Watermark:
         """Return a position as a watermark."""
@@ -50,17 +50,17 @@ def plan_line(
     label: Label,
     gate: Gate = OPEN,
 ) -> FilesPlan:
-    """Plan what is new of a dataset.
+    """Plan the new files of a dataset.
 
-    Work units come in order; inside a range each begins where the one before ends.
+    Work units come in order; inside a range, each begins at the end of the one before.
 
     Args:
-        dataset_urn: whose files they are.
+        dataset_urn: the dataset of the files.
         files: all files of the dataset, in order of their positions.
-        state: what was committed of it; its component `""` is the line. None where nothing ever was.
-        limits: size of work units and runs.
-        line: what orders the files.
-        label: returns the path that people and work units know a file by.
+        state: what is committed of the dataset; its component `""` has the committed positions. None if nothing is.
+        limits: limits of work units and runs.
+        line: the order of the files.
+        label: returns the path of a file for messages and work units.
         gate: which files may be read now.
     """
     plan = FilesPlan()
@@ -70,13 +70,13 @@ def plan_line(
         inside = files[bisect_left(files, low, key=line.position) : bisect_left(files, high, key=line.position)]
         if not inside:
             plan.notes.append(
-                f"[{line.mark(low)}, {line.mark(high)}) was never committed and holds no file any more; it stays open."
+                f"[{line.mark(low)}, {line.mark(high)}) was never committed, and its files are gone; it stays open."
             )
         units = list(in_units(inside, line.position, limits, plan.files))
         ends = [*(line.position(unit[0]) for unit in units[1:]), high][: len(units)]
         begin = low
         for unit, end in zip(units, ends, strict=True):
-            # Nothing behind what is left out: ranges are planned in order, so that the watermark may follow.
+            # Nothing behind a unit that is left out: ranges are committed in order, so that the watermark can follow.
             if plan.left or not has_room(plan, unit, limits):
                 plan.left += len(unit)
                 continue
@@ -91,7 +91,7 @@ def plan_line(
 def _through(
     gate: Gate, files: Sequence[FoundFile], is_committed: Callable[[FoundFile], bool]
 ) -> tuple[Sequence[FoundFile], int]:
-    """Return the files up to the first one that is too young, with all that is committed; and how many must wait."""
+    """Return the files that are committed or before the first one that is too young; and how many wait."""
     wanted = [file for file in files if gate.is_wanted(file)] if gate.start is not None else files
     first = next((n for n, file in enumerate(wanted) if not gate.is_ripe(file) and not is_committed(file)), None)
     if first is None:
@@ -101,14 +101,14 @@ def _through(
 
 
 def is_in(position: Any, ranges: Sequence[tuple[Any, Any]]) -> bool:
-    """Tell whether a position lies in one of some ranges."""
+    """Return True if a position is inside one of the ranges."""
     return any(low <= position < high for low, high in ranges)
 
 
 def _open_ranges(
     files: Sequence[FoundFile], committed: Sequence[tuple[Any, Any]], line: Line
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield the ranges that are not committed, in order: before the first, between, and after the last."""
+    """Yield the ranges that are not committed, in order: before the first committed one, between, after the last."""
     if not committed:
         if files:
             yield line.beginning(files[0]), line.end_of(line.position(files[-1]))
@@ -119,7 +119,7 @@ def _open_ranges(
         yield low, high
     low = committed[-1][1]
     if files and line.position(files[-1]) >= low:
-        # From the last committed position, not from the first new file: days without files leave no gaps behind.
+        # From the last committed position, not from the first new file: days without files must leave no gaps.
         yield low, line.end_of(line.position(files[-1]))
 
 
@@ -134,5 +134,5 @@ def _before_note(
     if before.count:
         yield (
             f"{before.count} file(s) dated before all that is committed are read now, in work units of their own: "
-            f"{before}. To leave old files out, set `start`."
+            f"{before}. To ignore old files, set `start`."
         )

@@ -1,6 +1,6 @@
 """PathPattern: the `path` of the `files` source, e.g. `data/{dataset}/{date:%Y-%m-%d}.csv`, compiled level by level.
 
-A level is what stands between two `/`. Matching level by level lets the listing leave folders aside that cannot match.
+A level is the text between two `/`. Each level is matched alone, so that listing can skip folders that cannot match.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}|(\*+)|([{}])")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
 _KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, *"
 NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
-"""Where the date of a file begins whose path has none."""
+"""Beginning of the date of files whose paths have none."""
 
 
 class Granularity(StrEnum):
@@ -50,9 +50,9 @@ class Level:
 
     strict: re.Pattern[str]
     loose: re.Pattern[str] | None
-    """As `strict`, but taking anything for a date; None where the level has no part of the date."""
+    """As `strict`, but with any text as date; None if the level has no part of the date."""
     is_tree: bool = False
-    """Whether it takes one folder name or more, as part of the urn."""
+    """Whether the level matches one or more folder names, all parts of the urn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ class PathPattern:
 
     text: str
     levels: tuple[tuple[Token, ...], ...]
-    """All levels, those of `root` too."""
+    """All levels, including those of `root`."""
     date_format: str
-    """The strptime format, with `/` where the date spans levels; empty where paths hold no date."""
+    """The strptime format, with `/` between levels; empty if paths have no date."""
     granularity: Granularity
     timezone: ZoneInfo
 
     @classmethod
     def parse(cls, text: str, timezone: str = "UTC") -> PathPattern:
-        """Compile a pattern; raises ValueError saying what is wrong with it."""
+        """Compile a pattern; raises ValueError with the reason if it is no valid pattern."""
         tokens = list(_tokens(text))
         dates = [token.value for token in tokens if token.kind == "date"]
         if len(dates) > 1:
@@ -95,11 +95,11 @@ class PathPattern:
 
     @property
     def has_date(self) -> bool:
-        """Whether paths hold a date."""
+        """Whether paths have a date."""
         return bool(self.date_format)
 
     def bind(self, dataset_urn: str) -> PathPattern:
-        """Return the pattern of one dataset's files, its urn put in as plain text."""
+        """Return the pattern of one dataset's files: its urn replaces `{dataset}` as plain text."""
         bound: list[tuple[Token, ...]] = []
         for level in self.levels:
             if level and level[0].kind == "tree":
@@ -118,7 +118,7 @@ class PathPattern:
         return tuple(_compiled(level) for level in self.levels[self._root_depth() :])
 
     def matches_below_root(self, names: Sequence[str]) -> bool:
-        """Tell whether the folders and the file below the root match, whatever dates the pattern wants."""
+        """Return True if the folders and the file below the root match; any date matches."""
         levels, at = self.below_root(), {0}
         for name in names:
             following: set[int] = set()
@@ -133,7 +133,7 @@ class PathPattern:
         return next((depth for depth, is_plain in enumerate(plain) if not is_plain), len(self.levels) - 1)
 
     def start_of(self, date_text: str) -> datetime:
-        """Return the instant at which a date begins; raises ValueError where the text is no such date."""
+        """Return the beginning of a date; raises ValueError if the text is no such date."""
         if not self.has_date:
             return NO_DATE
         start = datetime.strptime(date_text, self.date_format).replace(tzinfo=self.timezone)
@@ -144,18 +144,18 @@ class PathPattern:
             raise ValueError(f"{date_text!r} is too far away") from error
 
     def end_of(self, start: datetime) -> datetime:
-        """Return the instant at which the date that begins at `start` is over."""
+        """Return the end (exclusive) of the date that begins at `start`."""
         return self.shift(start, 1)
 
     def shift(self, start: datetime, periods: int) -> datetime:
-        """Return where the date begins that lies so many dates after (or before) the one that begins at `start`.
+        """Return the beginning of another date: `periods` dates after (or before) the one that begins at `start`.
 
         Raises:
-            OverflowError: no calendar reaches that far.
+            OverflowError: the result is outside of the calendar.
         """
         if length := _FIXED.get(self.granularity):
             return start + periods * length
-        # A local day has 23 or 25 hours where clocks change: add to the wall clock, not to the instant.
+        # A local day has 23 or 25 hours when clocks change: add to the wall clock, not to the instant.
         local = start.astimezone(self.timezone)
         if self.granularity is Granularity.DAY:
             return (local + timedelta(days=periods)).astimezone(UTC)
@@ -193,7 +193,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
-    """Cut tokens at `/`, inside a date's format too."""
+    """Split tokens at `/`, also inside a date's format."""
     level: list[Token] = []
     for token in tokens:
         first, *others = token.value.split("/")
@@ -215,7 +215,7 @@ def _compiled(level: tuple[Token, ...]) -> Level:
         if token.kind == "text":
             piece = re.escape(token.value)
         elif token.kind == "any":
-            # As in every shell, a leading `*` leaves hidden files alone.
+            # As in every shell, a leading `*` does not match hidden files.
             piece = ".*" if strict else r"(?!\.).*"
         else:
             piece = "(?P<dataset>.+)"
@@ -233,7 +233,7 @@ def _date_regex(date_format: str) -> str:
 
 
 def _granularity(date_format: str) -> Granularity:
-    """Return the length of the smallest directive; raises ValueError where the format does not make a date."""
+    """Return the length of the smallest directive; raises ValueError if the format does not give a date."""
     if not date_format:
         return Granularity.DAY
     found = re.findall(r"%(.?)", date_format)

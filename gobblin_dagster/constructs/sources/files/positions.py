@@ -1,4 +1,4 @@
-"""Where a work unit of files stands once some of its files were read whole."""
+"""Find the watermark of a work unit after some of its files were read whole."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 
 def position_behind(unit: WorkUnit, files: Sequence[Mapping[str, Any]], done: int) -> Watermark | None:
-    """Return the position behind the first `done` files of a work unit; None where it has none there.
+    """Return the watermark behind the first `done` files of a work unit; None if there is none at this place.
 
-    By date, files of one date belong together. By name, it is the place behind the last name. Where files are remembered
-    one by one, it is the set of them.
+    By date, there is none between files of one date. By name, it is the position behind the last name. If files are
+    remembered one by one, it is the set of the files read.
     """
     if done in (0, len(files)):
         return unit.low if not done else unit.expected_high
@@ -25,7 +25,7 @@ def position_behind(unit: WorkUnit, files: Sequence[Mapping[str, Any]], done: in
         return NameWatermark.after(files[done - 1]["path"].removeprefix(root))
     if isinstance(low, FileSetWatermark) and isinstance(high, FileSetWatermark) and high.files:
         read = {file["path"].removeprefix(root) for file in files[:done]}
-        # The line of dates, where there is one, moves on with the whole unit.
+        # The date before which all is committed moves on only with the whole unit.
         return FileSetWatermark({name: (high if name in read else low).files[name] for name in high.files}, low.before)
     before, after = files[done - 1].get("date"), files[done].get("date")
     if before is None or after is None or not _instant(before) < _instant(after):

@@ -1,4 +1,4 @@
-"""FilesSource: files of a path pattern, a dataset per folder or name; what is new of them is told by date, time or name."""
+"""FilesSource: read files that match a path pattern, one dataset per folder or name; find the new ones in each run."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ from gobblin_dagster.storage.remote import is_passing
 __all__ = ["FilesOptions", "FilesSource"]
 
 _AHEAD = timedelta(days=1)
-"""How far ahead of now dates may lie: further than any time zone, and not so far as a year that was mistyped."""
+"""Files dated further ahead than this wait: more than any time zone differs, less than a mistyped year."""
 
 
 class FilesSource:
-    """Finds files and plans those that were not read.
+    """Find files and plan those that are new.
 
-    By date, the watermark is a timestamp: files of a date that was committed are never read again. By time of change, it is
-    the set of files that were read. By name, it is the last name. Each file is to be whole when it first appears (write it
-    under another name, then rename it), or old enough (`lead_time`). Files that come late, change or vanish are named in
-    the plan's notes.
+    By date, the watermark is a timestamp: files of a committed date are never read again. By time of change, it is the
+    set of files that were read. By name, it is the last name. A file must be complete when it first appears (write it
+    under another name, then rename it), or old enough (`lead_time`). The plan's notes name files that come late, change
+    or vanish.
 
-    Source: gobblin-core `FileBasedSource`, `PartitionedFileSourceBase`. Differs: the dataset is part of the path; what
-    failed is read again alone.
+    Source: gobblin-core `FileBasedSource`, `PartitionedFileSourceBase`. Differs: the dataset is part of the path;
+    failed work units are read again alone.
     """
 
     Options = FilesOptions
@@ -72,13 +72,13 @@ class FilesSource:
         self._context = context
         self._base = self._root(options.pattern)
         self._below = f"{self._base.rstrip('/')}/"
-        """What stands before the names of files. Kept: it is asked for with each of 100,000 files."""
+        """Prefix of all paths of files. Computed once, because it is used for each of 100,000 files."""
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
         self._arrivals = self._made_arrivals(self._limits())
 
     @property
     def full_extract(self) -> str:
-        """How jobs that read everything are planned, see `Source`; not with a limit, which would read only the first files."""
+        """How jobs that read everything are planned, see `Source`; empty with a limit, which leaves files out."""
         return "" if self._options.max_files_per_run else "start_over"
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
@@ -95,7 +95,7 @@ class FilesSource:
         return FilesExtractor(unit, self._format, self._context)
 
     def tells_positions(self) -> bool:
-        """A work unit may end behind any of its files, but for some of one date."""
+        """Return True: a work unit can end behind each of its files, except between files of one date."""
         return True
 
     def would_read(self, path: str) -> bool:
@@ -148,7 +148,7 @@ class FilesSource:
         return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
 
     def _require_reached(self, dataset_urn: str, mark: Watermark, files: Sequence[FoundFile], now: datetime) -> None:
-        """Refuse what lies behind all files, and behind now: files that come later, and lie before it, would never be read."""
+        """Raise StartpointError for a position in the future: files that come later, before it, would never be read."""
         arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
         if type(mark) is not arrivals.watermark_type:
             return  # the engine says so, and which type it expects
@@ -165,7 +165,7 @@ class FilesSource:
                 raise StartpointError(dataset_urn=dataset_urn, startpoint=str(mark), problem=problem)
 
     def _is_over(self, file: FoundFile, instant: datetime) -> bool:
-        """Tell whether a file's date has ended, or its last change was, before an instant."""
+        """Return True if a file's date has ended (by date), or if its last change was (else), before an instant."""
         if self._options.order is NewFiles.DATE:
             return self._options.pattern.end_of(file.start) <= instant
         return datetime.fromtimestamp(file.modified_us / 1e6, UTC) < instant
@@ -175,7 +175,7 @@ class FilesSource:
         return Limits(options.files_per_work_unit, options.bytes_per_work_unit, options.max_files_per_run)
 
     def _made_arrivals(self, limits: Limits) -> Arrivals:
-        """Return the way to know what is new that the options ask for."""
+        """Return the strategy of the options: by date, by date with a lookback, by name or by time of change."""
         options = self._options
         checksums = None
         if options.compare is not Compare.MODIFIED:
@@ -203,7 +203,7 @@ class FilesSource:
             listing = self._walk(self._options.pattern, context.is_selected, f"{extract.namespace}.{extract.table}")
         except FileNotFoundError:
             if context.states and "://" in self._base:
-                return Listing()  # an object store has no folder once its last object is taken away
+                return Listing()  # an object store has no folder after its last object is deleted
             raise self._no_match(Examples()) from None
         except OSError as error:
             problem = f"cannot list {self._base}: {error.strerror or error}."
@@ -234,15 +234,16 @@ class FilesSource:
         notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
         if plan.waiting and self._options.lead_time is None:
             notes.append(
-                f"{plan.waiting} file(s) are dated more than a day ahead and wait: what is read moves the watermark, and what is "
-                "dated before it would be late. Where files come before their dates, set `lead_time`, e.g. `-30d`."
+                f"{plan.waiting} file(s) are dated more than a day ahead and wait: reading them would move the "
+                "watermark, and files dated before it would be late. If files come before their dates, set "
+                "`lead_time`, e.g. `-30d`."
             )
         elif plan.waiting:
             notes.append(f"{plan.waiting} file(s) are younger than `lead_time` and wait for a later run.")
         if plan.left:
             notes.append(f"{plan.left} file(s) are left for a later run (`max_files_per_run`).")
         if not files and state is not None:
-            notes.append(f"none of its files is there any more; it is committed up to {state.watermark}.")
+            notes.append(f"all of its files are gone; it is committed up to {state.watermark}.")
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
@@ -250,7 +251,7 @@ class FilesSource:
         return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
 
     def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext, gate: Gate) -> FilesPlan:
-        """Plan what is new; where that failed before, in ever smaller work units, so that a bad file holds up no other."""
+        """Plan the new files; after failed runs in smaller work units, so that a bad file delays no others."""
         state = context.states.get(urn)
         plan = self._arrivals.plan(urn, files, state, gate)
         if not context.publishes_parts or not any((unit.files or 0) > 1 for unit in plan.work_units):
@@ -262,12 +263,12 @@ class FilesSource:
         plan = self._made_arrivals(limits).plan(urn, files, state, gate)
         most = f"at most {limits.tried_files} in a work unit"
         plan.notes.append(
-            f"{len(failed)} run(s) of it failed; files that they tried are read {most}, to part bad from good."
+            f"{len(failed)} run(s) of it failed; files that they tried are read {most}, to separate bad from good."
         )
         return plan
 
     def _start(self) -> datetime | None:
-        """Return the instant before which files are left alone."""
+        """Return the instant at which `start` begins in the pattern's zone; files dated before it are ignored."""
         if self._options.start is None:
             return None
         zone = self._options.pattern.timezone
@@ -278,18 +279,18 @@ class FilesSource:
         return root if "://" in root else os.path.normpath(Path(self._context.base_dir, root))
 
     def _name(self, path: str) -> str:
-        """Return the name of a file below the root of the pattern: it stays where the root is moved or renamed."""
+        """Return the path of a file below the root of the pattern; it stays the same if the root is moved."""
         return path.removeprefix(self._below)
 
     def _label(self, path: str) -> str:
-        """Return the path that people know a file by: relative to the project where it lies inside."""
+        """Return the path for messages and work units: relative to the project if the file is inside it."""
         return path.removeprefix(self._context.base_dir.rstrip("/") + "/")
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)
 
     def _no_match(self, others: Examples, undated: Iterable[Examples] = ()) -> SourceError:
-        """Say what was looked for, and what is there instead."""
+        """Return the error for a pattern without files: what was searched, and what is there instead."""
         path = self._options.path
         shown = path if "://" in path else os.path.normpath(Path(self._context.base_dir, path))
         problem = f"no file matches {shown}"
@@ -299,7 +300,7 @@ class FilesSource:
             return self._error(f"{problem}; there is no folder {root}, the nearest, {parent},{_contents(parent)}.")
         if names := [name for examples in undated for name in examples.first]:
             found = _nearest(names, shown)
-            return self._error(f"{problem}: no date reads as {self._options.pattern.date_format} in {found}.")
+            return self._error(f"{problem}: no date can be read as {self._options.pattern.date_format} in {found}.")
         if others.count:
             found = _nearest(others.first, shown)
             return self._error(f"{problem}; {others.count} file(s) there do not, e.g. {found}.")
@@ -314,7 +315,7 @@ def _before(now: datetime, span: timedelta) -> datetime:
 
 
 def _nearest(names: Sequence[str], path: str) -> str:
-    """Return the three names that are most like a path."""
+    """Return the three names that are most similar to a path, separated by commas."""
     likest = sorted(names, key=lambda name: (-SequenceMatcher(None, path, name, autojunk=False).ratio(), name))
     return ", ".join(likest[:3])
 
@@ -328,19 +329,19 @@ def _contents(folder: Path) -> str:
 
 
 def _failures(urn: str, runs: Sequence[RunRecord]) -> list[datetime]:
-    """Return when the last runs began in which work units of a dataset failed, newest first."""
+    """Return when the latest runs of a dataset with failed work units began, newest first, up to the last good run."""
     found = [(run.started_at, run.datasets[urn]) for run in runs if urn in run.datasets]
-    # Runs that could not even list it, or were cancelled, tell nothing of its files.
+    # Runs that could not list the dataset, or were cancelled, say nothing about its files.
     telling = [(began, one) for began, one in found if one.failed_ranges or one.outcome.is_good]
     return [began for began, _ in takewhile(lambda pair: pair[1].failed_ranges, telling)]
 
 
 def _skip_notes(listing: Listing, urn: str | None, date_format: str, label: Callable[[str], str]) -> list[str]:
-    """Return notes on files that match in part."""
+    """Return notes on paths that match the pattern only in part."""
     notes = []
     if undated := listing.undated.get(urn):
         names = ", ".join(label(name) for name in undated.first)
-        notes.append(f"{undated.count} path(s) left out: their date does not read as {date_format}: {names}.")
+        notes.append(f"{undated.count} path(s) left out: their date cannot be read as {date_format}: {names}.")
     if skipped := listing.skipped.get(urn):
         notes.append(f"{skipped.count} path(s) left out: {', '.join(label(name) for name in skipped.first)}.")
     return notes

@@ -76,10 +76,10 @@ def test_check_names_a_source_that_limits_cannot_end(cli: Cli, project: Path) ->
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"type": "spark", "format": "csv", "path": "in"}, "without a `watermark` everything is read each time"),
+        ({"type": "spark", "format": "csv", "path": "in"}, "without a `watermark` everything is read in each run"),
         (
             {"type": "rest", "url": "http://127.0.0.1:9", "datasets": {"a": "/a"}, "columns": {"id": "int64"}},
-            "without a `cursor` everything is read each time",
+            "without a `cursor` everything is read in each run",
         ),
     ],
     ids=["spark", "rest"],

@@ -62,7 +62,7 @@ def test_touched_file_has_not_changed_and_is_looked_at_once(tmp_path: Path, take
     folder.put("in/a/x.csv", age=age)
     taken.clear()
     (note,) = folder.plan().notes
-    assert note == "1 file(s) have another time of change and the same content; that is noted: in/a/x.csv."
+    assert note == "1 file(s) have a new time of change and the same content; the new time is stored: in/a/x.csv."
     assert folder.run() == []
     assert taken == ["x.csv"] * 2
     assert folder.plan().notes == []
@@ -100,7 +100,7 @@ def test_many_touched_files_are_told_by_their_number(tmp_path: Path) -> None:
         notes = folder.plan().notes
         folder.run()
     assert notes == [
-        "8 file(s) have another time of change and the same content; that is noted: "
+        "8 file(s) have a new time of change and the same content; the new time is stored: "
         + ", ".join(f"in/a/{number}.csv" for number in range(5))
         + " and 3 more."
     ]
@@ -215,7 +215,7 @@ def test_checksums_are_added_to_an_old_state_once_and_nothing_is_read_again(tmp_
     folder.put("in/a/y.csv")
     old_state(folder)
     assert folder.plan().notes == [
-        "2 file(s) were remembered without a checksum; it is taken now, once: in/a/x.csv, in/a/y.csv."
+        "2 file(s) were remembered without a checksum; it is computed and stored now: in/a/x.csv, in/a/y.csv."
     ]
     assert folder.run() == []
     taken.clear()
@@ -233,7 +233,7 @@ def test_old_file_that_was_touched_since_is_said_to_be_changed_and_why(tmp_path:
     folder.put("in/a/x.csv", age=ANEW)
     why, changed = folder.plan().notes
     assert why == (
-        "1 file(s) were remembered without a checksum, so only size and time of change can be compared: in/a/x.csv."
+        "1 file(s) were remembered without a checksum; only size and time of change are compared: in/a/x.csv."
     )
     assert changed.startswith("1 file(s) changed after they were read; they are not read again: in/a/x.csv (replaced).")
 
@@ -260,7 +260,7 @@ def test_file_that_took_the_place_of_the_planned_one_is_refused(tmp_path: Path) 
     folder.put("in/a/x.csv", "id\n1\n")
     (unit,) = folder.plan().work_units
     folder.put("in/a/x.csv", "id\n2\n", age=ANEW)
-    with pytest.raises(ExtractError, match="changed since it was planned: it was written anew"):
+    with pytest.raises(ExtractError, match="changed since it was planned: it was written again"):
         source(tmp_path, folder.path, **folder.options).extractor(unit)
 
 
@@ -298,7 +298,7 @@ def test_file_that_is_written_to_while_it_is_compared_is_left_for_the_next_plan(
         offer = folder.plan()
     assert offer.work_units == ()
     assert offer.notes == [
-        "1 file(s) were written to or went while their content was compared; the next plan does it: in/a/x.csv."
+        "1 file(s) were written to or deleted while they were compared; the next plan does it: in/a/x.csv."
     ]
     # What was read is not taken for what took its place.
     assert folder.run() == ["x.csv"]
@@ -377,10 +377,10 @@ def test_bug_while_comparing_is_not_taken_for_a_fault_of_a_file(
     ("options", "problem"),
     [
         ({"compare": "md5"}, "'modified', 'checksum' or 'checksum_always'"),
-        ({"compare": "checksum", "new_files": "name"}, "`compare: checksum` needs files to be remembered"),
+        ({"compare": "checksum", "new_files": "name"}, "`compare: checksum` needs remembered files"),
         (
             {"compare": "checksum_always", "path": "in/{date:%Y-%m-%d}.csv"},
-            "`compare: checksum_always` needs files to be remembered: set `new_files: modified`, or a `lookback`",
+            "`compare: checksum_always` needs remembered files: set `new_files: modified` or a `lookback`",
         ),
     ],
     ids=["unknown", "by name", "by date"],

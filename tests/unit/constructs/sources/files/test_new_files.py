@@ -152,7 +152,7 @@ def test_folder_that_was_emptied_is_no_fault_once_something_was_read(tmp_path: P
     folder.run()
     (tmp_path / "in/a/2013-01-09.csv").unlink()
     assert folder.run() == []
-    assert folder.plan().notes[-1].startswith("none of its files is there any more; it is committed up to ")
+    assert folder.plan().notes[-1].startswith("all of its files are gone; it is committed up to ")
 
 
 def test_rows_of_remembered_files_are_counted_anew(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_file_that_was_written_anew_since_the_plan_is_refused(tmp_path: Path) ->
     folder.put("in/a/x.csv", "id\n1\n")
     (unit,) = folder.plan().work_units
     folder.put("in/a/x.csv", "id\n2\n", age=timedelta(0))
-    with pytest.raises(ExtractError, match=r"in/a/x\.csv: changed since it was planned: it was written anew"):
+    with pytest.raises(ExtractError, match=r"in/a/x\.csv: changed since it was planned: it was written again"):
         source(tmp_path, folder.path).extractor(unit)
 
 
@@ -315,7 +315,7 @@ def test_run_takes_so_many_files_and_says_how_many_are_left(tmp_path: Path, new_
         ({"new_files": "date"}, "needs a {date"),
         ({"start": "2013-01-01"}, "`start` needs a {date"),
         ({"lookback": 2}, "`new_files` is `modified`"),
-        ({"new_files": "name", "read_changed": "again"}, "needs files to be remembered"),
+        ({"new_files": "name", "read_changed": "again"}, "needs remembered files"),
         ({"lead_time": "soon"}, "expected a duration like 90s"),
         ({"lead_time": 5}, "expected a duration like 90s"),
         ({"lead_time": "99999999999d"}, "longer than any calendar"),

@@ -200,7 +200,7 @@ def test_gap_without_files_stays_open_and_is_noted(tmp_path: Path) -> None:
     put(tmp_path, "data/AA/2013-01-01.csv")
     offer = plan(source(tmp_path), committed("AA", (1, 3), (5, 7)))["AA"]
     assert offer.work_units == ()
-    assert "[2013-01-03, 2013-01-05) was never committed and holds no file" in offer.notes[0]
+    assert "[2013-01-03, 2013-01-05) was never committed, and its files are gone" in offer.notes[0]
 
 
 def test_work_units_hold_so_many_files_and_never_split_a_date(tmp_path: Path) -> None:
@@ -259,14 +259,14 @@ def test_file_whose_date_does_not_parse_is_named(tmp_path: Path, name: str) -> N
     put(tmp_path, "data/AA/2013-01-01.csv", f"data/AA/{name}", "data/AA/README.md")
     offer = plan(source(tmp_path))["AA"]
     assert len(offer.work_units) == 1
-    assert offer.notes == [f"1 path(s) left out: their date does not read as %Y-%m-%d: data/AA/{name}."]
+    assert offer.notes == [f"1 path(s) left out: their date cannot be read as %Y-%m-%d: data/AA/{name}."]
 
 
 def test_files_none_of_which_reads_as_a_date_are_no_match_as_long_as_nothing_was_read(tmp_path: Path) -> None:
     put(tmp_path, *(f"data/{name}/2013-01-0{number}.csv" for name in ("AA", "UA") for number in (1, 2, 3)))
     made = source(tmp_path, "data/{dataset}/{date:%Y%m%d}.csv")
     near = r"data/AA/2013-01-01\.csv, .*data/AA/2013-01-02\.csv, .*data/AA/2013-01-03\.csv\.$"
-    with pytest.raises(SourceError, match=rf"no file matches .*: no date reads as %Y%m%d in .*{near}"):
+    with pytest.raises(SourceError, match=rf"no file matches .*: no date can be read as %Y%m%d in .*{near}"):
         plan(made)
     with pytest.raises(SourceError, match="no file matches"):
         plan(source(tmp_path, "data/{dataset}/{date:%Y%m}/*.csv"))
@@ -287,7 +287,7 @@ def test_dataset_whose_files_all_vanished_is_offered_with_a_note(tmp_path: Path)
     put(tmp_path, "data/AA/2013-01-01.csv")
     offer = plan(source(tmp_path), committed("UA", (1, 3)))["UA"]
     assert offer.work_units == ()
-    assert offer.notes == ["none of its files is there any more; it is committed up to 2013-01-03."]
+    assert offer.notes == ["all of its files are gone; it is committed up to 2013-01-03."]
 
 
 def test_link_that_leads_nowhere_and_a_pipe_are_named_not_read(tmp_path: Path) -> None:
