@@ -58,7 +58,8 @@ def test_bad_file_holds_up_others_for_few_runs(tmp_path: Path, new_files: str, p
     assert folder.published() == good
     (note,) = [note for note in result.notes if "failed" in note]
     assert (
-        note == "2 run(s) of it failed; files that they tried are read at most 1 in a work unit, to separate bad from good."
+        note
+        == "2 run(s) of it failed; files that they tried are read at most 1 in a work unit, to separate bad from good."
     )
     assert [failure.message for failure in folder.run().failures if "20130111.csv" in failure.message]
     folder.put(11)
