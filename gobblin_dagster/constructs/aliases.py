@@ -1,4 +1,4 @@
-"""Gobblin's class names that a `type:` understands, by kind of construct; the tables stand beside Gobblin's keys."""
+"""Gobblin's class names that `type:` accepts, by kind of construct; the tables are in `spec.gobblin.classes`."""
 
 from __future__ import annotations
 

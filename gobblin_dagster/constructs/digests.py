@@ -1,4 +1,4 @@
-"""Numbers that depend on a row's key or place alone: the same on every machine, at every run, in every version."""
+"""Numbers computed from a row's key or place only: the same on every machine, in every run and version."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 
 class KeyDigests:
-    """64-bit digests of the values of key columns: the lower half of the MD5 of their texts as a JSON list.
+    """Compute 64-bit digests of key columns: the lower half of the MD5 of their values as a JSON list of texts.
 
-    Not for secrets: MD5 spreads keys evenly, it hides nothing. A number and its text have one digest; null has its own.
+    Not for secrets: MD5 spreads keys evenly but hides nothing. A number and its text have the same digest; null has its
+    own.
     """
 
     def __init__(self, columns: Sequence[str], construct: str, context: ConstructContext) -> None:
@@ -31,12 +32,12 @@ class KeyDigests:
         self._select = SqlSelect(f"md5_number_lower(json_array({texts})::VARCHAR) AS digest", construct, context)
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise ConvertError where a column is missing."""
+        """Raise ConvertError if a column is missing."""
         require_columns(self._columns, schema, self._construct, self._context)
 
     def of(self, batch: pa.RecordBatch) -> Numbers:
-        """Return one digest per row."""
-        # By position: the digest must not change with a column's name.
+        """Return one digest per row, in the order of the batch."""
+        # Columns are named by position, so that the digest does not depend on their names.
         names = [f"c{at}" for at in range(len(self._columns))]
         keys = pa.RecordBatch.from_arrays([batch.column(name) for name in self._columns], names=names)
         digests: Numbers = self._select.run(keys).column(0).to_numpy(zero_copy_only=False)
@@ -44,7 +45,7 @@ class KeyDigests:
 
 
 def seed_of(*parts: object) -> int:
-    """Return a 64-bit number of texts and numbers.
+    """Return a 64-bit number computed from texts and numbers.
 
     Example:
         >>> seed_of(0, "a.csv") == seed_of(0, "a.csv") != seed_of(1, "a.csv")
@@ -62,5 +63,5 @@ def mixed(numbers: Numbers, seed: int) -> Numbers:
 
 
 def shares(numbers: Numbers) -> npt.NDArray[np.float64]:
-    """Return numbers of 64 bits as places in [0, 1)."""
+    """Return 64-bit numbers scaled to the range [0, 1)."""
     return (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53

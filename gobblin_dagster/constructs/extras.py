@@ -1,4 +1,4 @@
-"""Which optional packages a job needs, from its declaration alone: for `gobblin check`, which imports and connects nothing."""
+"""Find the optional packages that a job needs from its declaration alone; `gobblin check` imports nothing."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _OF_SCHEME: Mapping[str, str] = {
 }
 """Modules by the scheme of a path or of a database's URL."""
 _PLACES = ("path", "paths", "url")
-"""Options that hold such paths and URLs."""
+"""Options that contain such paths and URLs."""
 
 
 def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
-    """Return (place in the job file, problem) of each part of a job whose package is not installed."""
+    """Return (place in the job file, problem) for each part of a job whose package is not installed."""
     found = dict(_needed(job))
     return [(place, EXTRAS[module].missing()) for place, module in found.items() if not is_installed(module)]
 
 
 def is_installed(module: str) -> bool:
-    """Tell whether a top-level module could be imported; imports nothing."""
+    """Return True if a top-level module can be found; imports nothing."""
     try:
         return find_spec(module) is not None
-    except ValueError:  # somebody put a stand-in into `sys.modules`
+    except ValueError:  # an entry of `sys.modules` without a spec, e.g. a stub
         return False
 
 
@@ -63,7 +63,7 @@ def _needed(job: JobSpec) -> Iterator[tuple[str, str]]:
             form = given.get("type") if isinstance(given, dict) else given
             if module := _OF_TYPE.get(("format", str(form))):
                 yield f"{place}.format", module
-        # The source `spark` reads by itself what it is given.
+        # The source `spark` reads paths and URLs with its own packages.
         if node["type"] != "spark":
             yield from _of_urls(place, node)
 

@@ -1,4 +1,7 @@
-"""Rows as Python records, for functions and classes of users: always copies, so that nobody can change what others see."""
+"""Rows as Python records for functions and classes of users.
+
+Always copies, so that changing them affects nothing else.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from gobblin_dagster.core.utils.import_target import load_target
 
 
 def records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows as dicts that are the caller's own.
+    """Return the rows as dicts that the caller may change.
 
-    Arrow makes new Python values each time, but for extension types, whose classes may hand out what they share.
+    Arrow makes new Python values in each call, except for extension types: their classes may return shared objects.
     """
     rows: list[dict[str, Any]] = batch.to_pylist()
     for name in extension_columns(batch.schema):
@@ -28,7 +31,7 @@ def records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def extension_columns(schema: pa.Schema) -> list[str]:
-    """Return the names of columns whose values a class outside of Arrow makes."""
+    """Return the names of columns whose values are made by a class outside Arrow."""
     return [field.name for field in schema if isinstance(field.type, pa.BaseExtensionType)]
 
 
@@ -43,7 +46,7 @@ def copied(value: Any, column: str, kind: pa.DataType) -> Any:
 
 
 class _Aside:
-    """Who has standard output set aside; its own place comes back with the last of them, whatever their order."""
+    """Redirects standard output while at least one user needs it; the last one to leave restores it, in any order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,9 +71,9 @@ _ASIDE = _Aside()
 
 @contextmanager
 def prints_aside() -> Iterator[None]:
-    """Send what a user's code prints to standard error: on standard output it would stand among a command's JSON.
+    """Redirect what a user's code prints to standard error: standard output is for a command's JSON.
 
-    For all threads: sources load functions in several at once.
+    It holds for all threads, because sources load functions in several threads at once.
     """
     _ASIDE.enter()
     try:
@@ -80,14 +83,14 @@ def prints_aside() -> Iterator[None]:
 
 
 def load_object(target: str, construct: str) -> Any:
-    """Return what `module:name` stands for; raises UsageError where it cannot be called."""
+    """Return the object that `module:name` names; raises UsageError if it cannot be imported or called."""
     try:
         with prints_aside():
             found = load_target(target)
     except ImportError as error:
         raise UsageError(
             problem=f"{construct} cannot load {target}: {error}.",
-            hint="Mend the name; your own modules lie in the project folder.",
+            hint="Correct the name; your own modules must be in the project folder.",
         ) from error
     if not callable(found):
         raise UsageError(problem=f"{construct}: {target} is no function or class, but {type(found).__name__}.")

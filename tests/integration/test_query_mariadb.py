@@ -104,7 +104,7 @@ def test_days_that_are_taken_for_utc_say_that_the_servers_clock_is_another(
     mariadb_server.execute("CREATE TABLE events AS SELECT 1 AS id, date '2020-01-01' AS day", database=database)
     url, by_day = mariadb_server.url(database), {"column": "day", "type": "date"}
     (offer,) = source(url, watermark=by_day).plan(CONTEXT)
-    assert "day has no time zone and is taken for UTC, while the server's clock is -5 h from it" in offer.notes[0]
+    assert "day has no time zone and is read as UTC, but the server's clock is -5 h from it" in offer.notes[0]
     (told,) = source(url, watermark=by_day, timezone="UTC").plan(CONTEXT)
     assert told.notes == offer.notes[1:]
 
@@ -127,7 +127,7 @@ def test_times_to_come_by_the_servers_clock_wait(mariadb_server: MariadbServer, 
     )
     (offer,) = source(mariadb_server.url(database), watermark={"column": "at"}, timezone="UTC").plan(CONTEXT)
     assert [unit.rows for unit in offer.work_units] == [1]
-    assert "they are less than 1 s old, or to come, by the clock of UTC" in offer.notes[0]
+    assert "they are less than 1 s old, or in the future, by the clock of UTC" in offer.notes[0]
 
 
 def test_query_with_percent_and_colon_is_read(mariadb_server: MariadbServer, database: str, tmp_path: Path) -> None:

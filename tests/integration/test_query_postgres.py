@@ -292,7 +292,7 @@ def test_times_without_a_zone_say_that_the_servers_clock_is_another(
         cursor.execute("CREATE TABLE walls AS SELECT 1 AS id, timestamp '2020-01-01' AS wall")
     owner.commit()
     notes = Reader(source(url, "wall", "timestamp", tables=["walls"], **options), "public.walls").plan().notes
-    assert any("wall has no time zone and is taken for UTC" in note for note in notes) is is_told
+    assert any("wall has no time zone and is read as UTC" in note for note in notes) is is_told
 
 
 # -- one snapshot, bounded reads ---------------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ def test_answer_without_the_list_is_no_empty_list(
     assert result.outcome is (DatasetOutcome.COMMITTED if is_read else DatasetOutcome.FAILED)
     if not is_read:
         (failure,) = result.failures
-        assert "expected a list at 'data.items', got nothing. The answer holds " in failure.message
+        assert "expected a list at 'data.items', got nothing. The answer has " in failure.message
         assert result.actual_high == result.low
 
 
@@ -361,7 +361,7 @@ def test_answer_without_the_next_cursor_is_no_last_page(
     if not is_read:
         (failure,) = result.failures
         assert (
-            "expected the next cursor at 'meta.next', or null there, got nothing. The answer holds items"
+            "expected the next cursor at 'meta.next', or null there, got nothing. The answer has items"
             in failure.message
         )
         assert result.actual_high == result.low
@@ -374,7 +374,7 @@ def test_next_cursor_that_is_no_text_or_number_is_refused(
     job = new_job(records="items", paging={"type": "cursor", "next": "meta"})
     job.api.reply = lambda _: Reply({"items": [{"id": 1}], "meta": cursor})
     (failure,) = job.run().failures
-    assert f"expected the next cursor at 'meta', got {got}. Mend `paging.next`." in failure.message
+    assert f"expected the next cursor at 'meta', got {got}. Correct `paging.next`." in failure.message
     assert len(job.api.asked) == 1
 
 
@@ -398,7 +398,7 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
         (Reply(b"<html>"), "no JSON"),
         (
             Reply({"id": 1}),
-            "expected a list at 'the top', got dict. The answer holds id. Say in `records` where the list is.",
+            "expected a list at 'the top', got dict. The answer has id. Set `records` to the path of the list.",
         ),
         (Reply([{"id": "one"}]), "row 1: the record is no JSON object of the declared columns"),
         (Reply([{"id": 1}, None]), "row 2: the record is null"),
@@ -428,7 +428,7 @@ def test_secret_header_is_sent_and_stands_nowhere(
 ) -> None:
     job = new_job(headers_env={"Authorization": "API_TOKEN"}, headers={"X-Team": "lake"})
     job.issues.add(1)
-    assert "API_TOKEN, which the environment lacks" in job.run().failures[0].message
+    assert "API_TOKEN, which is not set in the environment" in job.run().failures[0].message
     monkeypatch.setenv("API_TOKEN", "Bearer hunter2")
     with caplog.at_level(logging.DEBUG):
         job.run()

@@ -146,7 +146,7 @@ def test_table_that_was_emptied_or_made_anew_below_its_watermark_is_named(
     for count in (8, 0):
         units, (note,) = notes(count)
         assert units == 0
-        assert "where its last read ended, or behind it: were rows deleted, or the table made anew?" in note
+        assert "where its last read ended, or behind it: were rows deleted, or the table created again?" in note
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_startpoints_are_looked_up_in_the_column(tmp_path: Path, runner: SparkRu
         assert source.resolve_startpoint("test.d", Oldest(), context) is None
         numbers = JobContext.of(opened, _job(_parquet()), store, runner=runner).source
         assert isinstance(numbers, StartpointResolver)
-        with pytest.raises(StartpointError, match="column `id` tells no time"):
+        with pytest.raises(StartpointError, match="column `id` holds no times"):
             numbers.resolve_startpoint("test.d", instant, context)
     finally:
         store.close()

@@ -210,7 +210,7 @@ def test_table_that_was_made_anew_is_refused(tmp_path: Path, runner: SparkRunner
     made.drop()
     made.create()
     made.append(0, 5)
-    assert "made anew" in _run(tmp_path, job, runner).failures[0].message
+    assert "created again" in _run(tmp_path, job, runner).failures[0].message
 
 
 def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, runner: SparkRunner, table: str) -> None:
@@ -285,7 +285,9 @@ def test_delta_table_made_anew_with_as_many_versions_is_refused(
     assert _run(tmp_path, job, runner).rows_read == 5
     make_anew(made, how, appends)
     message = _run(tmp_path, job, runner).failures[0].message
-    assert re.search(r"its id is \S+, what was read had \S+: the table was made anew; `gobblin state reset`", message)
+    assert re.search(
+        r"its id is \S+, what was read had \S+: the table was created again; `gobblin state reset`", message
+    )
     assert published(tmp_path, job, "test.d") == list(range(5))
     reset(tmp_path, job)
     assert _run(tmp_path, job, runner).rows_read == appends
@@ -324,7 +326,7 @@ def test_delta_table_made_anew_is_told_by_its_time_where_a_state_has_no_id(
     assert list(state_of(tmp_path, job).origin) == ["table"]
     forget_origin(tmp_path, job)
     make_anew(made, "dropped", appends + 1)
-    assert "the table was made anew; `gobblin state reset`" in _run(tmp_path, job, runner).failures[0].message
+    assert "the table was created again; `gobblin state reset`" in _run(tmp_path, job, runner).failures[0].message
     assert published(tmp_path, job, "test.d") == list(range(7))
 
 
@@ -338,7 +340,7 @@ def test_full_extract_reads_a_delta_table_that_was_replaced(tmp_path: Path, runn
     assert _run(tmp_path, job, runner).rows_read == 1
     assert published(tmp_path, job, "test.d") == [50]
     make_anew(made, "dropped", appends=3)  # as many versions: no version says that anything changed
-    assert "the table was made anew" in _run(tmp_path, job, runner).failures[0].message
+    assert "the table was created again" in _run(tmp_path, job, runner).failures[0].message
     made.append(70, 71)
     assert _run(tmp_path, job, runner).rows_read == 4
 

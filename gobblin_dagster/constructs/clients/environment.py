@@ -1,4 +1,4 @@
-"""Settings that a job takes from environment variables: no secret stands in its file, in plans, logs or state."""
+"""Read settings of a job from environment variables, so that job files, plans, logs and state hold no secrets."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _HINT = "Set it where the work runs: here, and on every Spark worker."
 
 
 def from_environment(variables: Mapping[str, str], what: str, hint: str = _HINT) -> dict[str, str]:
-    """Return the settings that environment variables hold, by the setting's name.
+    """Return settings by name, with their values from environment variables.
 
     Args:
-        variables: Variable by name of the setting.
-        what: What a setting is, for the message: `header`.
-        hint: Where the variables have to be set.
+        variables: name of the variable, by name of the setting.
+        what: kind of the settings for messages, e.g. `header`.
+        hint: where the variables must be set, for messages.
 
     Raises:
-        EnvironmentFaultError: variables are not set; all of them are named.
+        EnvironmentFaultError: variables are not set; the message names all of them.
     """
     missing = [
         f"{name!r} is taken from {variable}" for name, variable in variables.items() if variable not in os.environ
     ]
     if missing:
         raise EnvironmentFaultError(
-            problem=f"The {what} {' and '.join(missing)}, which the environment lacks.", hint=hint
+            problem=f"The {what} {' and '.join(missing)}, which is not set in the environment.", hint=hint
         )
     return {name: os.environ[variable] for name, variable in variables.items()}

@@ -1,4 +1,4 @@
-"""HttpClient: JSON over HTTP with a rate limit, retries and secrets that come from the environment and go nowhere else."""
+"""HttpClient: JSON over HTTP with a rate limit and retries; secrets come from the environment and are never shown."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-ke
 
 
 class HttpOptions(SpecModel):
-    """How to ask; part of the options of the source `rest`."""
+    """How to send requests; part of the options of the source `rest`."""
 
     url: str = Field(min_length=1)
-    """Base URL, e.g. `https://api.example.org/v2`. Requests never go to another host, redirects are not followed."""
+    """Base URL, e.g. `https://api.example.org/v2`. No request goes to another host; redirects are not followed."""
     params: dict[str, str] = Field(default_factory=dict)
-    """Query parameters of every request."""
+    """Query parameters of each request."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Headers of every request; secrets belong into `headers_env`."""
+    """Headers of each request; secrets belong in `headers_env`."""
     headers_env: dict[str, str] = Field(default_factory=dict)
-    """Headers taken from environment variables by name, e.g. `Authorization: API_TOKEN`: read where they are used, never
-    written to plans, logs or state."""
+    """Environment variables by name of the header, e.g. `Authorization: API_TOKEN`. They are read in the process that
+    sends requests, and never written to plans, logs or state."""
     timeout_s: float = Field(default=30.0, gt=0)
-    """Seconds for a connection, and between two pieces of an answer."""
+    """Seconds to wait for a connection, and between two parts of an answer."""
     requests_per_s: float | None = Field(default=None, gt=0)
     """Most requests per second of one work unit; default: no limit."""
     retries: int = Field(default=5, ge=0, le=20)
-    """Times that a request is tried again after 429, 500, 502, 503, 504 or a lost connection."""
+    """How often a request is repeated after 429, 500, 502, 503, 504 or a lost connection."""
     retry_after_cap_s: float = Field(default=300.0, ge=0)
-    """Longest pause that a server may ask for by `Retry-After`; for longer ones the work unit fails as transient."""
+    """Longest pause in seconds that a server may ask for by `Retry-After`; a longer one fails the work unit as
+    transient."""
 
     @field_validator("headers")
     @classmethod
     def _no_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
         secret = sorted(name for name in headers if name.lower() in _SECRET)
         if secret:
-            raise ValueError(f"{', '.join(secret)} must not stand in a job file; name its variable in `headers_env`")
+            raise ValueError(f"{', '.join(secret)} must not be in a job file; name its variable in `headers_env`")
         return headers
 
     @field_validator("url")
@@ -63,12 +64,12 @@ class HttpOptions(SpecModel):
 
 
 class WrittenFloat(float):
-    """A number with a fraction that keeps how the server wrote it, which decimals need."""
+    """A number with a fraction that keeps the server's text, from which decimals are made exactly."""
 
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> WrittenFloat:
-        """Read the text, and keep it."""
+        """Parse the text, and keep it."""
         number = super().__new__(cls, text)
         number.text = text
         return number
@@ -78,23 +79,24 @@ class WrittenFloat(float):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said."""
+    """A server's answer."""
 
     body: Any
     size_bytes: int
     next_link: str | None
-    """Absolute URL of the header `Link` with `rel="next"`."""
+    """Absolute URL from the header `Link` with `rel="next"`."""
 
 
 class HttpClient:
-    """Asks one server for one dataset; used in one thread.
+    """Send requests to one server for one dataset; for use in one thread.
 
     Raises:
-        TransientError: the server is away or busy beyond the retries.
+        TransientError: the server cannot be reached or is busy after all retries.
         ExtractError: the server refuses, redirects, or answers no JSON.
         EnvironmentFaultError: a variable that `headers_env` names is missing.
 
-    Source: gobblin-core `RestApiConnector`, with the retries and throttling of gobblin-http. Differs: `Retry-After` counts.
+    Source: gobblin-core `RestApiConnector`, with the retries and throttling of gobblin-http. Differs: heeds
+    `Retry-After`.
     """
 
     def __init__(self, options: HttpOptions, dataset_urn: str, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -111,14 +113,14 @@ class HttpClient:
         self._next_at = 0.0
 
     def get(self, target: str, params: Mapping[str, str]) -> Answer:
-        """Ask for a path below the base URL, or for an absolute URL of the same host."""
+        """Request a path below the base URL, or an absolute URL of the same host."""
         options = self._options
         is_path = "://" not in target
         url = options.url + "/" + target.lstrip("/") if is_path else target
         if _origin(url) != _origin(options.url):
             scheme, host, port = _origin(url)
             raise self._refused(target, f"leads to another host, {scheme}://{host}:{port}; it is not asked.")
-        asked = {**options.params, **params} if is_path else None  # the parameters of a link are its own
+        asked = {**options.params, **params} if is_path else None  # a link has its own parameters
         for attempt in range(options.retries + 1):
             self._wait_for_turn()
             problem, pause = "", _FIRST_PAUSE_S * 2**attempt
@@ -128,7 +130,7 @@ class HttpClient:
                     return self._answer(target, response)
                 problem = f"it answers {response.status_code}"
                 pause = self._asked_pause(response) or pause
-            except ValueError as error:  # of the request itself: nothing was sent
+            except ValueError as error:  # the request itself is invalid, and was not sent
                 raise self._refused(target, _unsendable(error)) from None
             except self._requests.RequestException as error:
                 problem = f"no answer from {urlsplit(url).netloc} ({_reason(error)})"
@@ -161,7 +163,10 @@ class HttpClient:
         return Answer(body, len(response.content), self._absolute(response.url, link) if link else None)
 
     def _next_link(self, response: Any) -> str | None:
-        """Return the link that is the next one, whatever else it is: `rel="next last"` leads to the page before the end."""
+        """Return the link that is the next one, whatever else it is.
+
+        `rel="next last"` leads to the page before the end.
+        """
         links = self._requests.utils.parse_header_links(response.headers.get("Link", ""))
         return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)
 

@@ -1,4 +1,4 @@
-"""Connections to Kafka: settings of the client library, which is an optional package, and its errors in our words."""
+"""Connect to Kafka: settings of the client library (an optional package), and its errors as ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
 _LOG = logging.getLogger(__name__)
-_LOG.addHandler(logging.NullHandler())  # else a broker that is away fills the terminal of who set no logging up
+_LOG.addHandler(logging.NullHandler())  # without it, errors go to the terminal if logging is not configured
 _SECRET = ("password", "passphrase", "secret", ".pem", "oauthbearer.config")
 
 
@@ -26,27 +26,27 @@ class KafkaConnection(SpecModel):
     brokers: str = Field(min_length=1)
     """`host:port`, several separated by commas. Source: `kafka.brokers`."""
     config: dict[str, str | int | bool] = Field(default_factory=dict)
-    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. What this source needs for itself cannot be set. Files
-    (`ssl.ca.location`) are named by absolute paths, the same on every worker."""
+    """Settings of librdkafka, e.g. `security.protocol: SASL_SSL`. Settings that this source sets itself are refused.
+    Files (`ssl.ca.location`) need absolute paths, the same on every worker."""
     config_env: dict[str, str] = Field(default_factory=dict)
-    """Settings taken from environment variables by name, e.g. `sasl.password: KAFKA_PASSWORD`: read where they are used,
-    never written to plans, logs or state."""
+    """Environment variables by name of the setting, e.g. `sasl.password: KAFKA_PASSWORD`. They are read in the process
+    that connects, and never written to plans, logs or state."""
     timeout_s: float = Field(default=30.0, gt=0)
-    """Seconds without an answer or a message after which the broker counts as away."""
+    """Seconds without an answer or a message after which reading fails as transient."""
 
     @field_validator("config")
     @classmethod
     def _no_secrets(cls, config: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
         secret = sorted(name for name in config if name.endswith(_SECRET))
         if secret:
-            raise ValueError(f"{', '.join(secret)} must not stand in a job file; name its variable in `config_env`")
+            raise ValueError(f"{', '.join(secret)} must not be in a job file; name its variable in `config_env`")
         return config
 
 
 def client_settings(
     connection: KafkaConnection, own: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the settings of one client: `own` wins over what the user set, and that over `defaults`.
+    """Return the settings of one client: `own` overrides the user's settings, and these override `defaults`.
 
     Raises:
         EnvironmentFaultError: the client library or a named environment variable is missing.
@@ -54,24 +54,24 @@ def client_settings(
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         import confluent_kafka  # noqa: F401, PLC0415  # asked for where a job uses it
     secret = from_environment(connection.config_env, "Kafka setting")
-    # A broker that comes back is found within a second, not ten.
+    # A broker that comes back is found within one second instead of ten.
     settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **(defaults or {}), **connection.config, **secret}
-    # Logged through Python: librdkafka itself would write to the terminal at each lost connection. Errors say the same.
+    # Logged through Python: librdkafka would write each lost connection to the terminal. The errors say the same.
     return {**settings, "bootstrap.servers": connection.brokers, "logger": _LOG, **own}
 
 
 def topic_ids(
     connection: KafkaConnection, topics: Iterable[str], admin: Any = None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Ask for the ids of topics, all at once; a topic that was made anew has another one.
+    """Query the ids of topics, all at once; a topic that was created again has another id.
 
     Args:
         connection: how to reach the brokers.
-        topics: their names.
-        admin: client to ask with; default: one of its own.
+        topics: names of the topics.
+        admin: client to ask with; default: a new one.
 
     Returns:
-        Ids by topic, empty ones where the brokers know none (before Kafka 2.8), and the errors of those that have none.
+        Ids by topic, empty if the brokers have none (before Kafka 2.8); and the errors of topics without an answer.
     """
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415  # optional package
@@ -94,14 +94,14 @@ def topic_ids(
 
 
 def _id_text(identity: Any) -> str:
-    """Return a topic's id as Kafka's tools show it; empty for the id of zeros, which stands for none."""
+    """Return a topic's id as Kafka's tools show it; empty for zeros, which mean no id."""
     halves = identity.get_most_significant_bits(), identity.get_least_significant_bits()
     octets = b"".join((half % 2**64).to_bytes(8, "big") for half in halves)
     return urlsafe_b64encode(octets).decode().rstrip("=") if any(octets) else ""
 
 
 def is_absent(error: Any) -> bool:
-    """Tell whether a KafkaError says that there is no such topic or partition."""
+    """Return True if a KafkaError says that the topic or partition does not exist."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
@@ -114,7 +114,7 @@ def is_absent(error: Any) -> bool:
 
 @contextmanager
 def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
-    """Raise what the client library says as TransientError or ExtractError, by its own word on whether to retry."""
+    """Raise the client library's errors as TransientError or ExtractError; the library says which may be retried."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
@@ -125,7 +125,7 @@ def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
 
 
 def is_passing(error: Any) -> bool:
-    """Tell whether a KafkaError is one of a partition whose leader changes, or has just come back; it ends by itself."""
+    """Return True for a KafkaError of a partition whose leader changes; it ends without our help."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
@@ -140,17 +140,17 @@ def is_passing(error: Any) -> bool:
 
 
 def is_refusal(error: Any) -> bool:
-    """Tell whether a KafkaError says that the brokers do not take our login, or we not their certificate."""
+    """Return True if a KafkaError says that the brokers refuse our login or certificate, or that we refuse theirs."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     refusals = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
-    # A broker that does not take our certificate says so as an alert, which the library takes for a broken connection.
+    # A broker that refuses our certificate sends an alert, which the library reports as a broken connection.
     return error.code() in refusals or "SSL alert" in error.str()
 
 
 def telling(errors: Sequence[Any]) -> str:
-    """Return what says most of the KafkaErrors that a client met: the last refusal, else the last fault; empty where none."""
+    """Return the text of the most helpful KafkaError: the last refusal, else the last error; empty if there is none."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
@@ -160,7 +160,7 @@ def telling(errors: Sequence[Any]) -> str:
 
 
 def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:
-    """Return our error for a KafkaError of the library."""
+    """Return our error for a KafkaError."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
@@ -172,9 +172,7 @@ def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | 
         KafkaError._AUTHENTICATION,
     }
     if error.code() in gone or is_absent(error):
-        problem = (
-            f"its offsets or the partition are gone since the plan was made: {error.str()}. Run again to plan anew."
-        )
+        problem = f"its offsets or the partition are gone since it was planned: {error.str()}. Run again to plan again."
         return ExtractError(dataset_urn=dataset_urn, file=partition, problem=problem)
     if error.fatal() or error.code() in final:
         return ExtractError(dataset_urn=dataset_urn, file=partition, problem=error.str())

@@ -1,4 +1,4 @@
-"""Databases that jobs read from and publish to, by the URLs of SQLAlchemy. No message holds one: it may hold a password."""
+"""Connect to databases by SQLAlchemy URLs. No message contains a URL, which may hold a password."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from sqlalchemy.pool import NullPool
 from gobblin_dagster.core.errors import EnvironmentFaultError
 
 MYSQL = ("mysql", "mariadb")
-"""Backends that speak MySQL's protocol."""
+"""Backends with MySQL's protocol."""
 
 
 def parse_url(text: str, base_dir: str) -> sa.URL:
-    """Return a URL with its driver and, for SQLite, the path of its file.
+    """Return a URL with a driver and, for SQLite, with the full path of its file.
 
     Args:
-        text: As SQLAlchemy writes it; without a driver PostgreSQL means psycopg2, MySQL and MariaDB PyMySQL.
-        base_dir: Folder that a relative SQLite file starts from.
+        text: SQLAlchemy URL; without a driver, PostgreSQL uses psycopg2, MySQL and MariaDB use PyMySQL.
+        base_dir: folder that a relative SQLite path begins at.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the URL cannot be parsed.
     """
     try:
         url = sa.make_url(text)
@@ -44,9 +44,9 @@ def make_engine(url: sa.URL, shown: str, connect_args: Mapping[str, Any] | None 
     """Return an engine that keeps no connections.
 
     Args:
-        url: Of `parse_url`.
-        shown: What messages call the database.
-        connect_args: What its driver is given.
+        url: from `parse_url`.
+        shown: name of the database in messages.
+        connect_args: arguments for the driver.
 
     Raises:
         EnvironmentFaultError: the driver is not installed.

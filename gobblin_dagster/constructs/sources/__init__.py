@@ -1,1 +1,1 @@
-"""Sources: they find datasets and cut what is new of them into work units. Start with `files.py`."""
+"""Sources: find datasets, and cut their new rows into work units. Read first: `files/source.py`."""

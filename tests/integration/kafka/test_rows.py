@@ -53,7 +53,7 @@ def test_json_fields_are_columns_and_a_clash_of_names_is_told(new_job: NewJob, b
     producer.produce(job.topic, b'{"id": 1, "offset": "mine"}')
     producer.flush()
     (failed,) = job.run().datasets
-    assert "column(s) offset would stand there twice" in failed.failures[0].message
+    assert "column(s) offset would exist twice" in failed.failures[0].message
     job.options["metadata_prefix"] = "kafka_"
     job.run()
     assert job.table().column_names == ["id", "offset", "kafka_partition", "kafka_offset", "kafka_timestamp"]

@@ -40,7 +40,7 @@ ANEW = pytest.mark.parametrize(
         ("nearest", [0, 1, 2, *range(10, 17)], "reading begins at 0 (on_out_of_range: nearest)."),
         ("earliest", [0, 1, 2, *range(10, 17)], "reading begins at 0 (on_out_of_range: earliest)."),
         ("latest", [0, 1, 2, 16], "(on_out_of_range: latest), {sent} offset(s) before it are not read."),
-        ("skip", [0, 1, 2], "it is left alone (on_out_of_range: skip)."),
+        ("skip", [0, 1, 2], "it is not read (on_out_of_range: skip)."),
     ],
 )
 
@@ -57,7 +57,7 @@ def test_topic_made_anew_goes_on_as_another_log_however_long_it_is(
     make_anew(broker, job.topic)
     job.send(range(16 - sent, 16))
     (told,) = job.plan().notes
-    assert f"{job.topic}-0: its topic was made anew (its id is " in told
+    assert f"{job.topic}-0: its topic was created again (its id is " in told
     assert told.endswith(note.format(sent=sent))
     job.run()
     job.send(range(16, 17))
@@ -177,7 +177,7 @@ def test_topic_made_anew_while_it_is_read_is_not_taken_for_the_one_that_was_plan
     job.parts = {"converters": [{"type": "tests.integration.kafka.meddling:Interrupts"}], **rules}
     job.send(range(30_000))
     (failed,) = job.run().datasets
-    assert "the topic was made anew while it was read: its id is " in failed.failures[0].message
+    assert "the topic was created again while it was read: its id is " in failed.failures[0].message
     assert job.ids() == []
     job.parts = {}
     job.run()
@@ -192,7 +192,7 @@ def test_topic_deleted_while_it_is_read_is_told(new_job: NewJob, broker: KafkaBr
     Interrupts.action = partial(delete, broker, job.topic)
     (failed,) = job.run().datasets
     (failure,) = failed.failures
-    assert "gone since the plan was made: Broker: Unknown topic or partition" in failure.message
+    assert "gone since it was planned: Broker: Unknown topic or partition" in failure.message
     assert not failure.transient
 
 
@@ -218,7 +218,7 @@ def test_startpoint_on_a_topic_made_anew_is_one_of_its_own_offsets(
     specific = Specific(json.dumps({f"{job.topic}-0@2": 5}))
     positions: dict[str, StartpointPosition] = {"oldest": Oldest(), "upcoming": Upcoming(), "specific": specific}
     wish(job.root, job.spec, positions[text], job.topic)
-    assert [note for note in job.plan().notes if "made anew" in note] == []
+    assert [note for note in job.plan().notes if "created again" in note] == []
     job.run()
     assert list(job.state().origin) == [job.topic]
     broker.admin.create_partitions([NewPartitions(job.topic, 2)])[job.topic].result()

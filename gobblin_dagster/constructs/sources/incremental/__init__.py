@@ -1,1 +1,1 @@
-"""What sources with a cursor column share: reading from the last position on."""
+"""Code shared by sources with a watermark column: reading from the last position on."""

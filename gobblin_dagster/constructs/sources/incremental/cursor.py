@@ -1,7 +1,7 @@
-"""The cursor of the `query` source: its column's values as whole numbers, so that planning is arithmetic on integers.
+"""Values of a watermark column as whole numbers ("steps"), so that planning is arithmetic on integers.
 
 One step is the smallest distance between two positions: 1, a microsecond, an hour or a day. Instants are counted from
-1970-01-01 UTC. A column without a time zone is taken as it stands, as if it were UTC: its own order decides.
+1970-01-01 UTC. A column without a time zone is read as if it were UTC; only its order matters.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _LIMIT_UNITS = {"HOUR": timedelta(hours=1), "MINUTE": timedelta(minutes=1), "SEC
 
 
 class CursorType(StrEnum):
-    """What the watermark column holds.
+    """Type of the values of the watermark column.
 
     Source: `source.querybased.watermark.type` (`simple`, `timestamp`, `date`, `hour`).
     """
 
     LONG = "long"
-    """Whole numbers that grow: an id, a version."""
+    """Whole numbers that grow, e.g. an id or a version."""
     TIMESTAMP = "timestamp"
     """Instants, to the microsecond."""
     DATE = "date"
-    """Days; a day is read once it is over."""
+    """Days; a day is read after its end."""
     HOUR = "hour"
-    """Instants, counted in hours; an hour is read once it is over."""
+    """Instants, counted in hours; an hour is read after its end."""
 
 
 _MARKS: dict[CursorType, type[Watermark]] = {
@@ -54,27 +54,30 @@ _STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Turns values of the watermark column into steps, and steps into watermarks."""
+    """Convert values of the watermark column to steps, and steps to watermarks."""
 
     kind: CursorType
 
     @property
     def watermark_type(self) -> type[Watermark]:
-        """The class of the dataset's watermarks."""
+        """Class of the dataset's watermarks."""
         return _MARKS[self.kind]
 
     @property
     def is_time(self) -> bool:
-        """Whether the column tells time."""
+        """Whether the column holds times."""
         return self.kind is not CursorType.LONG
 
     def step(self, value: Any) -> int:
-        """Return the step of a value of the column or of a position; raises ValueError where it is none."""
+        """Return the step of a value of the column or of a position.
+
+        Raises ValueError if the value is of another type.
+        """
         if self.kind is CursorType.LONG:
             if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value != int(value):
                 raise ValueError(f"expected whole numbers, got {value!r}")
             return int(value)
-        if isinstance(value, str):  # what SQLite has where a query's columns have no types
+        if isinstance(value, str):  # SQLite returns times as text if a query's columns have no types
             value = datetime.fromisoformat(value)
         if self.kind is CursorType.DATE:
             if not isinstance(value, date):
@@ -123,7 +126,10 @@ class Cursor:
         return step
 
     def span(self, value: int | str) -> int:
-        """Return a distance in steps: `6h`, `30m`, `2d`, `90s` for times, a number for longs; raises ValueError."""
+        """Return a distance in steps: from `6h`, `30m`, `2d`, `90s` for times, a number for `long`.
+
+        Raises ValueError.
+        """
         if self.kind is CursorType.LONG:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"expected a number of positions, e.g. 100000, got {value!r}")
@@ -134,16 +140,16 @@ class Cursor:
         return steps
 
     def floor(self, instant: datetime, zone: ZoneInfo, has_zone: bool) -> int:
-        """Return the step that holds an instant, in a column with a time zone or of that zone's wall clock."""
+        """Return the step of an instant; in a column without a time zone, by the wall clock of `zone`."""
         if has_zone:
             return self.step(instant)
         return self.step(instant.astimezone(zone).replace(tzinfo=None))
 
     def limit(self, text: str, now: datetime, zone: ZoneInfo, has_zone: bool) -> int:
-        """Return the exclusive bound of `CURRENTDATE-1` and the like: the end of that day, hour, minute or second.
+        """Return the upper bound (exclusive) of `CURRENTDATE-1` and the like: the end of that day, hour or minute.
 
         Raises:
-            ValueError: it is written in another way.
+            ValueError: the text has another form.
 
         Source: `source.querybased.append.max.watermark.limit`.
         """
@@ -155,21 +161,21 @@ class Cursor:
         unit, back = match[1], int(match[2] or 0)
         local = now.astimezone(zone)
         if unit == "DATE":
-            # Days are counted on the calendar: one of them may have 23 or 25 hours.
+            # Count days on the calendar: a day may have 23 or 25 hours.
             day = local.date() + timedelta(days=1 - back)
             end = datetime(day.year, day.month, day.day, tzinfo=zone)
         else:
             width = _LIMIT_UNITS[unit]
-            # By the zone's clock: in Kolkata an hour begins when it is half past in UTC.
+            # By the zone's own clock: in Kolkata, hours begin at half past in UTC.
             since_hour = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
             end = now - since_hour % width + width * (1 - back)
         return self.floor(end, zone, has_zone)
 
 
 def require_reached(cursor: Cursor, mark: Watermark, ends: Sequence[int]) -> None:
-    """Refuse a position beyond the last of these steps, or any where there is none: raises ValueError naming the end."""
+    """Raise ValueError, with the end, if a position is beyond the last of the steps `ends`, or if `ends` is empty."""
     if not ends:
-        raise ValueError("there are no rows yet whose end it could lie before; `oldest` reads all that come")
+        raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")
     if cursor.step(mark.components()[""]) > max(ends):
         raise ValueError(
             f"it lies beyond the end, {cursor.mark(max(ends))}: rows before it that come later would never be read; "

@@ -1,7 +1,7 @@
-"""Rows in order of a column, cut where its value changes, so that the place behind each chunk is a position.
+"""Pass on rows in order of a column, cut into chunks where the value changes, so that each chunk ends at a position.
 
-Rows of one value belong together: what lies behind some of them is no position, since a watermark cannot say how many of them
-were read. So the last value of each batch waits for the next batch.
+There is no position between rows with equal values: a watermark cannot say how many of them were read. So the rows with
+the last value of a batch are held back until the next batch.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ import pyarrow.compute as pc
 from gobblin_dagster.core.constructs import Chunk
 
 MAX_HELD_ROWS = 50_000
-"""Rows of one value that are held back; where there are more they go on, and there is no position until the value ends."""
+"""Most rows of one value that are held back; if there are more, they are passed on, and there is no position until the
+value ends."""
 
 
 class InOrder:
-    """Passes chunks on, and knows how far they go.
+    """Pass chunks on, and know the position that they reach.
 
     Args:
-        column: by which the rows are ordered, ascending; without nulls.
-        step: turns a value of the column into what positions are counted in.
-        fail: makes the error for rows that are not in order, from what is wrong.
+        column: column that orders the rows, ascending; without nulls.
+        step: converts a value of the column to a step.
+        fail: makes the error for rows that are out of order, from a text.
     """
 
     def __init__(self, column: str, step: Callable[[Any], Any], fail: Callable[[str], Exception]) -> None:
         self.reached: Any = None
-        """The step that all rows handed out lie below, and none that are to come; None where there is no such step now."""
+        """Step above all rows handed out, and not above any row to come; None if there is no such step at the
+        moment."""
         self._column = column
         self._step = step
         self._fail = fail
         self._last: Any = None
 
     def cut(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Yield the rows of chunks, cut anew; raises as they do."""
+        """Yield the rows of `chunks`, cut again; raises what `fail` makes if they are out of order."""
         held: Chunk | None = None
         for chunk in chunks:
             if not chunk.batch.num_rows:

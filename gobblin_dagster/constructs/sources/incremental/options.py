@@ -1,4 +1,4 @@
-"""What the options of sources with a watermark column have in common: values and distances that must fit it, and NULL."""
+"""Checks of options that sources with a watermark column share: values, distances, and NULL."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _VALUES = ("start", "end")
 
 
 def null_problem(nulls: int, column: str) -> str:
-    """Say that rows have no position, under `nulls: fail`."""
+    """Return the problem of rows with NULL in the watermark column, under `nulls: fail`."""
     return f"{nulls} row(s) have NULL in the watermark column {column}; set `nulls: exclude` or `nulls: include`"
 
 
 def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> list[str]:
-    """Say what becomes of rows without a position; `how` is the option `nulls`, `units` are those that are planned."""
+    """Return a note on rows with NULL in the watermark column.
+
+    `how` is the option `nulls`, `units` are those planned.
+    """
     if not nulls:
         return []
     what = f"{nulls} row(s) have NULL in {column}"
@@ -28,19 +31,19 @@ def null_notes(how: str, nulls: int, column: str, units: Sequence[WorkUnit]) -> 
         return [f"{what} and are not read (`nulls: exclude`)."]
     if any("nulls" in unit.read for unit in units):
         return [f"{what} and are read now, once (`nulls: include`)."]
-    return [f"{what} and are not read: `nulls: include` reads those that are there at the first read."]
+    return [f"{what} and are not read: `nulls: include` reads only those that exist at the first read."]
 
 
 def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]) -> None:
-    """Refuse what does not fit the watermark column.
+    """Check options that must fit the watermark column.
 
     Args:
-        cursor: of the column.
-        zone: of `max_watermark`.
-        options: the source's, by name; those that it does not have are not there.
+        cursor: cursor of the column.
+        zone: zone of `max_watermark`.
+        options: options of the source that are set, by name.
 
     Raises:
-        ValueError: naming the option.
+        ValueError: a value does not fit; the message names the option.
     """
     for name, parse, value in _declared(cursor, zone, options):
         try:
@@ -60,7 +63,7 @@ def check_cursor_options(cursor: Cursor, zone: ZoneInfo, options: Mapping[str, A
 def _declared(
     cursor: Cursor, zone: ZoneInfo, options: Mapping[str, Any]
 ) -> Iterator[tuple[str, Callable[[Any], int], Any]]:
-    """Yield the name of each option that is set, what reads it, and its value."""
+    """Yield for each option that is set: its name, the function that parses it, and its value."""
     for name in _SPANS:
         if options.get(name) not in (0, None):
             yield name, cursor.span, options[name]
@@ -70,7 +73,7 @@ def _declared(
     for point in options.get("split_points", ()):
         yield "split_points", cursor.parse, point
     if options.get("max_watermark") is not None and cursor.is_time:
-        now = datetime.now(UTC)  # its form is looked at only
+        now = datetime.now(UTC)  # only the form of the text is checked
         yield "max_watermark", lambda text: cursor.limit(text, now, zone, True), options["max_watermark"]
 
 

@@ -1,4 +1,4 @@
-"""Which ranges of a table are to be read, and how they are cut into work units. Pure: steps in, ranges out."""
+"""Find the ranges of a table to read, and cut them into work units. Pure functions on steps."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from gobblin_dagster.constructs.sources.incremental.cursor import Cursor
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 
 Range = tuple[int, int]
-"""Half-open, in steps."""
+"""Half-open range, in steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a range becomes work units."""
+    """How to cut a range into work units."""
 
     interval: int | None
-    """Steps of one work unit; None: by rows."""
+    """Steps of one work unit; None: cut by rows."""
     points: tuple[int, ...]
-    """Where work units end; sorted. Empty: by interval or rows."""
+    """Steps at which work units end, sorted; empty: cut by interval or rows."""
     max_partitions: int
     rows_per_unit: int
 
     def ranges(self, low: int, high: int, rows: int | None) -> list[Range]:
-        """Return ranges that tile `[low, high)`; `rows` is how many it holds, None where nobody counted."""
+        """Return ranges that cover `[low, high)`; `rows` is the number of rows in it, None if they were not counted."""
         if self.points:
             inside = [point for point in self.points if low < point < high]
-            # Where there are more than allowed, every n-th counts.
+            # If there are more points than allowed, take every n-th.
             skip = -(-(len(inside) + 1) // self.max_partitions)
             return list(pairwise([low, *inside[skip - 1 :: skip], high]))
         if self.interval is not None:
@@ -45,13 +45,13 @@ def committed_steps(ranges: CommittedRanges, cursor: Cursor) -> list[Range]:
 
 
 def open_ranges(committed: Sequence[Range], lowest: int, high: int, start: int | None) -> Iterator[Range]:
-    """Yield what was not committed of `[lowest, high)`, in order.
+    """Yield the parts of `[lowest, high)` that are not committed, in order.
 
     Args:
-        committed: sorted, disjoint; one that is empty marks where an earlier plan began.
-        lowest: the lowest position that a row has.
-        high: where to stop, exclusive.
-        start: positions before it are left alone; None: none are.
+        committed: committed ranges, sorted and disjoint; an empty range marks where an earlier plan began.
+        lowest: lowest position of a row.
+        high: end (exclusive).
+        start: positions before it are ignored; None: no position is.
     """
     first = lowest if start is None else max(lowest, start)
     if not committed:
@@ -63,5 +63,5 @@ def open_ranges(committed: Sequence[Range], lowest: int, high: int, start: int |
     for (_, low), (end, _) in pairwise(committed):
         yield low, end
     if committed[-1][1] < high:
-        # From the last committed position, not from the first new row: what lies between is committed as empty.
+        # From the last committed position, not from the first new row: the part without rows is committed too.
         yield committed[-1][1], high

@@ -1,4 +1,4 @@
-"""KafkaExtractor: reads ranges of offsets, partition by partition, and builds Arrow batches column by column."""
+"""KafkaExtractor: read ranges of offsets, partition by partition, into Arrow batches built column by column."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from gobblin_dagster.spec.job import SpecModel
 
 _POLL_S = 0.2
 _LOOK_S = 5.0
-"""Most seconds for a look at whether a topic that brings nothing is still there."""
+"""Seconds to wait at most for the answer whether a topic without messages still exists."""
 _MAX_MESSAGES = 10_000
 _FIRST_MESSAGES = 500
-"""Taken first, to learn how large messages are."""
+"""Number of messages of the first batch; their sizes decide about the next batches."""
 MetadataName: TypeAlias = Literal["topic", "partition", "offset", "timestamp", "headers", "raw"]
 _METADATA: dict[str, pa.DataType] = {
     "topic": pa.string(),
@@ -61,29 +61,31 @@ class KafkaReading(SpecModel):
     """How messages become rows; part of the options of the source `kafka`."""
 
     key: Decoding | None = Field(default_factory=BytesDecoding)
-    """How keys are read, `{type: bytes}`, `string`, `json` or `avro`: the column `key`; `null` leaves it out."""
+    """How keys are decoded, `{type: bytes}`, `string`, `json` or `avro`, into the column `key`; `null` leaves it
+    out."""
     value: Decoding = Field(default_factory=BytesDecoding)
-    """How values are read: the column `value`, or a column for each field of JSON and Avro records."""
+    """How values are decoded: into the column `value`, or into one column per field of JSON and Avro records."""
     metadata: tuple[MetadataName, ...] = ("partition", "offset", "timestamp")
-    """Further columns, of `topic`, `partition`, `offset`, `timestamp`, `headers`, `raw` (the value's bytes)."""
+    """More columns: any of `topic`, `partition`, `offset`, `timestamp`, `headers`, `raw` (the value's bytes)."""
     metadata_prefix: str = ""
-    """Put before `key` and the names of `metadata`, where the value has fields of these names."""
+    """Prefix of `key` and the columns of `metadata`, for values that have fields of these names. Default: none."""
     on_undecodable: Literal["fail", "null"] | None = "fail"
-    """A message that does not decode fails its work unit, or becomes a row without key or value (`null`, quoted or not)."""
+    """What to do with a message that cannot be decoded: `fail` its work unit, or make its key or value null
+    (`null`)."""
 
 
 class KafkaExtractor:
-    """Reads what `WorkUnit.read` names: `{"partitions": {component: {"topic", "topic_id", "partition", "start"}}}`.
+    """Read the offsets in `WorkUnit.read`: `{"partitions": {component: {"topic", "topic_id", "partition", "start"}}}`.
 
-    Each partition is read from `start` to the unit's expected high. Offsets without a message (compacted away, aborted or
-    control records of transactions) are passed over. Only a broker that neither brings the end nor says so for
-    `timeout_s` ends the reading early, with a TransientError. Where a topic was made anew meanwhile, what was read may be
-    of either: the work unit fails.
+    Each partition is read from `start` to the unit's expected high. Offsets without a message (compacted, aborted, or
+    control records of transactions) are skipped. If the broker sends neither messages nor the end of the partition for
+    `timeout_s`, reading fails with TransientError. If a topic was created again during the reading, the rows may be of
+    either topic, and the work unit fails.
 
     Shape: key, the value's columns, then `metadata`; rows in order of their offsets; `Chunk.rows` is the offset.
 
-    Source: gobblin-kafka-common `KafkaExtractor`. Differs: a fetch error fails the work unit, an undecodable message is
-    never skipped in silence.
+    Source: gobblin-kafka-common `KafkaExtractor`. Differs: a fetch error fails the work unit; a message that cannot be
+    decoded is never skipped silently.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class KafkaExtractor:
         self._timeout_s = connection.timeout_s
         self._connection = connection
         self._reading = reading
-        self._partitions: dict[str, Any] = unit.read["partitions"]  # type: ignore[assignment]  # this source's own shape
+        self._partitions: dict[str, Any] = unit.read["partitions"]  # type: ignore[assignment]  # our own shape
         self._highs: dict[str, Any] = {name: high for name, _, high in unit.interval.pairs()}
         self._reached: dict[str, Any] = dict(unit.low.components())
         self._target_bytes = context.block_bytes
@@ -117,7 +119,7 @@ class KafkaExtractor:
                 try:
                     chunk = self._chunk(name, messages, offsets)
                 except ExtractError as error:
-                    # What lies before it is whole, and may be published (`commit.policy: partial`).
+                    # The messages before it are complete, and may be published (`commit.policy: partial`).
                     yield from self._before(name, messages, offsets, error.row or 0)
                     raise
                 self._reached[name] = offsets[-1] + 1
@@ -126,7 +128,7 @@ class KafkaExtractor:
         self._require_planned_topics()
 
     def _before(self, name: str, messages: list[Any], offsets: list[int], bad: int) -> Iterator[Chunk]:
-        """Yield the messages before the first one that does not decode; `bad` is the first whose key or value does not."""
+        """Yield the messages before the first one that cannot be decoded; `bad` is the offset where decoding failed."""
         while inside := bisect_left(offsets, bad):
             try:
                 chunk = self._chunk(name, messages[:inside], offsets[:inside])
@@ -138,7 +140,7 @@ class KafkaExtractor:
             return
 
     def position(self) -> CompositeWatermark | None:
-        """Return the offset behind the last message of each partition; None where that may be of another topic."""
+        """Return the offset behind the last message of each partition; None if it may belong to another topic."""
         try:
             self._require_planned_topics()
         except GobblinDagsterError:
@@ -151,7 +153,7 @@ class KafkaExtractor:
 
     def _open(self, connection: KafkaConnection, isolation: str, context: ConstructContext) -> Any:
         own = {
-            "group.id": f"gobblin-{context.job}",  # required by the library; nothing is ever committed to the group
+            "group.id": f"gobblin-{context.job}",  # the library requires one; no offset is ever committed to it
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -159,7 +161,8 @@ class KafkaExtractor:
             "fetch.wait.max.ms": 100,
             "error_cb": self._told.append,
         }
-        # The library's own second of rest, whenever it is 100,000 messages ahead, starves a fast reader: 5x slower.
+        # By default the library rests for a second whenever it is 100,000 messages ahead, which makes reading 5x
+        # slower.
         settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
             from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
@@ -168,14 +171,17 @@ class KafkaExtractor:
             return Consumer(settings)
 
     def _require_planned_topics(self) -> None:
-        """Raise where what was read was not, all of it, of the topics that were planned; a deleted one can have been read."""
+        """Raise ExtractError if a topic was created again during the reading.
+
+        A deleted topic may have been read whole.
+        """
         planned = {one["topic"]: one["topic_id"] for one in self._partitions.values() if one["topic_id"]}
         with translated_kafka_errors(self._urn, "all partitions"):
             ids, faults = topic_ids(self._connection, planned) if planned else ({}, {})
         for topic, identity in ids.items():
             if identity and identity != planned[topic]:
                 problem = (
-                    f"the topic was made anew while it was read: its id is {identity} now. Run again to plan anew."
+                    f"the topic was created again while it was read: its id is {identity} now. Run again to plan again."
                 )
                 raise ExtractError(dataset_urn=self._urn, file=topic, problem=problem)
         for topic, error in faults.items():
@@ -183,7 +189,7 @@ class KafkaExtractor:
                 raise kafka_error(self._urn, topic, error)
 
     def _stuck(self, name: str, position: int) -> ExtractError | TransientError:
-        """Return why no message comes: the topic is not there any more, or what the library says."""
+        """Return why no message comes: the topic is gone, or the library's last error."""
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
@@ -228,7 +234,7 @@ class KafkaExtractor:
                 raise self._stuck(name, position)
 
     def _end(self, message: Any, name: str) -> int:
-        """Return the end of the partition that a message without data tells of; raises what else it tells."""
+        """Return the end of the partition if the message reports it; raises any other error that it reports."""
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
             from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
@@ -236,7 +242,7 @@ class KafkaExtractor:
         if error.code() == KafkaError._PARTITION_EOF:
             return int(message.offset())
         if error.retriable() and not error.fatal():
-            return 0  # the library tries again by itself; the deadline bounds it
+            return 0  # the library retries; the deadline limits it
         raise kafka_error(self._urn, name, error)
 
     def _chunk(self, name: str, messages: list[Any], offsets: list[int]) -> Chunk:
@@ -263,9 +269,7 @@ class KafkaExtractor:
             return decode_batch(decoder, values, null_where_bad=self._reading.on_undecodable != "fail")
         except DecodeError as error:
             row = offsets[error.index] if error.index is not None else offsets[0]
-            problem = (
-                f"the {part} {error.problem.rstrip('.')}. `on_undecodable: null` lets such messages pass as empty rows."
-            )
+            problem = f"the {part} {error.problem.rstrip('.')}. `on_undecodable: null` makes such keys and values null."
             raise ExtractError(dataset_urn=self._urn, file=name, row=row, problem=problem) from error
 
     def _metadata(self, kind: str, messages: list[Any], values: list[bytes | None], offsets: list[int]) -> pa.Array:
@@ -281,7 +285,7 @@ class KafkaExtractor:
             case "offset":
                 data = offsets
             case "timestamp":
-                data = [at if at >= 0 else None for _, at in map(Message.timestamp, messages)]  # some write none, as -1
+                data = [at if at >= 0 else None for _, at in map(Message.timestamp, messages)]  # -1 means none
             case "headers":
                 data = [_headers(message) for message in messages]
         return pa.array(data, _METADATA[kind])
@@ -293,7 +297,7 @@ class KafkaExtractor:
         fields += [pa.field(f"{prefix}{name}", _METADATA[name]) for name in self._reading.metadata]
         if twice := repeated(field.name for field in fields):
             raise UsageError(
-                problem=f"Dataset {self._urn!r}: the column(s) {', '.join(twice)} would stand there twice.",
+                problem=f"Dataset {self._urn!r}: the column(s) {', '.join(twice)} would exist twice.",
                 hint="Set `metadata_prefix: kafka_`, or leave them out of `metadata` (`key: null`).",
             )
         return pa.schema(fields)

@@ -1,8 +1,8 @@
-"""What of a dataset's Kafka partitions is to be read: ranges of offsets that were not committed, cut into work units.
+"""Plan the offsets of a dataset's Kafka partitions: find ranges that are not committed, and cut them into work units.
 
-Pure: offsets that the broker told and a stored state in, work units and notes out. A partition is the component
-`<topic>-<partition>` of a composite watermark. Where a log begins anew (its topic was made anew, or it was cut short) it
-goes on as another component, `<topic>-<partition>@2`, because a watermark never goes back.
+Pure functions: from offsets that the broker reported and a stored state to work units and notes. A partition is the
+component `<topic>-<partition>` of a composite watermark. If a log begins again (its topic was created again, or the log
+was truncated), it continues as another component, `<topic>-<partition>@2`, because a watermark never goes back.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from gobblin_dagster.core.work_unit import WorkUnit
 Bootstrap: TypeAlias = Literal["latest", "earliest", "lookback", "skip"]
 OutOfRange: TypeAlias = Literal["nearest", "earliest", "latest", "skip"]
 MESSAGE_BYTES = 1024
-"""Assumed size of a message, for packing only. Source: the default of `KafkaAvgRecordSizeBasedWorkUnitSizeEstimator`."""
+"""Assumed size of a message, for packing only. Source: default of `KafkaAvgRecordSizeBasedWorkUnitSizeEstimator`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What a broker says of one partition."""
+    """What a broker reports about one partition."""
 
     topic: str
     partition: int
     earliest: int
-    """First offset that is still there, inclusive."""
+    """First offset that still exists (inclusive)."""
     end: int
-    """End of what may be read, exclusive: under `read_committed` the first offset of an open transaction."""
+    """End of what may be read (exclusive); under `read_committed`, the first offset of an open transaction."""
     log_end: int
-    """End of the log, exclusive."""
+    """End of the log (exclusive)."""
     topic_id: str = ""
-    """The topic's id, which another topic of that name does not have; empty where the broker gives none."""
+    """Id of the topic; a later topic with the same name has another. Empty if the broker reports none."""
 
     @property
     def name(self) -> str:
-        """Kafka's name of the partition; topic names hold no `@`."""
+        """Kafka's name of the partition; topic names contain no `@`."""
         return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRules:
-    """What the user declared."""
+    """The options that decide about offsets."""
 
     bootstrap: Bootstrap
     lookback: int
@@ -59,20 +59,20 @@ class OffsetRules:
 
 @dataclass(slots=True)
 class OffsetPlan:
-    """What is to be read of one dataset."""
+    """The work units of one dataset, with notes."""
 
     low: dict[str, int] = field(default_factory=dict)
-    """Watermark by component, where a state or the bootstrap gives one."""
+    """Watermark by component, if a state or the bootstrap gives one."""
     high: dict[str, int] = field(default_factory=dict)
     work_units: list[WorkUnit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     origin: dict[str, str] = field(default_factory=dict)
-    """Ids of the topics that are read."""
+    """Ids of the topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A range `[low, high)` to commit, of which offsets before `start` are not read."""
+    """A range `[low, high)` to commit; offsets before `start` are not read."""
 
     low: int
     start: int
@@ -82,11 +82,11 @@ class _Open:
 def plan_offsets(
     dataset_urn: str, partitions: Iterable[PartitionOffsets], state: DatasetState | None, rules: OffsetRules
 ) -> OffsetPlan:
-    """Plan what is new of a dataset; whatever is skipped or lost is stated in the notes.
+    """Plan the new offsets of a dataset; the notes report everything that is skipped or lost.
 
-    Source: gobblin-kafka-common `KafkaSource.getWorkUnitsForTopic`. Differs: offsets that are gone are stated and closed;
-    a new partition of a known topic is read from its beginning, whatever the bootstrap says; a topic that was made anew
-    is told by its id.
+    Source: gobblin-kafka-common `KafkaSource.getWorkUnitsForTopic`. Differs: lost offsets are reported and committed; a
+    new partition of a known topic is read from its beginning with every bootstrap; a topic that was created again is
+    recognised by its id.
     """
     plan = OffsetPlan()
     there = sorted(partitions, key=lambda one: (one.topic, one.partition))
@@ -111,7 +111,7 @@ def plan_offsets(
                 continue
             name = component(bounds, state)
             opens = [_Open(start, start, max(start, bounds.end))]
-            # Only the first offset that is there is found again by the next run, whatever has come by then.
+            # The next run finds only the first existing offset again; any other beginning must be stored now.
             is_anchored &= not (parts or is_new_topic) and (
                 bounds.topic in known_topics or rules.bootstrap == "earliest"
             )
@@ -126,7 +126,8 @@ def plan_offsets(
         plan.low |= gone
         plan.high |= gone
     if not plan.work_units and not is_anchored:
-        # Committed though it reads nothing: else the next run would take a later beginning, and lose what came between.
+        # Committed although it reads nothing: otherwise the next run would begin later, and lose the messages in
+        # between.
         mark = CompositeWatermark(plan.low)
         plan.work_units.append(WorkUnit(f"{dataset_urn}-start", dataset_urn, mark, mark, read={"partitions": {}}))
     return plan
@@ -137,7 +138,7 @@ def _committed(state: DatasetState | None) -> CommittedRanges:
 
 
 def _partition_of(name: str) -> tuple[str, str]:
-    """Return topic and number of the partition that a component is of."""
+    """Return topic and number of the partition of a component."""
     topic, _, number = name.partition("@")[0].rpartition("-")
     return topic, number
 
@@ -154,7 +155,10 @@ def _current_name(name: str, committed: CommittedRanges) -> str:
 
 
 def component(bounds: PartitionOffsets, state: DatasetState | None) -> str:
-    """Return the component that a partition goes on as: a new one where its log began anew since it was committed."""
+    """Return the component under which a partition continues.
+
+    A new one if its log began again after the last commit.
+    """
     committed = _committed(state)
     name = _current_name(bounds.name, committed)
     parts: Any = committed.ranges.get(name, ())
@@ -163,9 +167,9 @@ def component(bounds: PartitionOffsets, state: DatasetState | None) -> str:
 
 
 def vanished(partitions: Iterable[PartitionOffsets], state: DatasetState | None) -> dict[str, int]:
-    """Return new components for partitions that a topic had before it was made anew and has no more: nothing of them is read.
+    """Return new components, at offset 0, for partitions that a topic lost when it was created again.
 
-    The topic may get them again, and they are not to be taken for those that were read.
+    Nothing is read for them. If the topic gets these partitions again, they must not continue the old components.
     """
     anew = {one.topic for one in partitions if _is_made_anew(one, state)}
     here = {one.name for one in partitions}
@@ -180,17 +184,18 @@ def _next_name(name: str) -> str:
 
 
 def _first_start(bounds: PartitionOffsets, is_known_topic: bool, rules: OffsetRules, notes: list[str]) -> int | None:
-    """Return where a partition without a watermark begins; None where it is left alone."""
+    """Return where a partition without a watermark begins; None if it is not read."""
     if is_known_topic or rules.bootstrap == "earliest":
         return bounds.earliest
     if rules.bootstrap == "skip":
-        notes.append(f"{bounds.name} has no watermark and is left alone (bootstrap: skip).")
+        notes.append(f"{bounds.name} has no watermark and is not read (bootstrap: skip).")
         return None
     start = bounds.end if rules.bootstrap == "latest" else max(bounds.earliest, bounds.end - rules.lookback)
     if start > bounds.earliest:
         how = "latest" if rules.bootstrap == "latest" else f"lookback {rules.lookback:,}"
         notes.append(
-            f"{bounds.name} begins at {start} (bootstrap: {how}); {start - bounds.earliest:,} offset(s) before it are not read."
+            f"{bounds.name} begins at {start} (bootstrap: {how}); {start - bounds.earliest:,} offset(s) before it "
+            "are not read."
         )
     return start
 
@@ -198,10 +203,10 @@ def _first_start(bounds: PartitionOffsets, is_known_topic: bool, rules: OffsetRu
 def _begun_anew(
     bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
 ) -> int | None:
-    """Return where to begin in a topic of which nothing was read, though one of its name was; None to leave it alone."""
-    what = f"{bounds.name}: its topic was made anew (its id is {bounds.topic_id} now){_unread(parts)}"
+    """Return where to begin in a topic that was created again under a known name; None if it is not read."""
+    what = f"{bounds.name}: its topic was created again (its id is {bounds.topic_id} now){_unread(parts)}"
     if rules.out_of_range == "skip":
-        notes.append(f"{what}; it is left alone (on_out_of_range: skip).")
+        notes.append(f"{what}; it is not read (on_out_of_range: skip).")
         return None
     start = bounds.end if rules.out_of_range == "latest" else bounds.earliest
     left = f", {start - bounds.earliest:,} offset(s) before it are not read" if start > bounds.earliest else ""
@@ -210,7 +215,7 @@ def _begun_anew(
 
 
 def _unread(parts: Sequence[tuple[int, int]]) -> str:
-    """Say what is lost of a former log."""
+    """Return a text on offsets of the former log that are lost; empty if none are."""
     unread = sum(two[0] - one[1] for one, two in pairwise(parts))
     return f", and {unread:,} offset(s) of the former log that failed work units left are lost" if unread else ""
 
@@ -218,12 +223,12 @@ def _unread(parts: Sequence[tuple[int, int]]) -> str:
 def _restarted(
     bounds: PartitionOffsets, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
 ) -> int | None:
-    """Return where to begin in a log that is shorter than what was committed of it; None to leave it alone."""
+    """Return where to begin in a log that ends before its committed offset; None if it is not read."""
     where = f"{bounds.name} was committed up to {parts[-1][1]}, but ends at {bounds.log_end}"
-    how = "its log was cut short" if bounds.topic_id else "its topic was made anew or cut short"
+    how = "its log was truncated" if bounds.topic_id else "its topic was created again or truncated"
     what = f"{where}: {how}{_unread(parts)}"
     if rules.out_of_range == "skip":
-        notes.append(f"{what}; it is left alone (on_out_of_range: skip).")
+        notes.append(f"{what}; it is not read (on_out_of_range: skip).")
         return None
     start = bounds.earliest if rules.out_of_range == "earliest" else bounds.end
     notes.append(
@@ -236,7 +241,7 @@ def _restarted(
 def _continued(
     bounds: PartitionOffsets, name: str, parts: Sequence[tuple[int, int]], rules: OffsetRules, notes: list[str]
 ) -> list[_Open]:
-    """Return the ranges that are open in a log of which something was committed: each gap alone, then what is new."""
+    """Return the open ranges of a log that was read before: each gap alone, then the new offsets."""
     gaps = [(one[1], two[0]) for one, two in pairwise(parts)]
     opens = []
     for low, high in [*gaps, (parts[-1][1], max(parts[-1][1], bounds.end))]:
@@ -252,15 +257,15 @@ def _continued(
             start = high if is_new and rules.out_of_range == "latest" else low + gone
             left = f", and {start - low - gone:,} more are skipped" if start > low + gone else ""
             notes.append(
-                f"{name}: {gone:,} offset(s) [{low}, {low + gone}) are lost, the broker deleted them before they were read{left} "
-                f"(on_out_of_range: {rules.out_of_range})."
+                f"{name}: {gone:,} offset(s) [{low}, {low + gone}) are lost, the broker deleted them before they were "
+                f"read{left} (on_out_of_range: {rules.out_of_range})."
             )
             opens.append(_Open(low, start, high))
     return opens
 
 
 def _units(dataset_urn: str, bounds: PartitionOffsets, name: str, one: _Open, unit_offsets: int) -> Iterator[WorkUnit]:
-    """Yield work units that tile a range; what is not read rides with the first."""
+    """Yield work units that cover a range; the first one also commits the offsets that are not read."""
     low, start = one.low, one.start
     place: dict[str, JsonValue] = {"topic": bounds.topic, "topic_id": bounds.topic_id, "partition": bounds.partition}
     while low < one.high:

@@ -1,4 +1,7 @@
-"""KafkaSource: topics of a Kafka cluster, read in batches of offsets; a dataset per topic, or one of a group of topics."""
+"""KafkaSource: read topics of a Kafka cluster in ranges of offsets.
+
+One dataset per topic, or one for a group of topics.
+"""
 
 from __future__ import annotations
 
@@ -41,35 +44,36 @@ from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _LEADER_WAIT_S = 5.0
-"""Seconds for which partitions without a leader are asked again: after a broker's restart it takes moments to settle."""
+"""Seconds to keep asking for partitions without a leader: a cluster needs moments to elect one after a restart."""
 _ASK_AGAIN_S = 0.2
 _LOGIN_WAIT_S = 2.0
-"""Seconds after which we look whether a login failed: the library itself goes on trying until the time is over."""
+"""Seconds after which to check whether a login failed; the library alone retries until its timeout."""
 
 
 class KafkaOptions(KafkaConnection, KafkaReading):
     """Options of the source `kafka`."""
 
     topics: tuple[Regex, ...] = Field(default=(".*",), min_length=1)
-    """Regular expressions; a topic is read where one matches its whole name. Kafka's own topics (`__...`) never are.
+    """Regular expressions; a topic is read if one matches its whole name. Kafka's own topics (`__...`) are never read.
     Source: `topic.whitelist`."""
     exclude: tuple[Regex, ...] = ()
-    """Regular expressions of topics that are not read, whatever `topics` says. Source: `topic.blacklist`."""
+    """Regular expressions of topics that are not read, even if `topics` matches them. Source: `topic.blacklist`."""
     group: str | None = Field(default=None, min_length=1)
-    """Makes one dataset of that urn of all topics; default: a dataset per topic, named as the topic.
+    """The urn of a single dataset with all topics; default: one dataset per topic, with the topic's name.
     Source: `gobblin.kafka.shouldEnableDatasetStateStore`, which chooses between these two."""
     bootstrap: Bootstrap = "latest"
-    """Where a topic without a watermark begins: `latest`, `earliest`, `lookback` or `skip` (it is left alone). A new
-    partition of a known topic is read from its beginning. Source: `bootstrap.with.offset`."""
+    """Where to begin in a topic without a watermark: `latest`, `earliest`, `lookback`, or `skip` (do not read it). A
+    new partition of a known topic is read from its beginning. Source: `bootstrap.with.offset`."""
     lookback: int | None = Field(default=None, ge=1)
-    """Offsets before the end at which `bootstrap: lookback` begins. Source: `kafka.offset.lookback`."""
+    """Number of offsets before the end at which `bootstrap: lookback` begins. Source: `kafka.offset.lookback`."""
     on_out_of_range: OutOfRange = "nearest"
-    """Where to go on when the broker no longer has the next offset: `nearest`, `earliest`, `latest` or `skip` (stay).
-    Source: `reset.on.offset.out.of.range`."""
+    """Where to continue if the broker no longer has the next offset: `nearest`, `earliest`, `latest`, or `skip` (read
+    nothing). Source: `reset.on.offset.out.of.range`."""
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    """Whether rows of aborted transactions are left out, and reading stops before open ones."""
+    """`read_committed`: leave out messages of aborted transactions, and stop before open ones; `read_uncommitted`: read
+    all."""
     offsets_per_work_unit: int = Field(default=5_000_000, ge=1)
-    """Most offsets that one work unit covers."""
+    """Most offsets of one work unit."""
 
     @model_validator(mode="after")
     def _lookback_where_needed(self) -> Self:
@@ -78,21 +82,21 @@ class KafkaOptions(KafkaConnection, KafkaReading):
         return self
 
     def takes(self, topic: str) -> bool:
-        """Tell whether a topic is read."""
+        """Return True if the topic is read."""
         if topic.startswith("__") or any(re.fullmatch(pattern, topic) for pattern in self.exclude):
             return False
         return any(re.fullmatch(pattern, topic) for pattern in self.topics)
 
 
 class KafkaSource:
-    """Finds topics and plans the offsets of their partitions that were not committed.
+    """Find topics, and plan the offsets of their partitions that are not committed.
 
-    The watermark is composite: one offset per partition. The end of each partition is taken once, at plan time, and
-    bounds the reading. Kafka's log is the only truth: rows are not counted anew for the audit, because retention and
-    compaction change what is there.
+    The watermark is composite: one offset per partition. The end of each partition is queried once, when planning, and
+    bounds the reading. The audit does not count rows again, because retention and compaction remove messages from the
+    log.
 
-    Source: gobblin-kafka-common `KafkaSource`. Differs: gaps of failed work units are read again alone; what retention or
-    a policy takes away is stated in the plan.
+    Source: gobblin-kafka-common `KafkaSource`. Differs: ranges of failed work units are read again alone; the plan
+    reports what retention or a policy removed.
     """
 
     Options = KafkaOptions
@@ -156,7 +160,7 @@ class KafkaSource:
     def _offsets_at(
         self, admin: Any, partitions: Sequence[tuple[str, int]], instant: datetime
     ) -> dict[tuple[str, int], int]:
-        """Return the first offsets at or after an instant; -1 where a partition has none."""
+        """Return the first offsets at or after an instant; -1 if a partition has none."""
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
             from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
             from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
@@ -171,11 +175,11 @@ class KafkaSource:
         return KafkaExtractor(unit, self._options, self._options, self._options.isolation, self._context)
 
     def tells_positions(self) -> bool:
-        """Messages of a partition come in order of their offsets."""
+        """Return True: messages of a partition come in order of their offsets."""
         return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
-        """Return None: retention and compaction change what is there."""
+        """Return None: retention and compaction remove messages."""
 
     def _offer(self, urn: str, partitions: Sequence[PartitionOffsets], state: DatasetState | None) -> DatasetOffer:
         plan = plan_offsets(urn, partitions, state, self._rules)
@@ -183,7 +187,7 @@ class KafkaSource:
         notes = plan.notes
         if not partitions and state is not None:
             notes.append(
-                f"none of its topics is there any more, or the job leaves them out; it is committed up to {state.watermark}."
+                f"all of its topics are gone, or the job no longer reads them; it is committed up to {state.watermark}."
             )
         if not plan.work_units:
             return DatasetOffer(urn, low, low, notes=notes, origin=plan.origin)
@@ -200,7 +204,7 @@ class KafkaSource:
     def _topics(
         self, admin: Any, context: SourceContext
     ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, list[str]]]:
-        """Return the partitions of selected datasets, and faults of topics, both by urn."""
+        """Return the partitions of selected datasets, and the problems of topics, both by urn."""
         listed = self._listed(admin)
         datasets: dict[str, list[tuple[str, int]]] = {}
         problems: dict[str, list[str]] = {}
@@ -222,7 +226,7 @@ class KafkaSource:
         return datasets, problems
 
     def _listed(self, admin: Any) -> Any:
-        """Return all topics by name; raises KafkaException, at once where the brokers refuse our login."""
+        """Return all topics by name; raises KafkaException, without retries if the brokers refuse our login."""
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
@@ -241,10 +245,10 @@ class KafkaSource:
     def _bounds(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], PartitionOffsets | str]:
-        """Return what the brokers say of partitions, with the ids of their topics; its fault where there is nothing."""
+        """Return the offsets of partitions, with the ids of their topics; for a partition without them, the problem."""
         if not partitions:
             return {}
-        # Ids first: of a topic that is made anew meanwhile the next plan must not think that it was read.
+        # Ids first: if a topic is created again in between, the offsets must not be stored under the new id.
         ids, faults = topic_ids(self._options, [topic for topic, _ in partitions], admin)
         known = [one for one in partitions if one[0] in ids]
         found = self._offsets(admin, known) if known else {}
@@ -256,7 +260,7 @@ class KafkaSource:
     def _offsets(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], PartitionOffsets | str]:
-        """Return the offsets of all partitions; one that has no leader, even after a while, gets its fault instead."""
+        """Return the offsets of partitions; for one that has no leader after `_LEADER_WAIT_S`, the problem."""
         deadline = time.monotonic() + min(self._options.timeout_s, _LEADER_WAIT_S)
         found = self._asked(admin, partitions)
         while waiting := [
@@ -274,9 +278,9 @@ class KafkaSource:
     def _asked(
         self, admin: Any, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], PartitionOffsets | Any]:
-        """Ask for the offsets of partitions at once; the library's error where there are none."""
+        """Ask once for the offsets of partitions; for one without an answer, return the library's error."""
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
-            from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional package
+            from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional
             from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
 
         asked = {one: TopicPartition(*one) for one in partitions}
@@ -314,7 +318,7 @@ def _offsets_of(
     there: Mapping[str, PartitionOffsets],
     times: Mapping[tuple[str, int], int],
 ) -> dict[str, int]:
-    """Return offsets by component; raises ValueError where a partition has no such offset."""
+    """Return offsets by component; raises ValueError if a partition has no such offset."""
     match position:
         case Oldest():
             return {name: one.earliest for name, one in there.items()}

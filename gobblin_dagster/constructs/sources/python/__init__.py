@@ -1,4 +1,4 @@
-"""Source `python`: a function of the user's that yields rows. Read first: `source`."""
+"""Source `python`: rows from a function of the user. Read first: `source`."""
 
 from gobblin_dagster.constructs.sources.python.source import ReadUnit, ReadUpTo
 

@@ -1,4 +1,4 @@
-"""Rows of a user's function as record batches; what Arrow would leave out of them without a word is refused."""
+"""Convert rows of a user's function to record batches; refuse values that Arrow would cut silently."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gobblin_dagster.constructs.types.strict_cast import strict_cast
 from gobblin_dagster.core.utils.duplicates import repeated
 
 _REFUSED = (pa.ArrowException, KeyError, ArithmeticError, TypeError, ValueError)
-"""What Arrow and Python raise of values that do not fit."""
+"""Exceptions of Arrow and Python for values that do not fit."""
 _MAX_TEXT = 80
 _MISSING = ("NaTType", "NAType")
-"""Classes of pandas' missing values, which Arrow takes in whole columns of pandas only."""
+"""Classes of pandas' missing values, which Arrow accepts only in whole columns of pandas."""
 
 
 class MisfitError(Exception):
@@ -27,16 +27,16 @@ class MisfitError(Exception):
         super().__init__(problem)
         self.problem = problem
         self.index = index
-        """Index of the row that does not."""
+        """Index of the first row that does not fit."""
         self.is_solvable = is_solvable
-        """Whether declared columns may hold it."""
+        """Whether declaring `columns` may help."""
 
 
 def as_batch(rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
-    """Return rows as a batch of a schema; None: the columns are all fields that any of the rows has.
+    """Return rows as a batch with the given schema; without one, with all fields of all rows.
 
     Raises:
-        MisfitError: a row has a field that the schema lacks, in a struct too, or a value that does not fit its column.
+        MisfitError: a row has a field that the schema lacks (also inside structs), or a value that does not fit.
     """
     if isinstance(rows, pa.RecordBatch):
         return _batch(rows, schema)
@@ -84,7 +84,7 @@ def _batch(rows: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
 
 
 def _unfit(given: pa.DataType, wanted: pa.DataType, name: str) -> str:
-    """Tell what a cast of types would leave out of every value; empty where it would not."""
+    """Return what a cast between two types would lose in every value; empty if it loses nothing."""
     is_time = pa.types.is_timestamp(given)
     has_other_zone = is_time and pa.types.is_timestamp(wanted) and (given.tz is None) != (wanted.tz is None)
     if (has_other_zone and wanted.tz != "UTC") or (is_time and pa.types.is_date(wanted)):
@@ -103,13 +103,13 @@ def _unfit(given: pa.DataType, wanted: pa.DataType, name: str) -> str:
 def _misfit(
     rows: Sequence[dict[str, Any]], names: list[str], schema: pa.Schema | None, error: Exception
 ) -> MisfitError:
-    """Say which value of which row Arrow refused."""
+    """Return an error that names the row and the value that Arrow refused."""
     for name in names:
         kind = None if schema is None else schema.field(name).type
         values = [row.get(name) for row in rows]
         if (problem := _refused(values, kind)) is None:
             continue
-        # The shortest beginning that does not fit ends with the row to blame.
+        # Search the shortest beginning that Arrow refuses: its last row has the bad value.
         index = bisect_left(range(len(values)), True, key=lambda at: _refused(values[: at + 1], kind) is not None)
         value = values[index]
         if value.__class__.__name__ in _MISSING:
@@ -124,7 +124,7 @@ def _misfit(
 
 
 def _refused(values: list[Any], kind: pa.DataType | None) -> str | None:
-    """Return what Arrow says of values that it refuses; None where it takes them."""
+    """Return Arrow's reason to refuse the values; None if it accepts them."""
     try:
         pa.array(values, kind)
     except _REFUSED as error:

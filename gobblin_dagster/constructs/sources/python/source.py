@@ -1,4 +1,4 @@
-"""PythonSource: a function of the user's that yields the rows of a work unit, and one that says what there is."""
+"""PythonSource: one function of the user yields the rows of a work unit, another says where datasets end."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from gobblin_dagster.spec.job import SpecModel
 _NAME = "source 'python'"
 _BATCH_ROWS = 5_000
 _BATCH_S = 1.0
-"""Seconds after which rows before a `ReadUpTo` wait no longer for more: limits are looked at behind batches."""
+"""Seconds after which rows before a `ReadUpTo` are passed on, because limits are checked after each batch."""
 _END = object()
 _NO_ROWS = (str, bytes, Mapping, pa.RecordBatch, pa.Table)
-"""What can be iterated, but not by rows."""
+"""Types that can be iterated, but not over rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """What a user's function is asked to read: positions from `low` up to, not including, `high`."""
+    """The range that a user's function must read: positions from `low` (inclusive) to `high` (exclusive)."""
 
     dataset: str
     """The dataset.urn."""
     low: Any
-    """A whole number or an aware datetime, as `datasets` gives them."""
+    """A whole number or an aware datetime, as `datasets` returns them."""
     high: Any
 
 
 @dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """Yielded among rows by a user's function: what was yielded lies below `position`, what is to come does not.
+    """A mark that a user's function yields between rows: all rows before it are below `position`, all later ones not.
 
-    So a part of a work unit can be published where it breaks off (`commit.policy: partial`) or reaches a limit.
+    With it, a part of a work unit can be published if the function fails (`commit.policy: partial`) or at a limit.
     """
 
     position: Any
@@ -59,13 +59,13 @@ class ReadUpTo:
 
 
 class PythonSource:
-    """Calls `read(unit) -> Iterator[dict | pa.RecordBatch]` for each work unit, in its Spark task.
+    """Call `read(unit) -> Iterator[dict | pa.RecordBatch]` for each work unit, in its Spark task.
 
-    `datasets() -> Mapping[str, int | datetime]` says, when planning, where each dataset ends by now (exclusive). Without
-    it there is one dataset, `<namespace>.<table>`, whose position is the time: each run reads from the last one to now.
-    The function must yield what lies between the bounds, each time the same: a failed work unit is read again.
+    When planning, `datasets() -> Mapping[str, int | datetime]` returns the present end (exclusive) of each dataset.
+    Without it there is one dataset, `<namespace>.<table>`, whose positions are times: each run reads from the end of
+    the last one to now. The function must yield the same rows for the same range: a failed work unit is read again.
 
-    Source: gobblin-api `Source` and `Extractor`, for people who want neither class.
+    Source: gobblin-api `Source` and `Extractor`, as plain functions.
     """
 
     full_extract = "start_over"
@@ -74,16 +74,16 @@ class PythonSource:
         """Options of the source `python`."""
 
         read: Target
-        """`module:function` that yields rows; modules of the project folder are found."""
+        """`module:function` that yields rows; it may be in the project folder."""
         datasets: Target | None = None
-        """`module:function` that says which datasets there are and where they end."""
+        """`module:function` that returns the end of each dataset. Default: one dataset, up to now."""
         columns: dict[str, Shape] | None = Field(default=None, min_length=1)
-        """Shapes of the columns; default: what the first rows of each work unit hold. Declare them where rows differ, or
-        where a work unit may have none."""
+        """Shapes of the columns; default: those of the first rows of each work unit. Declare them if rows differ, or if
+        a work unit may have no rows."""
         start: int | datetime | None = None
-        """Where datasets begin; default: 0, or 1970."""
+        """Where datasets begin (inclusive); default: 0, or 1970-01-01 UTC."""
         positions_per_work_unit: int | None = Field(default=None, ge=1)
-        """Most positions of one work unit, for whole numbers; default: one work unit for all."""
+        """Most positions of one work unit, for whole numbers only; default: one work unit for all."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -107,11 +107,14 @@ class PythonSource:
         return PythonExtractor(unit, function, self._options.read, self._options.columns, limit)
 
     def tells_positions(self) -> bool:
-        """Whether the function yields `ReadUpTo` shows when it runs; without it, limits end nothing early."""
+        """Return True: whether the function yields `ReadUpTo` is known only when it runs.
+
+        Without it, limits do not hold.
+        """
         return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
-        """Return None: to count would be to read."""
+        """Return None: counting would need reading."""
 
     def _called(self, function: Callable[[], Any]) -> Mapping[str, Any]:
         try:
@@ -132,7 +135,7 @@ class PythonSource:
         default = 0 if isinstance(high, LongWatermark) else datetime(1970, 1, 1, tzinfo=UTC)
         low = _mark(default if start is None else start)
         if type(low) is not type(high):
-            raise ValueError(f"`start` is {start!r}, of another kind than the end {end!r}")
+            raise ValueError(f"`start` is {start!r}, of another type than the end {end!r}")
         state = context.states.get(urn)
         problem = state_problem(state, type(high), "python")
         if problem:
@@ -144,9 +147,9 @@ class PythonSource:
 
 
 class PythonExtractor:
-    """Makes batches of what a user's function yields.
+    """Make batches of the rows that a user's function yields.
 
-    Shape: the declared columns, or those of the first rows; `Chunk.rows` counts the rows of the work unit.
+    Shape: the declared columns, or those of the first rows; `Chunk.rows` is the number of the row in the work unit.
     """
 
     def __init__(
@@ -175,7 +178,7 @@ class PythonExtractor:
         self._first = next(self._batches, None)
         schema = self._first.schema if self._first is not None else self._declared
         if not schema:
-            raise self._error("yielded no field at all, so that its columns are not known. Declare `columns`.", None)
+            raise self._error("yielded no field, so its columns are not known. Declare `columns`.", None)
         self.schema: pa.Schema = schema
 
     def chunks(self) -> Iterator[Chunk]:
@@ -188,17 +191,17 @@ class PythonExtractor:
             batch = next(self._batches, None)
 
     def position(self) -> Watermark | None:
-        """Return the last `ReadUpTo`, unless rows behind it were handed out."""
+        """Return the position of the last `ReadUpTo`; None if rows behind it were passed on."""
         return self._reached
 
     def close(self) -> None:
-        """Let the function's `finally` and `with` blocks run."""
+        """Close the generator, so that its `finally` and `with` blocks run."""
         close = getattr(self._yielded, "close", None)
         if close is not None:
             close()
 
     def _in_batches(self) -> Iterator[pa.RecordBatch]:
-        """Gather rows to batches, each ending at the last `ReadUpTo` where there was one since the batch before."""
+        """Collect rows into batches; a batch ends at the last `ReadUpTo`, if there was one since the batch before."""
         schema, waiting, before = self._declared, list[dict[str, Any]](), 0
         settled, mark = 0, self._low
         due = time.monotonic() + _BATCH_S
@@ -209,8 +212,10 @@ class PythonExtractor:
                 if not waiting:
                     self._reached = mark
                     if schema is not None:
-                        yield pa.RecordBatch.from_pylist([], schema=schema)  # so that the position is asked for
-                # Without a schema the first rows wait for others, which may have more fields.
+                        yield pa.RecordBatch.from_pylist(
+                            [], schema=schema
+                        )  # an empty chunk, so that the caller asks for the position
+                # Without a schema, the first rows wait for others that may have more fields.
                 is_early = schema is None or time.monotonic() < due
                 if not waiting or (is_early and before + settled < self._enough):
                     continue
@@ -218,7 +223,8 @@ class PythonExtractor:
                 waiting.append(item)
             is_done = not isinstance(item, dict)
             if waiting and (is_done or len(waiting) >= _BATCH_ROWS):
-                # Rows behind the last position wait where they may, and are given up where the function broke off.
+                # Rows behind the last position wait for the next batch if possible; if the function failed, they are
+                # dropped.
                 count = settled if fault is not None or (settled and not is_done) else len(waiting)
                 if count:
                     batch = self._fitted(waiting[:count], schema, before)
@@ -239,7 +245,7 @@ class PythonExtractor:
                 raise self._error(f"yielded {type(item).__name__}, expected a dict or a RecordBatch.", before + 1)
 
     def _next(self) -> tuple[Any, GobblinDagsterError | None]:
-        """Return what the function yields next; `_END` at its end, with the error where it broke off."""
+        """Return the next item of the function; at its end `_END`, with the error if it failed."""
         try:
             with self._translated():
                 return next(self._yielded, _END), None
@@ -252,13 +258,13 @@ class PythonExtractor:
         except ValueError as error:
             raise self._error(f"yielded {said}: {error}.", None) from error
         if type(mark) is not type(self._low):
-            raise self._error(f"yielded {said}, a position of another kind than {self._low}.", None)
+            raise self._error(f"yielded {said}, a position of another type than {self._low}.", None)
         return mark
 
     def _fitted(
         self, rows: list[dict[str, Any]] | pa.RecordBatch, schema: pa.Schema | None, before: int
     ) -> pa.RecordBatch:
-        """Return rows as a batch of the schema, where there is one; a field that it lacks is refused, not dropped."""
+        """Return rows as a batch, of the schema if there is one; raises ExtractError for a field that it lacks."""
         try:
             return as_batch(rows, schema)
         except MisfitError as error:
@@ -292,6 +298,6 @@ def _mark(position: Any) -> Watermark:
 
 
 def _where(error: Exception) -> str:
-    """Name the last line of the user's code that the error came from."""
+    """Return file and line of the user's code that raised the error, in brackets; empty if unknown."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     return f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""

@@ -1,14 +1,14 @@
-"""The horizon: up to where nothing can come any more, although writers commit in another order than they count.
+"""Find a safe upper bound: no open transaction can still insert rows below it, even if writers commit out of order.
 
-A transaction that took id 5, or looked at the clock, may commit after one that took id 6. Whoever reads up to 6 in
-between loses 5 for ever. PostgreSQL tells which transactions are open:
+A transaction that took id 5, or read the clock, may commit after one that took id 6. A run that reads up to 6 in
+between loses 5 for ever. PostgreSQL shows which transactions are open:
 
-    long    the highest id is noted, then those that hold a write lock on the table are waited for. Whoever
-            comes later takes higher ids (sequences with the default CACHE 1, ids taken by the INSERT itself).
-    times   nothing is read after the oldest open transaction began: `now()` is never earlier than that. Where
-            transactions are not seen, nothing of the last second is: its other rows may have the same time.
+    long    Note the highest id, then wait for the transactions that hold a write lock on the table. Transactions
+            that begin later take higher ids (sequences with the default CACHE 1, ids taken by the INSERT itself).
+    times   Read nothing after the beginning of the oldest open transaction: `now()` is never earlier than that. If
+            open transactions cannot be seen, read nothing of the last second, because more rows of it may come.
 
-Times that writers bring from a clock of their own, and prepared transactions, need `lag` beside it.
+Times from the writers' own clocks, and prepared transactions, need `lag` in addition.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from gobblin_dagster.constructs.sources.query.database import APPLICATION, Datab
 from gobblin_dagster.core.errors import SourceError
 
 MARGIN_S = 1
-"""Seconds kept before the oldest transaction: one that begins just now is seen a moment later, and times may be cut
-to seconds."""
+"""Seconds kept before the oldest transaction: one that just began is visible a moment later, and times may be cut to
+seconds."""
 _POLL_S = 0.05
 
 _OLDEST = sa.text("""
@@ -36,7 +36,7 @@ _OLDEST = sa.text("""
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name <> :application
       AND (backend_type IS NULL OR (backend_type NOT LIKE 'autovacuum%' AND backend_type <> 'walsender'))
 """)
-"""Where a session is another user's and may not be looked at, all but its name is NULL."""
+"""For a session of another user that we may not inspect, all columns but its name are NULL."""
 _WRITERS = sa.text("""
     SELECT relation::bigint, virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND relation = ANY(:tables) AND granted AND database =
@@ -60,7 +60,7 @@ _RELATIONS = sa.text("""
 
 
 def oldest_transaction(database: Database) -> datetime:
-    """Return the instant before which no open transaction began, by the server's clock.
+    """Return the beginning of the oldest open transaction, by the server's clock; now if there is none.
 
     Raises:
         SourceError: transactions of other users are hidden from ours.
@@ -83,9 +83,9 @@ class Settled:
     """How far a table with a `long` cursor is settled."""
 
     highest: int | None
-    """The highest value when we looked; None where there was no row."""
+    """The highest value before we waited; None if there was no row."""
     open_writers: int
-    """Transactions that were still open when we stopped waiting; with any, nothing new may be read."""
+    """Number of transactions still open after waiting; unless it is 0, nothing new may be read."""
 
 
 def settle(
@@ -94,12 +94,12 @@ def settle(
     bounds: Mapping[str, sa.Select[Any]],
     wait_s: float,
 ) -> dict[str, Settled]:
-    """Note the highest value of each table, then wait for all that were writing to it then.
+    """Note the highest value of each table, then wait for all transactions that were writing to it.
 
     Args:
-        database: PostgreSQL.
-        tables: (schema, name) by urn.
-        bounds: selects the highest value, by urn.
+        database: must be PostgreSQL.
+        tables: schema and name, by urn.
+        bounds: statement that selects the highest value, by urn.
         wait_s: seconds to wait at most, for all tables together.
     """
     deadline = time.monotonic() + wait_s
@@ -121,12 +121,12 @@ def _highest(session: sa.Connection, query: sa.Select[Any]) -> int | None:
     try:
         found: int | None = session.execute(query).scalar()
     except DBAPIError:
-        return None  # planning the dataset will meet the same error, and tell it
+        return None  # planning the dataset meets the same error, and reports it
     return found
 
 
 def _relations(session: sa.Connection, schema: str, table: str) -> list[int]:
-    """Return the table, its partitions, which writers may name instead, and the tables behind a view."""
+    """Return the oids of the table, its partitions (writers may lock these instead) and the tables of a view."""
     return [int(oid) for oid in session.execute(_RELATIONS, {"schema": schema, "table": table}).scalars()]
 
 

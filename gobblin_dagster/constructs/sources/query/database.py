@@ -1,6 +1,6 @@
 """The database of the `query` source: connections, tables with their columns, and its errors as ours.
 
-Nothing here writes: sessions are read-only, and planning looks at one snapshot. The URL is never part of a message.
+Only reads: sessions are read-only, and planning uses one snapshot. The URL is never part of a message.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from gobblin_dagster.core.errors import SourceError, TransientError
 from gobblin_dagster.core.postgresql import postgresql_may_recover
 
 APPLICATION = "gobblin_dagster"
-"""Name of our sessions in PostgreSQL; they never write, so nobody waits for them."""
+"""Name of our sessions in PostgreSQL; the commit horizon ignores them, because they never write."""
 SESSION = (
     "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false), "
     "set_config('extra_float_digits', '3', false)"
 )
-"""On which day an instant lies, and how times and floats are written where PostgreSQL is asked for text, is not for the
-server's settings, or PGTZ of whoever runs, to say."""
+"""Settings of each session. Without them, the server's settings or the caller's PGTZ would decide on which day an
+instant is, and how PostgreSQL writes times and floats as text."""
 ENCODING = "UTF8"
-"""That of Arrow, whatever the database keeps."""
+"""Encoding of texts from the server, whatever the database stores; Arrow uses the same."""
 CONNECT_WAIT_S = 10
 _SAMPLE_ROWS = 100
 
 _PASSING_CODES = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 2002, 2003, 2006, 2013, 2055)
-"""What MySQL and MariaDB say for now: too many connections, shutdown, cut off, deadlock, not reached. All else lasts."""
+"""Temporary errors of MySQL and MariaDB: too many connections, shutdown, connection lost, deadlock, unreachable."""
 
 _PARTITIONS = sa.text("""
     SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relispartition
@@ -54,7 +54,7 @@ _MYSQL_TELLS = sa.text(
     "@@global.time_zone)), FALSE"
 )
 _TELLS = {
-    # Our session is in UTC; the zone that it began with is that of others.
+    # Our session is in UTC; the zone that it began with is the server's default.
     "postgresql": sa.text("""
         SELECT clock_timestamp() AT TIME ZONE 'UTC',
             EXTRACT(EPOCH FROM (now() AT TIME ZONE reset_val) - (now() AT TIME ZONE 'UTC')),
@@ -67,25 +67,25 @@ _TELLS = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a database server says of itself."""
+    """What a database server reports about itself."""
 
     now: datetime
     offset: timedelta | None
-    """Of its own zone from UTC; None where nobody knows."""
+    """Offset of the server's own zone from UTC; None if it is unknown."""
     is_standby: bool
-    """Whether it is a standby of PostgreSQL, which knows no transactions of its primary."""
+    """Whether it is a PostgreSQL standby, which does not see transactions of its primary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or view; `problem` where it cannot be read."""
+    """A table or view; `problem` says why it cannot be read, if it cannot."""
 
     schema: str
     name: str
     columns: tuple[Column, ...] = ()
     problem: str = ""
     notes: tuple[str, ...] = ()
-    """What the plan says of it."""
+    """Notes for the plan."""
 
     @property
     def urn(self) -> str:
@@ -98,15 +98,15 @@ class Table:
 
 
 class Database:
-    """A database to read from; opens connections when asked, keeps none.
+    """A database to read from; opens a connection for each use and keeps none.
 
     Args:
-        url: SQLAlchemy's; PostgreSQL without a driver means psycopg2.
-        base_dir: Folder that a relative SQLite file starts from.
-        job: For messages.
+        url: SQLAlchemy URL; PostgreSQL without a driver uses psycopg2.
+        base_dir: folder that a relative SQLite path begins at.
+        job: name of the job, for messages.
 
     Raises:
-        SourceError: the URL cannot be read, or its SQLite file is not there.
+        SourceError: the URL cannot be parsed, or its SQLite file does not exist.
         EnvironmentFaultError: the database's driver is not installed.
     """
 
@@ -124,7 +124,7 @@ class Database:
 
     @property
     def is_postgresql(self) -> bool:
-        """Whether transactions and locks can be looked at."""
+        """Whether open transactions and locks can be queried."""
         return self.backend == "postgresql"
 
     def _make_engine(self) -> sa.Engine:
@@ -136,7 +136,7 @@ class Database:
                 "client_encoding": ENCODING,
             }
         if self.backend in MYSQL:
-            connect_args = {"charset": "utf8mb4"}  # by any other the server would make `?` of what it does not hold
+            connect_args = {"charset": "utf8mb4"}  # in any other, the server replaces characters by `?`
         engine = make_engine(self.url, self.shown, connect_args)
         if self.is_postgresql:
             sa.event.listen(engine, "connect", _at_first(SESSION))
@@ -152,12 +152,12 @@ class Database:
     def _connect(self) -> sa.Connection:
         try:
             return self._engine.connect()
-        except TypeError as error:  # what stands in the URL after `?` is given to the driver's function
+        except TypeError as error:  # options after `?` in the URL become arguments of the driver's function
             raise SourceError(job=self.job, problem=f"the URL of {self.shown} has a wrong option: {error}.") from None
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """Yield a connection in one read-only transaction that sees one state of the database."""
+        """Yield a connection in one read-only transaction, which sees one state of the database."""
         options: dict[str, Any] = {}
         if self.is_postgresql:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -168,12 +168,12 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[sa.Connection]:
-        """Yield a connection on which each statement sees the newest state; PostgreSQL only."""
+        """Yield a connection on which each statement sees the newest state; for PostgreSQL only."""
         with self.errors(), self._connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
     def server(self) -> Server | None:
-        """Return what the server says of itself; None where there is none, or nobody asked one of its kind."""
+        """Return what the server reports about itself; None for a database without a server, or of an unknown kind."""
         statement = _TELLS.get(self.backend)
         if statement is None:
             return None
@@ -183,17 +183,21 @@ class Database:
         return Server(now.replace(tzinfo=UTC), offset, bool(is_standby))
 
     def tables(self, schemas: Sequence[str] | None, names: Sequence[str] | None = None) -> dict[str, Table]:
-        """Return tables and views by urn: of the schemas given (None: all that are no system's), or only those names.
+        """Return tables and views, by urn.
 
-        Where no name was given, partitions of a table are left out: their rows are the table's.
+        Without names, partitions are left out: their rows belong to the partitioned table.
+
+        Args:
+            schemas: schemas to search; None: all except those of the system.
+            names: names to return; None: all.
         """
         with self.errors(), self._connect() as connection, warnings.catch_warnings():
-            # Types of which SQLAlchemy knows nothing (xml, point) are read as text.
+            # SQLAlchemy warns of types that it does not know (xml, point); they are read as text.
             warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
             inspector = sa.inspect(connection)
             found: dict[str, Table] = {}
             for schema in schemas if schemas is not None else _user_schemas(inspector):
-                # Where SQLAlchemy asks for one table after the other anyway, a fault is that table's.
+                # If SQLAlchemy queries the tables one by one anyway, a failure can be limited to its table.
                 by_one = self.backend in (*MYSQL, "sqlite")
                 reflect = self._tables_one_by_one if by_one else self._tables_at_once
                 found |= {table.urn: table for table in reflect(inspector, schema, names)}
@@ -214,7 +218,7 @@ class Database:
             yield Table(schema, name, tuple(reflected_column(part) for part in parts))
 
     def _tables_one_by_one(self, inspector: sa.Inspector, schema: str, names: Sequence[str] | None) -> Iterator[Table]:
-        """Yield tables; one that we may not look at (MySQL: views without SHOW VIEW) is its problem alone."""
+        """Yield the tables; one that we may not see (MySQL: views without SHOW VIEW) gets a `problem` of its own."""
         there = schema in inspector.get_schema_names()
         for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)) if there else ():
             if names is not None and name not in names:
@@ -229,12 +233,12 @@ class Database:
                 yield Table(schema, name, tuple(reflected_column(part) for part in parts))
 
     def query_columns(self, query: str) -> tuple[Column, ...]:
-        """Return the columns that a query delivers; raises as `errors`.
+        """Return the columns of a query's result; raises as `errors`.
 
-        Their types are PostgreSQL's own, elsewhere those of the first values that are not null.
+        In PostgreSQL the types are those of the result; elsewhere those of the first values that are not null.
         """
         with self.snapshot() as connection:
-            # Every colon is escaped: SQLAlchemy would take `:name` for a parameter.
+            # Escape every colon: SQLAlchemy would read `:name` as a parameter.
             source = sa.text(f"({query}) q".replace(":", r"\:"))
             sample = sa.select(sa.text("*")).select_from(source).limit(0 if self.is_postgresql else _SAMPLE_ROWS)
             result: Any = connection.execute(sample)
@@ -249,11 +253,11 @@ class Database:
 
     @contextmanager
     def errors(self, where: str = "") -> Iterator[None]:
-        """Turn what the database raises into our errors.
+        """Raise the database's errors as ours.
 
         Raises:
-            TransientError: it cannot be reached, turns us away for now, or ended the connection.
-            SourceError: it refuses what was asked.
+            TransientError: the database cannot be reached, is overloaded, or ended the connection.
+            SourceError: the database refuses the statement.
         """
         try:
             yield
@@ -265,7 +269,7 @@ class Database:
 
 
 def without_credentials(text: str, url: sa.URL) -> str:
-    """Return the first sentence of a driver's message, without our user and password should they be in there."""
+    """Return the first line of a driver's message, with user and password replaced by `***`."""
     line = " ".join(text.split("\n", maxsplit=1)[0].split()).rstrip(".")
     for secret in (url.password, url.username and f'"{url.username}"', url.username and f"'{url.username}'"):
         line = line.replace(str(secret), "***") if secret else line
@@ -273,7 +277,7 @@ def without_credentials(text: str, url: sa.URL) -> str:
 
 
 def _shown(url: sa.URL) -> str:
-    """Return the database as people may see it: no user, no password, no options."""
+    """Return the database for messages: without user, password and options."""
     port = f":{url.port}" if url.port else ""
     return f"{url.get_backend_name()}://{url.host or ''}{port}/{str(url.database or '').lstrip('/')}"
 
@@ -291,19 +295,19 @@ def _is_transient(error: DBAPIError, backend: str) -> bool:
 
 
 def _at_first(*statements: str) -> Callable[[Any, Any], None]:
-    """Return what sets up a new connection."""
+    """Return a function that runs statements on a new connection."""
 
     def execute(connection: Any, _record: Any) -> None:
         with closing(connection.cursor()) as cursor:
             for statement in statements:
                 cursor.execute(statement)
-        connection.commit()  # else a rollback would take it back
+        connection.commit()  # otherwise a rollback would undo them
 
     return execute
 
 
 def _use_explicit_transactions(connection: sqlite3.Connection, _record: Any) -> None:
-    # Python's driver would begin no transaction before a SELECT, and two of them could see two states.
+    # Python's driver begins no transaction before a SELECT, so two of them could see two states.
     connection.isolation_level = None
     connection.execute("PRAGMA query_only = ON")
 

@@ -1,7 +1,7 @@
-"""QueryExtractor: reads one range of a table or query, as Arrow straight from PostgreSQL's wire where ADBC is installed.
+"""QueryExtractor: read one range of a table or query as Arrow.
 
-ADBC sends `COPY (query) TO STDOUT (FORMAT binary)` and decodes it in C++, in bounded memory. Everywhere else rows are
-fetched through SQLAlchemy and made into Arrow in Python.
+With ADBC installed, PostgreSQL is read by `COPY (query) TO STDOUT (FORMAT binary)`, decoded in C++ in bounded memory.
+In all other cases, rows are fetched through SQLAlchemy and converted to Arrow in Python.
 """
 
 from __future__ import annotations
@@ -38,26 +38,31 @@ from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
 _FIRST_DAY = -2_440_588
-"""4713 BC, where PostgreSQL's calendar begins, from 1970: what lies before it has overflown in the driver."""
+"""Days from 1970-01-01 to 4713 BC, the beginning of PostgreSQL's calendar; a lower value is an overflow in the
+driver."""
 
 
 class RowReader(Protocol):
-    """Runs one statement and yields what it selects."""
+    """Run one statement and yield its rows."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in whatever types the driver has; raises ExtractError or TransientError."""
+        """Yield all rows, in the driver's types; raises ExtractError or TransientError."""
 
     def close(self) -> None:
         """Release the connection."""
 
 
 class QueryExtractor:
-    """Reads the rows of a work unit, `low <= watermark column < high`, in one statement.
+    """Read the rows of a work unit, `low <= watermark column < high`, in one statement.
 
-    `WorkUnit.read` holds the columns (`columns`), whether rows without a position belong to it (`nulls`), and where
-    the overlap begins (`from`, in steps).
+    `WorkUnit.read` holds the columns (`columns`), whether rows with NULL in the watermark column belong to the work
+    unit (`nulls`), and the step at which the overlap begins (`from`).
 
-    Source: gobblin-sql `JdbcExtractor` (`PostgresqlExtractor`). Differs: Arrow, not a JSON object per row.
+    Shape: the columns of the table or query, without `exclude_columns`, in the types that the plan found; in no order
+    unless the run asks for the order of the watermark column.
+
+    Source: gobblin-sql `JdbcExtractor` (`PostgresqlExtractor`). Differs: Arrow batches instead of one JSON object per
+    row.
     """
 
     def __init__(self, unit: WorkUnit, database: Database, options: QueryOptions, context: ConstructContext) -> None:
@@ -74,7 +79,7 @@ class QueryExtractor:
         low, high = (options.cursor.step(next(iter(m.components().values()))) for m in (unit.low, unit.expected_high))
         first: Any = unit.read.get("from", low)
         with_nulls = bool(unit.read.get("nulls", False))
-        is_ordered = context.in_order and not with_nulls  # rows without a position have no place in an order
+        is_ordered = context.in_order and not with_nulls  # rows with NULL have no place in the order
         statement = relation.rows(first, high, with_nulls=with_nulls, is_ordered=is_ordered)
         self._low, self._cursor = low, options.cursor
         self._in_order = InOrder(options.watermark.column, options.cursor.step, self._fail) if is_ordered else None
@@ -88,7 +93,7 @@ class QueryExtractor:
         return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
 
     def position(self) -> Watermark | None:
-        """Return the first value of the watermark column of which nothing was handed out, where rows are ordered by it."""
+        """Return the first position whose rows were not handed out; None if rows are not read in order."""
         reached = self._in_order.reached if self._in_order is not None else None
         return None if reached is None else self._cursor.mark(max(reached, self._low))
 
@@ -104,15 +109,16 @@ class QueryExtractor:
         self._reader.close()
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Cast to the types that the plan found, so that all work units of a dataset have one schema."""
+        """Cast to the types that the plan found, so that all work units of a dataset have the same schema."""
         arrays = []
         for field, array in zip(self.schema, batch.columns, strict=True):
             try:
                 arrays.append(_cast(array, field.type))
             except (pa.ArrowException, NotImplementedError) as error:
                 problem = (
-                    f"column {field.name}: {str(error)[:200]}, expected {field.type}. Read it by a `query` with a CAST "
-                    "or NULLIF, or leave it out by `exclude_columns`."
+                    f"column {field.name}: {str(error)[:200]}, expected {field.type}. Read it with a `query` that has "
+                    "a CAST "
+                    "or NULLIF, or leave it out with `exclude_columns`."
                 )
                 raise self._fail(problem) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -122,7 +128,7 @@ class QueryExtractor:
 
 
 def columns_of(unit: WorkUnit) -> tuple[Column, ...]:
-    """Return the columns that a work unit's statement selects, with their types in the database."""
+    """Return the columns that a work unit's statement selects, with the Arrow types of the plan."""
     raw: Any = unit.read["columns"]
     return tuple(Column(**column) for column in raw)
 
@@ -154,16 +160,16 @@ def _open(
 
 @cache
 def _adbc_database(connect: Callable[[str], Any], url: str) -> Any:
-    """Return what connections are opened from; it keeps none itself.
+    """Return ADBC's database, from which connections are opened; it keeps none itself.
 
-    It asks the server for all of its types, which takes six times as long as a connection, so it is made once in a process.
-    Types that are made later do not matter: what is not built in is read as text (`Column.as_text`).
+    It queries all types of the server, which takes six times as long as a connection. So it is made once per process.
+    Types that are created later do no harm: types that are not built in are read as text (`Column.as_text`).
     """
     return connect(url)
 
 
 class _AdbcReader:
-    """Reads from PostgreSQL by ADBC; nothing of it is a Python object per row."""
+    """Read from PostgreSQL by ADBC, without a Python object per row."""
 
     def __init__(
         self,
@@ -178,8 +184,8 @@ class _AdbcReader:
         self._fail = fail
         self._block_bytes = block_bytes
         self._adbc = adbc
-        # Bounds stand in the text: with parameters the driver could not use COPY.
-        dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy gives it no types
+        # The statement contains its bounds as literals: with parameters, the driver cannot use COPY.
+        dialect = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy has no type
         self._sql = str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
         with self._errors():
             self._connection = adbc.AdbcConnection(_adbc_database(connect, _libpq_url(database.url)))
@@ -201,7 +207,7 @@ class _AdbcReader:
         self._connection.close()
 
     def _refuse_infinite(self, batch: pa.RecordBatch) -> None:
-        """Raise ExtractError where the driver made some time of 'infinity', or of a year that Arrow cannot count to."""
+        """Raise ExtractError for a time that the driver got from 'infinity', or from a year beyond Arrow's range."""
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             if pa.types.is_timestamp(array.type):
                 least, first = pc.min(array.view(pa.int64())).as_py(), _FIRST_DAY * 86_400_000_000
@@ -211,8 +217,9 @@ class _AdbcReader:
                 continue
             if least is not None and least < first:
                 raise self._fail(
-                    f"column {name}: holds 'infinity', or a year after 294246, for which there is no value. Read it by a "
-                    f"`query` with NULLIF({name}, 'infinity'), or leave it out by `exclude_columns`."
+                    f"column {name}: holds 'infinity', or a year after 294246, for which there is no value. Read it "
+                    "with "
+                    f"a `query` that has NULLIF({name}, 'infinity'), or leave it out with `exclude_columns`."
                 )
 
     @contextmanager
@@ -231,7 +238,7 @@ class _AdbcReader:
 
 
 class _FetchingReader:
-    """Reads through SQLAlchemy, some thousand rows at a time."""
+    """Read through SQLAlchemy, `fetch_rows` rows at a time."""
 
     def __init__(
         self, database: Database, statement: sa.Select[Any], fetch_rows: int, fail: Callable[[str], ExtractError]
@@ -255,7 +262,7 @@ class _FetchingReader:
             raise self._fail(f"a value does not fit its column: {str(error)[:200]}") from error
 
     def close(self) -> None:
-        """Nothing to release: the connection ends with the generator."""
+        """Do nothing: the connection ends with the generator."""
 
 
 def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
@@ -269,15 +276,15 @@ def _to_batch(names: list[str], rows: Any) -> pa.RecordBatch:
 
 
 def _libpq_url(url: sa.URL) -> str:
-    """Return the URL as libpq reads it, read-only and under our name."""
+    """Return the URL in libpq's form; read-only, and with our application name."""
     _, given = psycopg2.dialect().create_connect_args(url)  # type: ignore[no-untyped-call]  # as `dialect` above
     options = {
         **given,
         "application_name": APPLICATION,
         "connect_timeout": str(CONNECT_WAIT_S),
         "client_encoding": ENCODING,
-        # What the URL sets (a search_path) counts for the plan, and so for the reading.
+        # Options of the URL (a search_path) hold for the plan, so they must hold for reading too.
         "options": f"{given.get('options', '')} -c default_transaction_read_only=on".lstrip(),
     }
-    # Encoded by hand: libpq knows %20, neither `+` nor a space, which SQLAlchemy leaves in names and passwords.
+    # Encoded by hand: libpq decodes %20, but not `+`; SQLAlchemy writes spaces in names and passwords as `+`.
     return "postgresql:///?" + "&".join(f"{quote(key)}={quote(str(value), safe='')}" for key, value in options.items())

@@ -28,8 +28,8 @@ class QueryOptions(SpecModel):
     """Options of the source `query`."""
 
     url: SecretStr
-    """Database, as SQLAlchemy writes it: `${SHOP_URL}` with `postgresql://user:password@host:5432/shop`, or
-    `sqlite:///shop.db`. Take it from the environment: it is never shown, only host and database are.
+    """URL of the database, as SQLAlchemy writes it: `${SHOP_URL}` with `postgresql://user:password@host:5432/shop`, or
+    `sqlite:///shop.db`. Take it from the environment. It is never shown; messages show the host and the database only.
     Source: `source.conn.*`."""
     tables: tuple[str, ...] = ()
     """Names of tables or views, `schema.table` or `table` in the default schema. Each is a dataset `schema.table`.
@@ -38,60 +38,62 @@ class QueryOptions(SpecModel):
     """Regular expressions that match whole names `schema.table`; every table that matches is a dataset.
     Source: `entity.whitelist`."""
     exclude: tuple[Regex, ...] = ()
-    """Tables that match one of these are left out, whatever else names them. Source: `entity.blacklist`."""
+    """Tables that match one of these are not read, even if another option names them. Source: `entity.blacklist`."""
     query: str = ""
-    """Instead of tables: one SQL query, which holds the watermark column. The dataset is `<namespace>.<table>`.
+    """One SQL query instead of tables; its result has the watermark column. The dataset is `<namespace>.<table>`.
     Source: `source.querybased.query`."""
     exclude_columns: tuple[str, ...] = ()
     """Columns that are never read. Source: `source.querybased.excluded.columns`."""
     watermark: WatermarkOptions
-    """What is new: rows at or after the last high watermark."""
+    """Column that tells which rows are new: those at or after the last high watermark."""
     primary_key: tuple[str, ...] = ()
-    """Columns that name a row; checked to exist, needed by `overlap`. Source: `extract.primary.key.fields`."""
+    """Columns that identify a row; they must exist. Needed by `overlap`. Source: `extract.primary.key.fields`."""
     start: Value | None = None
-    """First position to read, inclusive; default: the lowest there is. Source: `source.querybased.start.value`."""
+    """First position to read (inclusive); default: the lowest in the table. Source: `source.querybased.start.value`."""
     end: Value | None = None
-    """Position to stop before, exclusive. Source: `source.querybased.end.value`, which is inclusive."""
+    """Position at which to stop (exclusive). Source: `source.querybased.end.value`, which is inclusive."""
     max_watermark: str | None = None
-    """`CURRENTDATE-1`, `CURRENTHOUR`, `CURRENTMINUTE-5`, `CURRENTSECOND-30`: read up to the end of that day, hour, minute
-    or second. Default: for `date` `CURRENTDATE-1`, for `hour` `CURRENTHOUR-1`, since what goes on is not whole.
-    Source: `source.querybased.append.max.watermark.limit`."""
+    """`CURRENTDATE-1`, `CURRENTHOUR`, `CURRENTMINUTE-5`, `CURRENTSECOND-30`: read up to the end of that day, hour,
+    minute or second. Default: for `date` `CURRENTDATE-1`, for `hour` `CURRENTHOUR-1`, because the present day or hour
+    is incomplete. Source: `source.querybased.append.max.watermark.limit`."""
     timezone: ZoneName = "UTC"
-    """Zone of `max_watermark`, and of the wall clock in columns without a zone. Source: `source.timezone`, there by
-    default America/Los_Angeles."""
+    """Zone of `max_watermark`, and of the wall clock in columns without a zone. Source: `source.timezone`, whose
+    default is America/Los_Angeles."""
     nulls: Literal["fail", "exclude", "include"] = "fail"
-    """Rows whose watermark column is NULL: `fail` the dataset; `exclude` and count them in the plan; `include` those that
-    are there at the first read, once."""
+    """What to do with rows whose watermark column is NULL: `fail` the dataset; `exclude` them and count them in the
+    plan; `include` those that exist at the first read, once."""
     horizon: Literal["auto", "none"] = "auto"
-    """`auto`: in PostgreSQL nothing is read that a transaction still open could come before; other databases need `lag`
-    where writers commit out of order. Times of the last second, or to come, wait. `none`: rows that are committed late,
-    below the watermark, are lost."""
+    """How late commits are handled. `auto`: in PostgreSQL, read no row that a row of an open transaction could come
+    before; other databases need `lag` if writers commit out of order. Times of the last second or in the future wait.
+    `none`: rows that are committed late, below the watermark, are lost."""
     horizon_wait_s: float = Field(default=10.0, ge=0, le=3600)
-    """Seconds to wait at most, in all, for open transactions that write to tables with a `long` watermark."""
+    """Seconds to wait at most, for all tables together, for open transactions that write to tables with a `long`
+    watermark."""
     lag: int | str = 0
-    """Distance kept from the newest row: positions for `long`, a duration (`90s`, `30m`, `6h`, `2d`) before now for
-    times. Rows younger than that wait for a later run."""
+    """Distance to keep from the newest row: positions for `long`; for times, a duration (`90s`, `30m`, `6h`, `2d`)
+    before now. Newer rows wait for a later run. Default: none."""
     overlap: int | str = 0
     """Distance before the last high watermark that is read again for late rows, as `lag`. For `snapshot_append` with a
     `primary_key` only: readers keep the newest row of a key. Source: `source.querybased.low.watermark.backup.secs`."""
     partition_interval: int | str | None = None
-    """Width of one work unit, as `lag`; default: by `rows_per_work_unit`. Source: `source.querybased.partition.interval`,
-    in hours."""
+    """Width of one work unit, as `lag`; default: by `rows_per_work_unit`. Source:
+    `source.querybased.partition.interval`, in hours."""
     split_points: tuple[Value, ...] = ()
-    """Where work units end, instead of `partition_interval`. Source: `partitioner.userSpecifiedPartitions`."""
+    """Positions at which work units end, instead of `partition_interval`. Source:
+    `partitioner.userSpecifiedPartitions`."""
     max_partitions: int = Field(default=20, ge=1, le=10_000)
     """Most work units of a range; intervals are widened to fit. Source: `source.max.number.of.partitions`."""
     rows_per_work_unit: int = Field(default=1_000_000, ge=1)
-    """Rows that a work unit should hold where neither interval nor points are given and rows are evenly spread."""
+    """Rows of one work unit, if rows are evenly spread; used without `partition_interval` and `split_points`."""
     count_rows: bool | Literal["auto"] = "auto"
-    """Count rows while planning. `auto`: yes, but what PostgreSQL takes for more than a million rows is left at its
-    estimate. Source: `source.querybased.skip.count.calc`, the other way round."""
+    """Whether to count rows while planning. `auto`: yes, except that PostgreSQL's estimate is used if it is above a
+    million rows. Source: `source.querybased.skip.count.calc`, which is the opposite."""
     fetch_rows: int = Field(default=10_000, ge=1)
-    """Rows fetched at a time where no Arrow driver is at hand. Source: `source.querybased.fetch.size`."""
+    """Rows fetched at a time if no Arrow driver is installed. Source: `source.querybased.fetch.size`."""
 
     @property
     def cursor(self) -> Cursor:
-        """The arithmetic of the watermark column."""
+        """Arithmetic of the watermark column."""
         return Cursor(self.watermark.type)
 
     @property
@@ -107,21 +109,21 @@ class QueryOptions(SpecModel):
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone."""
+        """Time zone of `timezone`."""
         return ZoneInfo(self.timezone)
 
     @field_validator("url")
     @classmethod
     def _has_scheme(cls, url: SecretStr) -> SecretStr:
         if "://" not in url.get_secret_value():
-            # The text is not repeated: it may hold a password.
+            # The message does not repeat the text, which may hold a password.
             raise ValueError("expected a URL like postgresql://user:password@host:5432/database; take it from ${...}")
         return url
 
     @field_validator("query")
     @classmethod
     def _closed(cls, query: str) -> str:
-        """Leave out the end of the statement, and end the line: the text is put in brackets, which a comment would hide."""
+        """Remove the `;` at the end, and add a line break: the text is put in brackets, which a comment would hide."""
         text = query.rstrip("; \t\r\n")
         return f"{text}\n" if text else ""
 
@@ -131,5 +133,5 @@ class QueryOptions(SpecModel):
             raise ValueError("expected either `query`, or `tables` and `include`")
         check_cursor_options(self.cursor, self.zone, dict(self))
         if self.overlap and not self.primary_key:
-            raise ValueError("overlap: needs `primary_key`, by which readers tell rows that were read twice")
+            raise ValueError("overlap: needs `primary_key`, so that readers can drop rows that were read twice")
         return self

@@ -1,4 +1,4 @@
-"""What is to be read of each dataset of the `query` source, as one snapshot of the database shows it."""
+"""Plan the datasets of the `query` source, from one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
-_GONE = "were rows deleted, or the table made anew?"
+_GONE = "were rows deleted, or the table created again?"
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Looks at one dataset after the other, over one connection in one transaction."""
+    """Plan datasets one after the other, over one connection in one transaction."""
 
     tables: Tables
     connection: sa.Connection
@@ -44,7 +44,10 @@ class Offers:
         return self.tables.options.cursor
 
     def of(self, table: Table, state: DatasetState | None) -> DatasetOffer:
-        """Offer one dataset; what the database refuses of it (no permission) is its problem alone."""
+        """Return the offer of one dataset.
+
+        If the database refuses a statement (no permission), only this dataset fails.
+        """
         problem = table.problem or self._state_problem(state)
         if problem:
             return DatasetOffer(table.urn, None, None, problem=str(self._error(problem)))
@@ -61,7 +64,7 @@ class Offers:
         try:
             self._require_order(relation, committed)
             lowest, highest = self._bounds(urn, relation)
-        except (ValueError, TypeError, OverflowError) as error:  # drivers make times of Python's
+        except (ValueError, TypeError, OverflowError) as error:  # drivers convert times to Python's
             return self._no_position(urn, mark, relation, error)
         nulls = self._count_nulls(relation, table)
         if nulls and self._options.nulls == "fail":
@@ -76,7 +79,7 @@ class Offers:
             first, after = self._cursor.step(lowest), self._cursor.step(highest) + 1
             self._require_beginning(relation, first)
             high, why = min([(after, ""), *caps(self._options, relation, urn, after, self.horizon)])
-            self._cursor.mark(high)  # there is nothing after 'infinity'
+            self._cursor.mark(high)  # fails for 'infinity', after which there is no position
         except (ValueError, TypeError, OverflowError) as error:
             return self._no_position(urn, mark, relation, error)
         notes = [*table.notes]
@@ -85,8 +88,8 @@ class Offers:
             notes.append(f"from {shown} on, rows are left for a later run: {why}.")
         if committed and after < committed[-1][1]:
             notes.append(
-                f"its last row is at {self._cursor.mark(after - 1)}, before its watermark {self._cursor.mark(committed[-1][1])}: "
-                f"{_GONE} What it holds is not read again."
+                f"its last row is at {self._cursor.mark(after - 1)}, before its watermark "
+                f"{self._cursor.mark(committed[-1][1])}: {_GONE} Its rows are not read again."
             )
         start = self._cursor.parse(self._options.start) if self._options.start is not None else None
         units = self._units(urn, relation, open_ranges(committed, first, high, start), committed)
@@ -97,32 +100,32 @@ class Offers:
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
 
     def _bounds(self, urn: str, relation: Relation) -> tuple[Any, Any]:
-        """Return the lowest and the highest value, None without rows; raises ValueError where they are no positions."""
+        """Return the lowest and the highest value, None without rows; raises ValueError if they are no positions."""
         with self.tables.database.errors(f"{urn}, watermark column {relation.cursor_column}: "):
             lowest, highest = self.connection.execute(relation.bounds()).one()
         if isinstance(lowest, str) and self._cursor.is_time and not relation.is_sqlite:
-            # Texts are compared as texts, whatever times they tell.
-            raise ValueError(f"expected times, got texts, e.g. {lowest!r}; a `query` with CAST makes times of them")
+            # The database compares texts as texts, even if they mean times.
+            raise ValueError(f"expected times, got texts, e.g. {lowest!r}; convert them in a `query` with CAST")
         return lowest, highest
 
     def _require_order(self, relation: Relation, committed: Sequence[Range]) -> None:
-        """Raise ValueError where SQLite, which compares texts, would pass over rows."""
+        """Raise ValueError if SQLite, which compares texts, would skip rows."""
         if not relation.is_sqlite or not self._cursor.is_time:
             return
         count, example = self.connection.execute(relation.unordered(committed[-1][1] if committed else None)).one()
         if count:
             raise ValueError(
-                f"{count} value(s) do not sort as the times that they tell, e.g. {example!r}; expected texts like "
+                f"{count} value(s) do not sort as the times that they mean, e.g. {example!r}; expected texts like "
                 "2013-01-31 06:00:00, in one zone; a `query` with datetime(...) writes them so"
             )
 
     def _require_beginning(self, relation: Relation, first: int) -> None:
-        """Raise ValueError where rows lie before all positions: drivers take '-infinity' for the first day of year 1."""
+        """Raise ValueError if rows are before all positions: drivers read '-infinity' as the first day of year 1."""
         position = self._cursor.position(first)
         if not isinstance(position, date) or position.year > 1 or relation.is_sqlite:
             return
         if count := self.connection.execute(relation.count_before(first)).scalar_one():
-            raise ValueError(f"{count} row(s) lie before the year 1 (-infinity), where nothing begins; see `nulls`")
+            raise ValueError(f"{count} row(s) lie before the year 1 (-infinity), before all positions; see `nulls`")
 
     def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:
         problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."
@@ -149,15 +152,15 @@ class Offers:
         if is_open and not is_covered:
             why = " (a standby does not know those of its primary)" if self.horizon.is_standby else ""
             notes.append(
-                f"open transactions are not waited for{why}: rows that are committed late, below the watermark, are lost; "
-                "set `lag` or `overlap`."
+                f"the run does not wait for open transactions{why}: rows that are committed late, below the "
+                "watermark, are lost; set `lag` or `overlap`."
             )
         return notes
 
     def _units(
         self, urn: str, relation: Relation, ranges: Iterator[Range], committed: Sequence[Range]
     ) -> list[WorkUnit]:
-        """Cut open ranges into work units and tell what they hold."""
+        """Cut open ranges into work units, with their expected row counts."""
         counts = RowCounts(self.connection, relation, self._options.count_rows)
         opened = list(ranges)
         totals = counts.of(opened)
@@ -189,7 +192,7 @@ class Offers:
 
     @staticmethod
     def _is_beginning(low: int, parts: Sequence[Range], committed: Sequence[Range]) -> bool:
-        """Tell whether a work unit is the first one of its dataset ever, or that one again."""
+        """Return True for the dataset's first work unit, including a retry of it."""
         if not committed:
             return low == parts[0][0]
         return committed[0] == (low, low)
@@ -199,7 +202,7 @@ class Offers:
             return ""
         return (
             f"its stored watermark is of type {state.committed.watermark_type.type_name!r}, the job asks for "
-            f"{self._cursor.kind.value!r}; give the job another name, or its former type."
+            f"{self._cursor.kind.value!r}; give the job another name, or its former type again."
         )
 
     def _error(self, problem: str) -> SourceError:

@@ -1,4 +1,4 @@
-"""SQL statements of the `query` source, as SQLAlchemy expressions: what is counted and what is read of one dataset."""
+"""SQL statements of the `query` source for one dataset, as SQLAlchemy expressions: to count rows and to read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or a query to read from, ordered by its watermark column."""
+    """A table or a query, with the watermark column that orders its rows."""
 
     schema: str
     table: str
@@ -29,30 +29,30 @@ class Relation:
     cursor_column: str
     cursor: Cursor
     backend: str
-    """Of the database, as SQLAlchemy calls it."""
+    """Kind of the database, as SQLAlchemy names it."""
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether times are texts."""
+        """Whether times are stored as text."""
         return self.backend == "sqlite"
 
     def _from(self) -> Any:
         columns = [sa.column(column.name, sql_type_of(column)) for column in self.columns]
         if self.query:
-            # Every colon is escaped: SQLAlchemy would take `:name` for a parameter.
+            # Escape every colon: SQLAlchemy would read `:name` as a parameter.
             return sa.text(self.query.replace(":", r"\:")).columns(*columns).subquery("q")
         return sa.table(self.table, *columns, schema=self.schema)
 
     def _bound(self, column: Any, step: int) -> Any:
-        """Return a position as a value to compare the watermark column with."""
+        """Return a position as a literal to compare with the watermark column."""
         position = self.cursor.position(step)
         if self.is_sqlite and isinstance(position, int) and position not in _INT64:
-            return sa.literal(float(position), sa.Float())  # beyond what it holds as a whole number, where none lies
+            return sa.literal(float(position), sa.Float())  # outside SQLite's whole numbers, so no value equals it
         if not self.cursor.is_time:
             return sa.literal(position, sa.BigInteger())
         if not self.is_sqlite:
             return sa.literal(_fitting(position, column.type), column.type)
-        # SQLite compares text: cut to the shortest form, it sorts right whatever fraction is written.
+        # SQLite compares texts: the shortest form of a bound sorts right against every fraction.
         text = str(position) if not isinstance(position, datetime) else _text(position)
         return sa.literal(text, sa.String())
 
@@ -77,10 +77,10 @@ class Relation:
         return sa.select(sa.func.max(source.c[self.cursor_column]))
 
     def unordered(self, since: int | None) -> sa.Select[Any]:
-        """Count the texts that SQLite would not order by the times that they tell, and select the least of them.
+        """Count the texts that SQLite would not sort as the times that they mean; select the least of them too.
 
         Args:
-            since: rows of earlier days are left aside; None: none are.
+            since: rows of earlier days are ignored; None: no rows are.
         """
         source = self._from()
         text = sa.type_coerce(source.c[self.cursor_column], sa.String())
@@ -105,7 +105,7 @@ class Relation:
         return sa.select(sa.func.count()).select_from(source).where(column < self._bound(column, step))
 
     def null_count(self) -> sa.Select[Any]:
-        """Count the rows without a position."""
+        """Count the rows with NULL in the watermark column."""
         source = self._from()
         return sa.select(sa.func.count()).select_from(source).where(source.c[self.cursor_column].is_(None))
 
@@ -120,7 +120,7 @@ class Relation:
         return sa.select(*sums).select_from(source).where(within)
 
     def rows(self, low: int, high: int, with_nulls: bool, is_ordered: bool = False) -> sa.Select[Any]:
-        """Select the rows of a range, all columns in order; `is_ordered`: in order of the watermark column."""
+        """Select the rows of a range, with all columns; `is_ordered`: in order of the watermark column."""
         source = self._from()
         condition = self.inside(source, low, high)
         if with_nulls:
@@ -134,24 +134,24 @@ class Relation:
         if column.as_text:
             return sa.cast(value, sa.Text()).label(column.name)
         if self.backend in MYSQL and column.type == "double":
-            # A FLOAT is sent with six digits, whatever it holds; as part of a sum it is a DOUBLE, with all of them.
+            # MySQL sends a FLOAT with six digits. Part of a sum it is a DOUBLE, and sent with all digits.
             return (value + sa.literal_column("0e0")).label(column.name)
         return value
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of what is read."""
+        """Arrow schema of the rows."""
         return schema_of(self.columns)
 
     @property
     def has_zone(self) -> bool:
-        """Whether the watermark column knows time zones."""
+        """Whether the watermark column has a time zone."""
         column = next(column for column in self.columns if column.name == self.cursor_column)
         return column.type.endswith("tz=UTC]")
 
 
 def _fitting(position: Any, kind: Any) -> Any:
-    """Return a position as the column's own kind of value."""
+    """Return a position as a value of the column's type."""
     if isinstance(kind, sa.DateTime):
         instant = position if isinstance(position, datetime) else _midnight(position)
         return instant if kind.timezone else instant.replace(tzinfo=None)
@@ -165,7 +165,7 @@ def _midnight(day: date) -> datetime:
 
 
 def _text(instant: datetime) -> str:
-    # Not by strftime, which writes years below 1000 with less than four digits.
+    # Not by strftime, which writes years before 1000 with less than four digits.
     text = instant.replace(tzinfo=None).isoformat(" ", "seconds")
     return f"{text}.{instant.microsecond:06d}".rstrip("0") if instant.microsecond else text
 

@@ -1,4 +1,4 @@
-"""How many rows ranges of a table hold: counted, or as PostgreSQL's planner estimates them."""
+"""Row counts of ranges of a table: exact, or estimated by PostgreSQL's planner."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from gobblin_dagster.constructs.sources.incremental.ranges import Range
 from gobblin_dagster.constructs.sources.query.relation import Relation
 
 MOST_COUNTED = 1_000_000
-"""Rows that PostgreSQL is asked to count unless told so: counting scans them all, before anything is read."""
+"""With `count_rows: auto`, more rows than this are estimated, not counted: counting scans them all before any is
+read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a range is expected to hold."""
+    """The expected content of a range."""
 
     rows: int | None
-    """None: nobody knows."""
+    """None if the rows were neither counted nor estimated."""
     size_bytes: int | None = None
-    """Set where `rows` is an estimate."""
+    """Set if `rows` is an estimate; else None."""
 
     @property
     def counted(self) -> int | None:
-        """The rows, where they were counted."""
+        """Return `rows` if they were counted; None for an estimate."""
         return None if self.size_bytes is not None else self.rows
 
 
 class RowCounts:
-    """Tells what ranges of one dataset hold, all of them in one way."""
+    """Count or estimate the rows of ranges of one dataset, all in the same way."""
 
     def __init__(self, connection: sa.Connection, relation: Relation, how: Literal["auto"] | bool) -> None:
         self._connection = connection
@@ -41,7 +42,7 @@ class RowCounts:
         self._how = how
 
     def of(self, ranges: Sequence[Range]) -> list[Expected]:
-        """Return what each range holds; the first call decides whether rows are counted."""
+        """Return the expected content of each range; the first call decides whether rows are counted or estimated."""
         if not ranges or self._how is False:
             return [Expected(None)] * len(ranges)
         if self._how == "auto" and self._connection.dialect.name == "postgresql":
@@ -53,14 +54,14 @@ class RowCounts:
 
     def _estimate(self, low: int, high: int) -> Expected:
         rows = self._relation.rows(low, high, with_nulls=False).subquery()
-        # By `*`, or the answer would be taken for the only column of a table, and read as that column's type.
+        # Select `*`: SQLAlchemy would read the answer as a column of the table, with that column's type.
         explained: Any = self._connection.execute(_Explain(sa.select(sa.text("*")).select_from(rows))).scalar_one()
         plan = explained[0]["Plan"]
         return Expected(int(plan["Plan Rows"]), int(plan["Plan Rows"] * plan["Plan Width"]))
 
 
 class _Explain(Executable, ClauseElement):
-    """PostgreSQL's `EXPLAIN` of a statement, as JSON."""
+    """The statement `EXPLAIN` of PostgreSQL, with its result as JSON."""
 
     inherit_cache = False
 

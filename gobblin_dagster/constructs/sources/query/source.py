@@ -1,4 +1,4 @@
-"""QuerySource: tables of a SQL database, or one query, read in order of a watermark column."""
+"""QuerySource: read tables of a SQL database, or one query, in order of a watermark column."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 
 class QuerySource:
-    """Reads tables of a SQL database; each is a dataset, and what lies at or after its last high watermark is new.
+    """Read tables of a SQL database. Each table is a dataset; rows at or after its last high watermark are new.
 
-    The high watermark is the step after the highest value, found together with the counts in one snapshot of the
-    database, and every read is bounded by it: rows that come later are the next run's.
+    The high watermark is the step after the highest value. It is found, together with the row counts, in one snapshot
+    of the database, and bounds every read: rows that come later are read by the next run.
 
-    Source: gobblin-core `QueryBasedSource`, `QueryBasedExtractor`, `Partitioner`. Differs: ranges are half-open; open
-    transactions are waited for; a failed range is read again alone.
+    Source: gobblin-core `QueryBasedSource`, `QueryBasedExtractor`, `Partitioner`. Differs: ranges are half-open; the
+    source waits for open transactions; a failed range is read again alone.
     """
 
     full_extract = "start_over"
@@ -72,7 +72,7 @@ class QuerySource:
             if isinstance(position, Upcoming):
                 return self._mark_behind(database, tables, table, relation, now)
             if isinstance(position, Timestamp):
-                # What is to come is behind the end: nothing that comes before it may be skipped.
+                # Instants in the future become the end: no row that comes before them may be skipped.
                 return self._mark_at(min(position.instant, now), relation)
             self._require_reached(position, database, table, relation, now)
             return position
@@ -81,13 +81,13 @@ class QuerySource:
 
     def _mark_at(self, instant: datetime, relation: Relation) -> Watermark:
         if not self._cursor.is_time:
-            raise ValueError(f"the watermark column {relation.cursor_column} tells no time")
+            raise ValueError(f"the watermark column {relation.cursor_column} holds no times")
         return self._cursor.mark(self._cursor.floor(instant, self._options.zone, relation.has_zone))
 
     def _require_reached(
         self, mark: Watermark, database: Database, table: Table, relation: Relation, now: datetime
     ) -> None:
-        """Refuse what lies beyond the end: rows that come later, and lie before it, would never be read."""
+        """Raise ValueError for a position beyond the end: rows that come later, before it, would never be read."""
         if type(mark) is not self._cursor.watermark_type:
             return  # the engine says so, and which type it expects
         with database.snapshot() as connection, database.errors(f"{table.urn}: "):
@@ -100,12 +100,12 @@ class QuerySource:
     def _mark_behind(
         self, database: Database, tables: Tables, table: Table, relation: Relation, now: datetime
     ) -> Watermark:
-        """Return the end of what is there and settled: rows of transactions that are still open come after it."""
+        """Return the end of the rows that are settled: rows of open transactions come after it."""
         horizon = look(tables, {table.urn: table}, now)
         with database.snapshot() as connection, database.errors(f"{table.urn}: "):
             highest = connection.execute(relation.highest()).scalar_one()
         if highest is None:
-            raise ValueError("there are no rows yet whose end it could be; `oldest` reads all that come")
+            raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")
         after = self._cursor.step(highest) + 1
         end, why = min([(after, ""), *caps(self._options, relation, table.urn, after, horizon)])
         if end <= NOTHING:
@@ -119,12 +119,12 @@ class QuerySource:
         return schema_of(columns_of(unit))
 
     def tells_positions(self) -> bool:
-        """Rows are read in order of the watermark column where that is asked for."""
+        """Return True: rows are read in order of the watermark column if the run asks for it."""
         return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
         if self._options.overlap or self._options.nulls == "include":
-            return None  # rows were read that no committed range holds
+            return None  # some rows read are in no committed range
         if ranges.watermark_type is not self._cursor.watermark_type:
             return None
         steps = committed_steps(ranges, self._cursor)
@@ -144,7 +144,7 @@ class QuerySource:
     def check_extract(self, extract: Extract) -> None:
         if self._options.overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
             raise UsageError(
-                problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` would "
-                "publish them twice.",
-                hint="Use `snapshot_append`, where the newest row of a primary key counts.",
+                problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` "
+                "would publish them twice.",
+                hint="Use `snapshot_append`: its readers keep the newest row of a primary key.",
             )

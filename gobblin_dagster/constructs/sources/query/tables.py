@@ -1,4 +1,4 @@
-"""Which tables of a database are datasets, and what of each is read."""
+"""Find the tables of a database that are datasets, with the columns to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gobblin_dagster.core.errors import SourceError
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Finds the tables that the options ask for; what cannot be read is a table with a `problem`."""
+    """Find the tables that the options name; a table that cannot be read has a `problem`."""
 
     options: QueryOptions
     database: Database
@@ -24,7 +24,7 @@ class Tables:
         """Return the selected datasets by urn.
 
         Raises:
-            SourceError: no table matches, and none ever did.
+            SourceError: no table matches, and none was ever read.
         """
         if self.options.query:
             urn = f"{context.extract.namespace}.{context.extract.table}"
@@ -39,7 +39,7 @@ class Tables:
         return {urn: replace(self._checked(table), notes=unknown) for urn, table in chosen.items()}
 
     def one(self, urn: str) -> Table | None:
-        """Return one dataset; None where there is no such table."""
+        """Return one dataset; None if there is no such table."""
         if self.options.query:
             return self._of_query(urn)
         schema, name = _split(urn)
@@ -47,14 +47,14 @@ class Tables:
         return self._checked(table) if table is not None else None
 
     def gone(self, tables: Mapping[str, Table], context: SourceContext) -> Iterator[DatasetOffer]:
-        """Offer nothing of tables that were read, would be read again, and are not there any more."""
+        """Yield an offer without work for each table that was read before, is still included, and no longer exists."""
         for urn, state in context.states.items():
             if urn not in tables and self._is_included(urn) and context.is_selected(urn):
-                note = f"the table is not there any more; it is committed up to {state.watermark}."
+                note = f"the table is gone; it is committed up to {state.watermark}."
                 yield DatasetOffer(urn, state.watermark, state.watermark, notes=[note])
 
     def relation(self, table: Table) -> Relation:
-        """Return what statements are made of."""
+        """Return the builder of the table's SQL statements."""
         return Relation(
             schema=table.schema,
             table="" if self.options.query else table.name,
@@ -66,7 +66,7 @@ class Tables:
         )
 
     def _find(self) -> tuple[dict[str, Table], dict[str, Table]]:
-        """Return the tables that are there, and those that are named and are not."""
+        """Return the tables that exist, and those that `tables` names and that do not exist."""
         default = self.database.default_schema()
         names = [name if "." in name else f"{default}.{name}" for name in self.options.tables]
         names = [name for name in names if not self._is_excluded(name)]
@@ -80,7 +80,7 @@ class Tables:
             return found, {}
         others = _some(sorted(self.database.tables(None)))
         problem = f"there is no such table in database {self.database.shown}; it has {others}."
-        pattern = " Many tables are named by a regular expression in `include`."
+        pattern = " To name many tables, give a regular expression in `include`."
         return found, {
             urn: Table(*_split(urn), problem=f"table {urn}: {problem}{pattern if '*' in urn else ''}") for urn in absent
         }
@@ -92,7 +92,7 @@ class Tables:
         return any(re.fullmatch(regex, urn) for regex in self.options.exclude)
 
     def _of_query(self, urn: str) -> Table:
-        """Return the query as a table, with the columns that it delivers."""
+        """Return the query as a table with the columns of its result."""
         schema, name = _split(urn)
         try:
             columns = self.database.query_columns(self.options.query)
@@ -102,18 +102,19 @@ class Tables:
         return replace(self._checked(table), notes=self._unknown_exclusions([table]))
 
     def _unknown_exclusions(self, tables: Iterable[Table]) -> tuple[str, ...]:
-        """Say which of `exclude_columns` no table has: one that is mistyped would be published."""
+        """Return a note on `exclude_columns` that no table has: a misspelt column would be published."""
         there = {column.name for table in tables for column in table.columns}
         unknown = ", ".join(name for name in self.options.exclude_columns if name not in there)
         return (f"`exclude_columns`: {unknown} is a column of no table.",) if unknown else ()
 
     def _checked(self, table: Table) -> Table:
-        """Return the table with the columns to read; a column that is not there is its problem."""
+        """Return the table with the columns to read, or with a problem if a needed column is missing."""
         if table.problem:
             return table
         if "." in table.schema and not self.options.query:
             problem = (
-                f"the schema {table.schema} has a dot in its name, by which dataset.urns are cut; give it as a `query`."
+                f"the schema {table.schema} has a dot in its name, which ends the schema in dataset.urns; read it by a "
+                "`query`."
             )
             return Table(table.schema, table.name, table.columns, problem)
         wanted = (self.options.watermark.column, *self.options.primary_key)
@@ -132,7 +133,7 @@ def _split(urn: str) -> tuple[str, str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Name a few of many."""
+    """Return the first ten names, separated by commas, and the number of the others."""
     if not names:
         return "none"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""

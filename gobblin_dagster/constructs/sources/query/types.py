@@ -1,4 +1,4 @@
-"""Columns of the `query` source: SQL types and the Arrow types that their values are read as."""
+"""Columns of the `query` source: SQL types, and the Arrow types in which their values are read."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _UTC_TIMESTAMP = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the database declares it, and the Arrow type that it is read as."""
+    """A column of the database, with the Arrow type in which it is read."""
 
     name: str
     type: str
-    """As text; `arrow_type_of` reads it."""
+    """Name of the Arrow type; `arrow_type_of` parses it."""
     as_text: bool = False
-    """Whether the database is asked for text: its type has no counterpart."""
+    """Whether the statement casts it to text, because its type has no Arrow counterpart."""
     nullable: bool = True
 
 
 def reflected_column(reflected: Any) -> Column:
-    """Return a column as SQLAlchemy's inspector found it."""
+    """Return a column from what SQLAlchemy's inspector reports."""
     arrow = _arrow_of(reflected["type"])
     is_text = arrow is None
     return Column(
@@ -51,7 +51,7 @@ _OIDS = {
     17: pa.binary(),
     **dict.fromkeys((25, 1042, 1043), pa.string()),
 }
-"""Arrow types of PostgreSQL's types by their fixed numbers; others are read as text."""
+"""Arrow types by the oid of PostgreSQL's type; all other types are read as text."""
 _NUMERIC_OID = 1700
 _PYTHON_TYPES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -68,8 +68,8 @@ def described_columns(description: Sequence[Any], rows: Sequence[Any] | None) ->
     """Return the columns of a result.
 
     Args:
-        description: the cursor's.
-        rows: some rows, where types are those of the first values that are not null; None: types are PostgreSQL's own.
+        description: `description` of the DB-API cursor.
+        rows: some rows; types are those of the first values that are not null. None: take PostgreSQL's types.
     """
     kinds = [_arrow_of_oid(part) for part in description] if rows is None else _arrow_of_values(rows, description)
     return tuple(
@@ -87,20 +87,20 @@ def _arrow_of_oid(described: Any) -> pa.DataType | None:
 
 
 def _arrow_of_values(rows: Sequence[Any], description: Sequence[Any]) -> list[pa.DataType | None]:
-    """Return the Arrow types of a few rows' values; a column that is null in all of them is text."""
+    """Return the Arrow types of the values in a few rows; a column with nulls only is text."""
     first = [next((row[n] for row in rows if row[n] is not None), "") for n in range(len(description))]
     return [_PYTHON_TYPES.get(type(value)) for value in first]
 
 
 def _arrow_of(kind: Any) -> pa.DataType | None:  # noqa: PLR0911 - a table of types reads best as one
-    """Return the Arrow type of a SQL type; None where its values are read as text."""
+    """Return the Arrow type of a SQL type; None if its values are read as text."""
     match kind:
         case DOMAIN():
             return _arrow_of(kind.data_type)
         case sa.Boolean():
             return pa.bool_()
         case sa.Integer():
-            # Of whatever width: SQLite keeps 64 bits in a SMALLINT.
+            # Of any width: SQLite stores 64 bits even in a SMALLINT.
             return pa.int64()
         case sa.Float():
             return pa.float64()
@@ -130,9 +130,9 @@ def arrow_type_of(text: str) -> pa.DataType:
 
 
 def sql_type_of(column: Column) -> sa.types.TypeEngine[Any]:
-    """Return the type by which values of a column come back as Python objects.
+    """Return the SQL type that makes drivers return a column's values as the right Python objects.
 
-    Not for booleans: drivers that have them deliver them, and of SQLite's text 'false' SQLAlchemy would make True.
+    None for booleans: drivers that know them return them, and SQLAlchemy would make True of SQLite's text 'false'.
     """
     kind = arrow_type_of(column.type)
     if pa.types.is_timestamp(kind):

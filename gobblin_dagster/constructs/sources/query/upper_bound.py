@@ -1,4 +1,4 @@
-"""Up to where a dataset may be read now: options, the clock, and transactions that are still open."""
+"""Find the position up to which a dataset may be read now: by options, the clock, and open transactions."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from gobblin_dagster.constructs.sources.query.relation import Relation
 from gobblin_dagster.constructs.sources.query.tables import Tables
 
 NOTHING = -(1 << 63)
-"""Before every position."""
+"""A position before all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How far the database is settled, looked at before anything is counted."""
+    """What the database shows about late commits; queried before rows are counted."""
 
     now: datetime
-    """By the database's clock where it has one."""
+    """By the database's clock if it has one, else by ours."""
     oldest: datetime | None = None
-    """Beginning of the oldest transaction that is known to be open, or now; None where nobody asked."""
+    """Beginning of the oldest open transaction, or now if there is none; None if it was not queried."""
     settled: Mapping[str, Settled] = field(default_factory=dict)
-    """By urn, for tables with a `long` cursor."""
+    """For tables with a `long` cursor, by urn."""
     is_standby: bool = False
-    """Whether the transactions that are open on its primary are hidden from it."""
+    """Whether the database is a standby, which does not see the open transactions of its primary."""
     server_offset: timedelta | None = None
-    """Of the server's own zone from UTC; None where nobody knows."""
+    """Offset of the server's own zone from UTC; None if it is unknown."""
 
 
 def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizon:
-    """Look at the clock and at open transactions; must come before the snapshot that is planned from."""
+    """Query the clock and the open transactions; must be called before the snapshot for planning begins."""
     options, database = tables.options, tables.database
     server = database.server()
     seen = Horizon(now) if server is None else Horizon(server.now, server_offset=server.offset)
@@ -53,7 +53,7 @@ def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizo
 
 
 def caps(options: QueryOptions, relation: Relation, urn: str, after: int, horizon: Horizon) -> list[tuple[int, str]]:
-    """Return exclusive bounds of what may be read, with the reason of each; `after` is the end of what is there."""
+    """Return upper bounds (exclusive), each with its reason; `after` is the step after the highest value."""
     ends = [(options.cursor.parse(options.end), "`end`")] if options.end is not None else []
     if options.cursor.is_time:
         return [*ends, *_time_caps(options, relation, horizon)]
@@ -83,18 +83,19 @@ def _time_caps(options: QueryOptions, relation: Relation, horizon: Horizon) -> I
     if horizon.oldest is not None:
         oldest = cursor.floor(horizon.oldest - timedelta(seconds=MARGIN_S), zone, has_zone)
         clock = "the database" if has_zone else f"{options.timezone} (`timezone`)"
-        now = f"they are less than {MARGIN_S} s old, or to come, by the clock of {clock}"
+        now = f"they are less than {MARGIN_S} s old, or in the future, by the clock of {clock}"
         is_open = horizon.oldest < horizon.now
         yield oldest, f"a transaction is open since {horizon.oldest:%Y-%m-%d %H:%M:%SZ}" if is_open else now
 
 
 def zone_notes(options: QueryOptions, relation: Relation, horizon: Horizon) -> Iterator[str]:
-    """Say that the clock of times without a zone was guessed, where bounds depend on it and the server's is another."""
+    """Yield a note if bounds depend on the assumed zone UTC of a column, and the server's own zone is another."""
     if relation.has_zone or "timezone" in options.model_fields_set or not horizon.server_offset:
         return
     if options.cursor.is_time and any(_time_caps(options, relation, horizon)):
         yield (
-            f"{relation.cursor_column} has no time zone and is taken for UTC, while the server's clock is "
-            f"{horizon.server_offset / timedelta(hours=1):+g} h from it: rows of a clock behind UTC are lost where they come "
-            "late. Set `timezone` to the zone of those who write."
+            f"{relation.cursor_column} has no time zone and is read as UTC, but the server's clock is "
+            f"{horizon.server_offset / timedelta(hours=1):+g} h from it: rows written by a clock behind UTC are lost "
+            "if "
+            "they come late. Set `timezone` to the zone of the writers."
         )

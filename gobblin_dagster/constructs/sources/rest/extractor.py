@@ -1,4 +1,4 @@
-"""RestExtractor: reads the records of one interval of an API's list, page by page."""
+"""RestExtractor: read the records of one interval from a list of an HTTP API, page by page."""
 
 from __future__ import annotations
 
@@ -25,54 +25,58 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class RestCursor(SpecModel):
-    """The column that orders the records of an API in time or by number: its values are the watermark."""
+    """The column that orders the records of an API, by time or by number; its values are the watermark."""
 
     column: str
-    """One of `columns`, of type `timestamp` or `int64`; no record may lack it."""
+    """One of `columns`, of type `timestamp` or `int64`; every record must have it."""
     low_param: str | None = None
-    """Query parameter for the low bound, e.g. `since`; default: the server is asked for everything. What it sends beyond
-    the interval is left out here, so it does not matter whether the server counts the bound in."""
+    """Query parameter for the low bound, e.g. `since`; default: none, the server sends all records. Records outside the
+    interval are dropped here, so it does not matter whether the server's bound is inclusive."""
     high_param: str | None = None
-    """Query parameter for the high bound, e.g. `until`."""
+    """Query parameter for the high bound, e.g. `until`; default: none."""
     param_format: Literal["iso", "unix", "unix_ms"] = "iso"
-    """How instants are written in these parameters."""
+    """Form of instants in these parameters: ISO 8601 text, seconds or milliseconds since 1970."""
     newest_params: dict[str, str] | None = None
-    """Parameters that make the newest record come first, e.g. `{sort: desc, limit: "1"}`: asked when planning, so that
-    nothing new is no work. Needed where the column is `int64`. Default: every run asks for what is new up to now."""
+    """Query parameters that make the newest record come first, e.g. `{sort: desc, limit: "1"}`; used when planning, so
+    that a run without new records has no work. Required if the column is `int64`. Default: each run asks for records up
+    to now."""
     start: int | datetime | None = None
-    """Where the first run begins; default: 0 or 1970."""
+    """Where the first run begins (inclusive); default: 0, or 1970-01-01 UTC."""
     is_sorted: bool = False
-    """Whether the server hands records out in ascending order of the column: then a part of a work unit can be published
-    (`commit.policy: partial`, `execution.limit`). A record out of order fails the work unit."""
+    """Whether the server sends records in ascending order of the column. Then a part of a work unit can be published
+    (`commit.policy: partial`, `execution.limit`), and a record out of order fails the work unit."""
     lag_s: float = Field(default=60.0, ge=0)
-    """Seconds that an instant must be old before it is read, for records that appear late; counts for `timestamp` only."""
+    """Seconds that an instant must be old before it is read, so that late records are not missed; for `timestamp`
+    only."""
 
 
 class RestReading(SpecModel):
     """How answers become rows; part of the options of the source `rest`."""
 
     records: str = ""
-    """Place of the list in the answer, with dots: `data.items`; default: the answer is the list."""
+    """Path of the list in the answer, with dots: `data.items`; default: the answer itself is the list."""
     records_may_lack: bool = False
-    """Whether an answer without anything at `records` is one without records. Default: it fails the work unit, as a place
-    that is mistyped would lose everything in silence; a null there is always an empty list."""
+    """Whether an answer without anything at `records` has no records. Default: it fails the work unit, because a
+    misspelt path would lose all records silently. A null there is always an empty list."""
     columns: Mapping[str, TypeName] = Field(min_length=1)
-    """Types by field name; other fields are left out, missing ones become null. Objects and lists in a `string` column
+    """Types by field name. Other fields are dropped, missing ones become null. Objects and lists in a `string` column
     become JSON text."""
     paging: Paging = Field(default_factory=NoPaging)
-    """How the list is handed out: `{type: none}`, `page`, `offset`, `cursor` or `link`."""
+    """How the list is divided into pages: `{type: none}`, `page`, `offset`, `cursor` or `link`."""
     cursor: RestCursor | None = None
-    """What is new. Default: every run reads everything, and the watermark is the time of its plan."""
+    """How new records are found. Default: each run reads everything, and the watermark is the time of its plan."""
     key: tuple[str, ...] = ()
-    """Columns that identify a record: a record that a work unit sees twice, because pages moved under it, is kept once."""
+    """Columns that identify a record. If pages shift while they are read, a record seen twice in a work unit is kept
+    once."""
 
 
 class RestExtractor:
-    """Reads what `WorkUnit.read` names: `{"path"}`; leaves out what lies outside the work unit's interval.
+    """Read the list at `WorkUnit.read`: `{"path"}`; drop records outside the work unit's interval.
 
-    Shape: `columns`; `Chunk.rows` counts the records of the work unit as they came.
+    Shape: `columns`; `Chunk.rows` is the number of the record in the work unit, in the order of the server.
 
-    Source: gobblin-core `RestApiExtractor`. Differs: bounds are applied here too, whatever the server makes of them.
+    Source: gobblin-core `RestApiExtractor`. Differs: bounds are applied here too, whether or not the server applies
+    them.
     """
 
     def __init__(self, unit: WorkUnit, http: HttpOptions, reading: RestReading, context: ConstructContext) -> None:
@@ -94,7 +98,7 @@ class RestExtractor:
         return self._in_order.cut(self._read()) if self._in_order is not None else self._read()
 
     def position(self) -> Watermark | None:
-        """Return the first value of the cursor column of which nothing was handed out, where records come sorted by it."""
+        """Return the first position whose records were not handed out; None if records do not come in order."""
         reached = self._in_order.reached if self._in_order is not None else None
         return None if reached is None else type(self._unit.low).from_components({"": reached})
 
@@ -143,7 +147,7 @@ class RestExtractor:
         return json.dumps(record).encode()
 
     def _wanted(self, batch: pa.RecordBatch, rows: pa.Array) -> pa.BooleanArray:
-        """Return which records lie in the work unit's interval and were not seen before."""
+        """Return a mask of the records in the work unit's interval that were not seen before."""
         keep = pa.array(np.ones(batch.num_rows, dtype=bool))
         cursor = self._reading.cursor
         if cursor is not None:
@@ -172,7 +176,7 @@ def _itself(value: Any) -> Any:
 
 
 def bounds_as_params(cursor: RestCursor | None, low: Watermark, high: Watermark) -> dict[str, str]:
-    """Return the query parameters that tell a server the bounds."""
+    """Return the query parameters for the bounds."""
     if cursor is None:
         return {}
     bounds: dict[str | None, Any] = {
@@ -183,7 +187,7 @@ def bounds_as_params(cursor: RestCursor | None, low: Watermark, high: Watermark)
 
 
 def _written(position: int | datetime, param_format: str) -> str:
-    """Write a bound; instants never later than they are, so that the server sends too much rather than too little."""
+    """Return a bound as text; an instant is rounded down, so that the server sends too much rather than too little."""
     if isinstance(position, int):
         return str(position)
     if param_format == "iso":

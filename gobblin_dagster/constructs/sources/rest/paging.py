@@ -1,4 +1,4 @@
-"""Paging: the ways in which an API hands out a long list in pieces."""
+"""Paging: read a list that an API divides into pages."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class NoPaging(SpecModel):
-    """One answer holds everything."""
+    """One answer has the whole list."""
 
     type: Literal["none"] = "none"
 
 
 class PageNumberPaging(SpecModel):
-    """Pages by number, until one is empty: a short page is not the last where a server caps their size."""
+    """Pages by number, up to an empty one; a short page may not be the last, because servers limit its size."""
 
     type: Literal["page"]
     param: str = "page"
-    """Query parameter of the number."""
+    """Query parameter for the number."""
     start: int = 1
     """Number of the first page."""
 
 
 class OffsetPaging(SpecModel):
-    """Pages by the number of records before them, until one is empty."""
+    """Pages by the number of records before them, up to an empty one."""
 
     type: Literal["offset"]
     param: str = "offset"
-    """Query parameter of the offset."""
+    """Query parameter for the offset."""
 
 
 class CursorPaging(SpecModel):
-    """Each answer holds the cursor of the next one, until there is none."""
+    """Each answer has the cursor of the next page; the last has none."""
 
     type: Literal["cursor"]
     param: str = "cursor"
-    """Query parameter of the cursor."""
+    """Query parameter for the cursor."""
     next: str = "next_cursor"
-    """Place of the cursor in the answer, with dots: `meta.next`."""
+    """Path of the cursor in the answer, with dots: `meta.next`."""
     next_may_lack: bool = False
-    """Whether the last answer leaves the place out, instead of a null or nothing in it. Default: that fails the work unit, as
-    a place that is mistyped would read one page only."""
+    """Whether the last answer has nothing at this path, instead of null or an empty text. Default: that fails the work
+    unit, because with a misspelt path only one page would be read."""
 
 
 class LinkPaging(SpecModel):
-    """Each answer has a header `Link` with `rel="next"`, until there is none."""
+    """Each answer has a header `Link` with `rel="next"`; the last has none."""
 
     type: Literal["link"]
 
@@ -71,11 +71,12 @@ def read_pages(
     *,
     may_lack: bool,
 ) -> Iterator[tuple[list[Any], int]]:
-    """Yield the records of each page with the answer's size in bytes; raises as `HttpClient.get`.
+    """Yield the records of each page, with the answer's size in bytes; raises as `HttpClient.get`.
 
-    A server that hands out the same page or cursor again would be asked for ever: it fails with ExtractError. So does an
-    answer without anything at `records_path`, unless it `may_lack` it: a place that is mistyped would read as no records;
-    and one without the place of the next cursor, unless that `next_may_lack`.
+    Raises:
+        ExtractError: the server repeats a page or a cursor, which would never end; an answer has nothing at
+            `records_path` (unless `may_lack`) or at the path of the next cursor (unless `next_may_lack`), which may be
+            misspelt.
     """
     target, asked, seen, taken = path, dict(params), set[str](), 0
     if isinstance(paging, PageNumberPaging):
@@ -95,7 +96,7 @@ def read_pages(
                     return
                 content = json.dumps(records, sort_keys=True)
                 if content == before:
-                    raise _loop(dataset_urn, path, f"does not heed the parameter {paging.param!r}: it repeats a page")
+                    raise _loop(dataset_urn, path, f"ignores the parameter {paging.param!r}: it repeats a page")
                 before = content
                 number = int(asked.get(paging.param, 0)) + 1
                 asked[paging.param] = str(number if isinstance(paging, PageNumberPaging) else taken)
@@ -121,11 +122,11 @@ def _records(answer: Answer, dataset_urn: str, path: str, records_path: str, may
         problem = f"expected a list at {records_path or 'the top'!r}, got {got}."
         if records is None:
             problem += (
-                f" The answer holds {_contents(answer)}. Mend `records`; a server that leaves empty lists out needs "
+                f" The answer has {_contents(answer)}. Correct `records`; a server that leaves out empty lists needs "
                 "`records_may_lack: true`."
             )
         elif not records_path and isinstance(records, dict):
-            problem += f" The answer holds {_contents(answer)}. Say in `records` where the list is."
+            problem += f" The answer has {_contents(answer)}. Set `records` to the path of the list."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return records
 
@@ -136,36 +137,36 @@ def _contents(answer: Answer) -> str:
 
 
 def _is_null(body: Any, path: str) -> bool:
-    """Tell whether there is a null at a dotted path, not just nothing."""
+    """Return True if there is a null at a dotted path; False if there is nothing."""
     above, _, name = path.rpartition(".")
     parent = dig(body, above)
     return not path or (isinstance(parent, dict) and name in parent)
 
 
 def _following(answer: Answer, dataset_urn: str, path: str, paging: CursorPaging | LinkPaging) -> str | None:
-    """Return what leads to the next page; None after the last one."""
+    """Return the cursor or URL of the next page; None after the last one."""
     if isinstance(paging, LinkPaging):
         return answer.next_link
     cursor = dig(answer.body, paging.next)
     if cursor is None and not (paging.next_may_lack or _is_null(answer.body, paging.next)):
         problem = (
-            f"expected the next cursor at {paging.next!r}, or null there, got nothing. The answer holds "
-            f"{_contents(answer)}. Mend `paging.next`; a server that leaves it out on the last page needs "
+            f"expected the next cursor at {paging.next!r}, or null there, got nothing. The answer has "
+            f"{_contents(answer)}. Correct `paging.next`; a server that leaves it out on the last page needs "
             "`next_may_lack: true`."
         )
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     if isinstance(cursor, dict | list) or cursor is True:
-        problem = f"expected the next cursor at {paging.next!r}, got {type(cursor).__name__}. Mend `paging.next`."
+        problem = f"expected the next cursor at {paging.next!r}, got {type(cursor).__name__}. Correct `paging.next`."
         raise ExtractError(dataset_urn=dataset_urn, file=path, problem=problem)
     return None if cursor in (None, "", False) else str(cursor)
 
 
 def _loop(dataset_urn: str, path: str, problem: str) -> ExtractError:
-    return ExtractError(dataset_urn=dataset_urn, file=path, problem=f"{problem}. Look at `paging`.")
+    return ExtractError(dataset_urn=dataset_urn, file=path, problem=f"{problem}. Check `paging`.")
 
 
 def dig(body: Any, path: str) -> Any:
-    """Return what lies at a dotted path; None where there is nothing."""
+    """Return the value at a dotted path; None if there is nothing."""
     for name in path.split(".") if path else ():
         if not isinstance(body, dict):
             return None

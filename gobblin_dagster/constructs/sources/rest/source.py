@@ -1,4 +1,4 @@
-"""RestSource: lists that an HTTP API hands out as JSON; a dataset per list, new records by a cursor column."""
+"""RestSource: read lists of an HTTP API as JSON; one dataset per list, new records by a cursor column."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RestOptions(HttpOptions, RestReading):
     """Options of the source `rest`."""
 
     datasets: dict[str, str] = Field(min_length=1)
-    """Paths below `url` by dataset.urn, e.g. `{issues: /issues}`."""
+    """Path below `url` of each dataset, by dataset.urn, e.g. `{issues: /issues}`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -52,16 +52,17 @@ class RestOptions(HttpOptions, RestReading):
 
     @property
     def watermark_type(self) -> type[Watermark]:
-        """Type of the datasets' watermarks."""
+        """Class of the datasets' watermarks."""
         return _KINDS[self.columns[self.cursor.column]] if self.cursor else TimestampWatermark
 
 
 class RestSource:
-    """Plans the interval of cursor values that was not committed; one work unit reads it.
+    """Plan the interval of cursor values that is not committed; one work unit reads it.
 
-    With a cursor, each record belongs to the interval that holds its value, and to no other, whatever the server's idea of
-    its bounds. A record that changes gets a new value and is read again. What appears later than `lag_s` with a value
-    that was committed is not read. Rows are not counted anew for the audit: an API's lists change.
+    With a cursor, each record belongs to exactly one interval, by its value: bounds are applied here, even if the
+    server counts them differently. A record that changes gets a new value and is read again. A record that appears
+    later than `lag_s`, with a committed value, is not read. The audit does not count rows again, because an API's lists
+    change.
 
     Source: gobblin-core `RestApiSource` with `RestApiExtractor`. Differs: bounds are half-open and applied here too.
     """
@@ -91,7 +92,7 @@ class RestSource:
         return RestExtractor(unit, self._options, self._options, self._context)
 
     def tells_positions(self) -> bool:
-        """Only of a sorted list is it known what is still to come."""
+        """Return True for a sorted list: only then is the position behind a record known."""
         return self._options.cursor is not None and self._options.cursor.is_sorted
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> None:
@@ -114,7 +115,7 @@ class RestSource:
         return self._options.watermark_type.from_components({"": default if start is None else start})
 
     def _end(self, urn: str, now: datetime) -> Watermark | None:
-        """Return the end of what there is to read; None where the list is empty."""
+        """Return the end (exclusive) of what there is to read; None if the list is empty."""
         cursor = self._options.cursor
         if cursor is None:
             return TimestampWatermark(now)
@@ -122,12 +123,12 @@ class RestSource:
         if newest is None:
             return None
         if isinstance(newest, datetime):
-            # The successor of an instant, to the microsecond: the high bound is exclusive.
+            # One microsecond after the newest instant, because the high bound is exclusive.
             return TimestampWatermark(min(newest + datetime.resolution, now - timedelta(seconds=cursor.lag_s)))
         return LongWatermark(newest + 1)
 
     def _newest(self, urn: str, cursor: RestCursor) -> Any:
-        """Ask for the newest value of the cursor column; None where there is no record."""
+        """Return the newest value of the cursor column, from the server; None if there is no record."""
         client = HttpClient(self._options, urn)
         try:
             path, params = self._options.datasets[urn], cursor.newest_params or {}

@@ -1,4 +1,7 @@
-"""The watermark column of a DataFrame: its values as steps of a cursor, and ranges of steps as conditions in SQL."""
+"""The watermark column of a DataFrame.
+
+Convert its values to steps of a cursor, and ranges of steps to SQL conditions.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,20 @@ class Column:
     """The column that orders the rows of a DataFrame."""
 
     name: str
-    """Quoted."""
+    """Its name, quoted for SQL."""
     kind: str
     """Spark's type: `bigint`, `decimal(10,0)`, `timestamp`, `timestamp_ntz`, `date`."""
     cursor: Cursor
 
     @property
     def has_zone(self) -> bool:
-        """Whether values are instants, not what a clock on a wall shows."""
+        """Whether values are instants, not times of a wall clock."""
         return self.kind == "timestamp"
 
     def condition(self, ranges: Sequence[Range], *, nulls: bool = False) -> str:
-        """Return a condition that holds for rows in one of the ranges, and for those without a position if asked.
+        """Return a condition for rows in one of the ranges; with `nulls`, also for rows with NULL.
 
-        It compares the bare column with constants, so that Spark can hand it down to files and servers.
+        It compares the bare column with constants, so that Spark can push it down to files and servers.
         """
         parts = [
             f"({self.name} >= {self._literal(low)} and {self.name} < {self._literal(high)})" for low, high in ranges
@@ -43,11 +46,11 @@ class Column:
         return " or ".join([*parts, *([f"{self.name} is null"] if nulls else [])])
 
     def outside(self, low: int, high: int) -> str:
-        """Return a condition that holds for rows before `low`, from `high` on, and for those without a position."""
+        """Return a condition for rows before `low`, from `high` on, and with NULL."""
         return f"{self.name} < {self._literal(low)} or {self.name} >= {self._literal(high)} or {self.name} is null"
 
     def require_positions(self, low: int, high: int) -> None:
-        """Raise ValueError where a read from `low` up to `high` could not be told: there is nothing after the last instant."""
+        """Raise ValueError if `low` or `high` is no position, e.g. because it is after the last instant."""
         for step, bound in ((low, "lowest"), (high, "highest")) if low < high else ():
             try:
                 self.cursor.mark(step)
@@ -57,15 +60,17 @@ class Column:
             if not fits:
                 option = "`start`" if bound == "lowest" else "`end`"
                 raise ValueError(
-                    f"the {bound} value of column {self.name} lies at the edge of what `type: {self.cursor.kind}` tells or "
-                    f"beyond it; {option} leaves such rows out, or a `query` gives them another value"
+                    f"the {bound} value of column {self.name} is at the edge of the range of `type: "
+                    f"{self.cursor.kind}`, "
+                    f"or beyond it; {option} leaves such rows out, or a `query` gives them another value"
                 )
 
     def bounds(self, frame: Any, known: Range | None = None) -> tuple[int | None, int | None, int]:
-        """Return the lowest and the highest step of the rows (None without rows) and how many have no position.
+        """Return the lowest and the highest step (None without rows), and the number of rows with NULL.
 
-        Of rows inside of `known` only those of its last step are looked at, and only for the highest: where the format keeps
-        statistics, Spark skips the files of the others. So a highest step before them says that they are gone.
+        Of the rows inside `known`, only those of its last step are read, for the highest step only: if the format has
+        statistics, Spark skips the files of the others. So a highest step before the last one of `known` means that
+        rows were deleted.
         """
         lowest, highest = f"min({self.name})", f"max({self.name})"
         if known is not None:
@@ -82,7 +87,7 @@ class Column:
         return [int(count) for count in frame.where(self.condition(ranges)).selectExpr(*tests).collect()[0]]
 
     def _number(self, value: str) -> str:
-        """Return an expression for a value as a whole number, the same in every time zone of a session."""
+        """Return an SQL expression for a value as a whole number, independent of the session's time zone."""
         if self.kind == "timestamp":
             return f"unix_micros({value})"
         if self.kind == "timestamp_ntz":
@@ -107,7 +112,7 @@ class Column:
 
 
 def column_of(frame: Any, name: str, cursor: Cursor) -> Column:
-    """Return the watermark column of a DataFrame; raises ValueError where it is missing or of another type."""
+    """Return the watermark column of a DataFrame; raises ValueError if it is missing or of another type."""
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     if name not in kinds:
         raise ValueError(f"there is no column {name}; it has {', '.join(kinds) or 'none'}")

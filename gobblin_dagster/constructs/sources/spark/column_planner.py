@@ -1,4 +1,4 @@
-"""Planning by a column: what lies outside of the committed ranges, bounded and cut into work units."""
+"""Plan by a column: find rows outside the committed ranges, and cut their ranges into work units."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlanner:
-    """Plans datasets whose rows are ordered by a column."""
+    """Plan datasets whose rows are ordered by a column."""
 
     options: SparkOptions
     now: datetime
 
     def offer(self, frame: Any, urn: str, state: DatasetState | None) -> DatasetOffer:
-        """Offer one dataset.
+        """Offer one dataset; raises ValueError if the column does not fit.
 
-        The rows between the lowest and the highest committed position are not looked at again, only those outside. Raises
-        ValueError where the column does not fit.
+        Rows between the lowest and the highest committed position are not read again, only rows outside.
         """
         cursor, options = self.options.cursor, self.options
         column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
@@ -49,10 +48,10 @@ class ColumnPlanner:
         units = self._units(frame, column, urn, list(open_ranges(committed, lowest, high, start)), committed)
         notes = null_notes(options.nulls, nulls, column.name, units)
         if last is not None and (highest is None or highest < last - 1):
-            # Whatever bounded a read: there was a row at its last position, or behind it.
+            # Every read ended at or before a row: there was a row at its last position, or behind it.
             notes.append(
-                f"no row is at {cursor.mark(last - 1)}, where its last read ended, or behind it: were rows deleted, or the "
-                "table made anew? What it holds is not read again."
+                f"no row is at {cursor.mark(last - 1)}, where its last read ended, or behind it: were rows deleted, or "
+                "the table created again? Its rows are not read again."
             )
         if why and high < after:
             notes.append(f"from {cursor.mark(high)} on, rows are left for a later run: {why}.")
@@ -61,7 +60,7 @@ class ColumnPlanner:
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
 
     def _caps(self, column: Column, after: int) -> Iterator[tuple[int, str]]:
-        """Yield exclusive bounds of what may be read, with the reason of each."""
+        """Yield upper bounds (exclusive) of what may be read, each with its reason."""
         options, cursor = self.options, self.options.cursor
         if options.end is not None:
             yield cursor.parse(options.end), "`end`"
@@ -96,7 +95,7 @@ class ColumnPlanner:
         ]
 
     def _cut(self) -> Cut | None:
-        """Return how ranges become work units; None: one each."""
+        """Return how to cut ranges into work units; None: one work unit per range."""
         options = self.options
         if options.partition_interval is not None:
             return Cut(options.cursor.span(options.partition_interval), (), options.partitions, 1)

@@ -1,4 +1,4 @@
-"""What Spark says when it refuses, in one line, with what to do about it."""
+"""Turn errors of Spark into one line, with a hint what to do."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ABSENT = re.compile(
 )
 _FEED_HINT = (
     " Rows that versions added are read from the change data feed: turn it on with `alter table ... set tblproperties "
-    "(delta.enableChangeDataFeed = true)`, then `gobblin state reset` the dataset, since it tells nothing of before."
+    "(delta.enableChangeDataFeed = true)`, then `gobblin state reset` the dataset: the feed has no earlier changes."
 )
 _LOST = ("Job aborted due to stage failure", "StatusCode.UNAVAILABLE", "Connection refused", "was cancelled")
 _MAX = 500
 
 
 def spark_problem(error: Exception) -> str:
-    """Return the line of an error of Spark's that says what is wrong, and a hint where a package is missing."""
+    """Return the line of a Spark error that says what is wrong, with a hint if a package is missing."""
     text = str(error)
     conditions = _CONDITION.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -34,13 +34,13 @@ def spark_problem(error: Exception) -> str:
     problem = _without_class(first)
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if "FAILED_READ_FILE" in first and causes:
-        problem = f"{problem}: {_without_class(causes[0])}"  # of a file that cannot be read, the cause alone says why
+        problem = f"{problem}: {_without_class(causes[0])}"  # for an unreadable file, only the cause says why
     feed = _FEED_HINT if "DELTA_MISSING_CHANGE_DATA" in text else ""
     return f"{problem}.{feed}{_package_hint(text)}"
 
 
 def said_by_spark(error: Exception) -> str:
-    """Return the line of a failed Spark job that says why: what the Python worker raised, if it was one, else the first."""
+    """Return the line that says why a Spark job failed: the Python worker's exception, or else the first line."""
     text = str(error).strip()
     traceback = text.rpartition("Traceback (most recent call last):")[2] if "Traceback (most" in text else ""
     raised = next((line for line in traceback.splitlines() if line and not line.startswith(" ")), "")
@@ -48,7 +48,7 @@ def said_by_spark(error: Exception) -> str:
 
 
 def read_error(error: Exception, dataset_urn: str) -> GobblinDagsterError:
-    """Return an error met while reading as one of ours: transient where Spark lost tasks or its server."""
+    """Return our error for a failed read: TransientError if Spark lost tasks or its server, else ExtractError."""
     problem = spark_problem(error)
     if any(sign in str(error) for sign in _LOST) and not _CONDITION.search(str(error)):
         return TransientError(problem=f"Dataset {dataset_urn!r}: Spark lost this work unit: {problem}")
@@ -60,12 +60,12 @@ def _without_class(line: str) -> str:
 
 
 def _is_telling(line: str) -> bool:
-    """Skip what py4j says before the message."""
+    """Return False for py4j's line before the message."""
     return not line.startswith("An error occurred while calling")
 
 
 def _package_hint(text: str) -> str:
-    """Name the package where a format or a catalog is not there."""
+    """Return a hint that names the missing package of a format, catalog or driver; empty if none is missing."""
     if "No suitable driver" in text:
         return " Add its JDBC driver to gobblin.yaml: `spark: {conf: {spark.jars.packages: group:artifact:version}}`."
     if not _ABSENT.search(text):

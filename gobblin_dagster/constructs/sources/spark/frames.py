@@ -1,4 +1,4 @@
-"""DataFrames of the source `spark`: made of its options, not read before Spark is asked for rows."""
+"""DataFrames of the source `spark`, built from its options; Spark reads nothing before rows are asked for."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _STRICT = {
     "json": {"mode": "FAILFAST"},
     "xml": {"mode": "FAILFAST"},
 }
-"""Options that formats have unless the job says otherwise."""
+"""Options by format that hold unless the job sets others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Makes the DataFrames of datasets, on a session that may be local or of Spark Connect."""
+    """Build the DataFrames of datasets, on a local session or one of Spark Connect."""
 
     options: SparkOptions
     base_dir: str
 
     def names(self, session: Any) -> list[str]:
-        """Return the names of `datasets`, globs matched against the tables of the namespace."""
+        """Return the names of `datasets`; patterns are matched against the tables of the namespace."""
         if not self.options.has_globs:
             return list(self.options.datasets)
         namespace = self.options.table.removesuffix(f".{DATASET}")
@@ -37,11 +37,11 @@ class Frames:
         return sorted({*matched, *listed})
 
     def whole(self, session: Any, dataset: str, more: Mapping[str, Any] | None = None) -> Any:
-        """Return all rows of a dataset; `more` are further options of its format."""
+        """Return all rows of a dataset; `more` has further options of its format."""
         if not self.options.query:
             return self._read(session, self.options, dataset, more or {})
         views = {name: self._read(session, view, dataset, {}) for name, view in self.options.views.items()}
-        # With views, Spark takes the text for a format string and names each view after its DataFrame.
+        # Only with views does Spark read the text as a format string and replace `{name}` by a DataFrame.
         return session.sql(self.options.query.replace(DATASET, quoted(dataset)), **views)
 
     def metadata(self, session: Any, dataset: str, table: str) -> Any:
@@ -51,26 +51,27 @@ class Frames:
         return session.read.format("iceberg").load(f"{self._path(self.options, dataset)}#{table}")
 
     def sql_name(self, dataset: str) -> str:
-        """Return the table as Spark SQL names it, also one that has a path only."""
+        """Return the table's name in Spark SQL, also for a table that has only a path."""
         if self.options.table:
             return self._table(self.options, dataset)
         return f"{self.options.format}.{quoted(self._path(self.options, dataset))}"
 
     def converted(self, session: Any, frame: Any) -> Any:
-        """Apply `sql`, `function` and `spark_partitions`; raises UsageError where the function gives no DataFrame."""
+        """Apply `sql`, `function` and `spark_partitions`; raises UsageError if the function returns no DataFrame."""
         if self.options.sql:
             frame = session.sql(self.options.sql, rows=frame)
         if self.options.function is not None:
             frame = load_object(self.options.function, "source 'spark'")(frame)
             if not hasattr(frame, "mapInArrow"):
                 raise UsageError(
-                    problem=f"source 'spark': {self.options.function} returned {type(frame).__name__}, expected a DataFrame."
+                    problem=f"source 'spark': {self.options.function} returned {type(frame).__name__}, "
+                    "expected a DataFrame."
                 )
         return frame if self.options.spark_partitions is None else frame.coalesce(self.options.spark_partitions)
 
     def _read(self, session: Any, read: ReadOptions, dataset: str, more: Mapping[str, Any]) -> Any:
         texts = {k: v.replace(DATASET, dataset) if isinstance(v, str) else v for k, v in read.options.items()}
-        # Unless told so, what does not fit its columns is an error: Spark makes null of it, and goes by place, not by header.
+        # By default, Spark makes NULL of values that do not fit, and assigns CSV columns by position. Make both errors.
         reader = session.read.options(**_STRICT.get(read.format.lower(), {})).options(**texts, **more)
         if read.table:
             return reader.table(self._table(read, dataset))
@@ -89,5 +90,5 @@ class Frames:
 
 
 def quoted(name: str) -> str:
-    """Return a name as Spark SQL reads it whatever it holds."""
+    """Return a name quoted for Spark SQL; it may contain any character."""
     return "`" + name.replace("`", "``") + "`"

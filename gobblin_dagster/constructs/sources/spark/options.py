@@ -17,29 +17,29 @@ from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.job import SpecModel
 
 DATASET = "{dataset}"
-"""Stands for the dataset's name in `path`, `table`, `query` and options."""
+"""Placeholder for the dataset's name in `path`, `table`, `query` and options."""
 _GLOBS = frozenset("*?[")
 ViewName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 _BEFORE_QUERY = re.compile(r"\A(\s|\(|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
-"""What may stand before the first word of a query."""
+"""Text that may come before the first word of a query: blanks, brackets and comments."""
 _QUERIES = ("select", "with", "from", "values", "table")
 _WITH_COLUMN = ("start", "end", "max_watermark", "lag", "partition_interval", "partitions", "nulls")
 
 
 class ReadOptions(SpecModel):
-    """What Spark reads: files or whatever a format of `spark.read` reaches, or a table."""
+    """What Spark reads: a table, or files and other data by a format of `spark.read`."""
 
     format: str = ""
     """Name of a data source as `spark.read.format` takes it: `parquet`, `csv`, `json`, `orc`, `avro`, `jdbc`, `delta`,
     `iceberg`, `org.example.MyFormat`."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Options of the format, as its own documentation names them. Take secrets from the environment: `${SHOP_PASSWORD}`."""
+    """Options of the format, as its documentation names them. Take secrets from the environment: `${SHOP_PASSWORD}`."""
     columns: str = ""
-    """Columns as SQL declares them, `id bigint, name string`, where the format does not know them."""
+    """Columns as SQL declares them, `id bigint, name string`, if the format does not know them."""
     path: str = ""
-    """Path or URL that the format loads; relative to the project. Formats that need none take all from `options`."""
+    """Path or URL that the format loads; relative to the project. Some formats need none, only `options`."""
     table: str = ""
-    """Instead of `format`: a table of a catalog that Spark knows, `catalog.namespace.table`."""
+    """Table of a catalog that Spark knows, `catalog.namespace.table`, instead of `format`."""
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
@@ -50,20 +50,21 @@ class ReadOptions(SpecModel):
         return self
 
     def texts(self) -> Iterator[str]:
-        """Yield the texts in which `{dataset}` may stand."""
+        """Yield the texts that may contain `{dataset}`."""
         yield from (self.path, self.table)
         yield from (value for value in self.options.values() if isinstance(value, str))
 
 
 class SparkWatermark(SpecModel):
-    """What tells new rows from old ones: a column, or the snapshots of the table."""
+    """How new rows are found: by a column, or by the snapshots of the table."""
 
     column: str = ""
-    """Column that orders the rows; `type` says what it holds."""
+    """Column that orders the rows; `type` is the type of its values."""
     type: CursorType = CursorType.TIMESTAMP
-    """`long`, `timestamp`, `date` or `hour`, of the column."""
+    """Type of the column's values: `long`, `timestamp`, `date` or `hour`."""
     snapshot: Literal["iceberg", "delta"] | None = None
-    """Instead of a column: the snapshots of an Iceberg table, or the versions of a Delta table."""
+    """Instead of a column: `iceberg`, by the snapshots of an Iceberg table, or `delta`, by the versions of a Delta
+    table."""
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
@@ -78,64 +79,67 @@ class SparkOptions(ReadOptions):
     """Options of the source `spark`."""
 
     query: str = ""
-    """Instead of `format` and `table`: a query in Spark SQL over tables, and over `views` written `{name}`."""
+    """Query in Spark SQL over tables, and over `views` written `{name}`; instead of `format` and `table`."""
     views: dict[ViewName, ReadOptions] = Field(default_factory=dict)
-    """What the query reads beside tables, by name."""
+    """What the query reads in addition to tables, by name."""
     datasets: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
-    """Names put where `{dataset}` stands, each a dataset of its own; with `table` also globs (`orders_*`), matched
-    against the tables of the namespace. Default: one dataset, `<namespace>.<table>` of `extract`."""
+    """Names that replace `{dataset}`, each a dataset of its own; with `table` also globs (`orders_*`), matched against
+    the tables of the namespace. Default: one dataset, `<namespace>.<table>` of `extract`."""
     watermark: SparkWatermark | None = None
-    """What is new. Default: everything is read each time, for `extract.type: snapshot_only`."""
+    """How new rows are found. Default: everything is read in each run, for `extract.type: snapshot_only`."""
     start: Value | None = None
-    """First position of the column to read, inclusive; default: the lowest there is."""
+    """First position of the column to read (inclusive); default: the lowest one."""
     end: Value | None = None
-    """Position of the column to stop before, exclusive."""
+    """Position of the column at which to stop (exclusive)."""
     max_watermark: str | None = None
-    """`CURRENTDATE-1`, `CURRENTHOUR`, `CURRENTMINUTE-5`, `CURRENTSECOND-30`: read up to the end of that day, hour, minute
-    or second. Default: for `date` `CURRENTDATE-1`, for `hour` `CURRENTHOUR-1`, since what goes on is not whole."""
+    """`CURRENTDATE-1`, `CURRENTHOUR`, `CURRENTMINUTE-5`, `CURRENTSECOND-30`: read up to the end of that day, hour,
+    minute or second. Default: for `date` `CURRENTDATE-1`, for `hour` `CURRENTHOUR-1`, because the present day or hour
+    is incomplete."""
     timezone: ZoneName = "UTC"
     """Zone of `max_watermark`, and of the wall clock in columns without a zone."""
     lag: int | str = 0
-    """Distance kept from the newest row (`long`) or from now (times), for rows that come late: a number, or `90s`, `30m`,
-    `6h`, `2d`."""
+    """Distance to keep from the newest row (`long`) or from now (times), so that late rows are not missed: a number, or
+    `90s`, `30m`, `6h`, `2d`. Default: none."""
     nulls: Literal["fail", "exclude", "include"] = "fail"
-    """Rows whose watermark column is NULL: `fail` the dataset; `exclude` and count them in the plan; `include` those that
-    are there at the first read, once."""
+    """What to do with rows whose watermark column is NULL: `fail` the dataset; `exclude` them and count them in the
+    plan; `include` those that exist at the first read, once."""
     partition_interval: int | str | None = None
-    """Width of a work unit, as `lag`; default: a range is one work unit."""
+    """Width of a work unit, as `lag`; default: each range is one work unit."""
     partitions: int = Field(default=20, ge=1, le=10_000)
-    """Most work units of a range; intervals are widened to fit. Without `partition_interval`, as many as this if it is set."""
+    """Most work units of a range; intervals are widened to fit. If it is set without `partition_interval`, exactly so
+    many."""
     snapshots_per_work_unit: int | None = Field(default=None, ge=1)
-    """Snapshots or versions of one work unit; default: all that are new."""
+    """Most snapshots or versions of one work unit; default: all new ones."""
     count_rows: bool = True
-    """Count the rows of a column's ranges while planning; it costs a Spark job per dataset with something new."""
+    """Whether to count the rows of a column's ranges while planning: one Spark job per dataset with new rows."""
     sql: str = ""
-    """Query over `{rows}` that turns the rows of a work unit into others before the lane: `select id, a.b from {rows}`."""
+    """Query over `{rows}` that converts the rows of a work unit before converters: `select id, a.b from {rows}`."""
     function: Target | None = None
-    """`module:function` that takes the DataFrame of a work unit and returns another; after `sql`."""
+    """`module:function` that gets the DataFrame of a work unit and returns another; applied after `sql`."""
     spark_partitions: int | None = Field(default=None, ge=1, le=10_000)
-    """Most Spark partitions of a work unit, by `coalesce`: each writes a file per branch. Default: as Spark splits it."""
+    """Most Spark partitions of a work unit, by `coalesce`; each writes a file per branch. Default: Spark's own
+    number."""
 
     @property
     def cursor(self) -> Cursor:
-        """The arithmetic of the watermark column; raises ValueError where the watermark is no column."""
+        """Arithmetic of the watermark column; raises ValueError if there is none."""
         if self.watermark is None or not self.watermark.column:
             raise ValueError("the watermark is no column")
         return Cursor(self.watermark.type)
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone."""
+        """Time zone of `timezone`."""
         return ZoneInfo(self.timezone)
 
     @property
     def has_globs(self) -> bool:
-        """Whether `datasets` are matched against tables."""
+        """Whether `datasets` has patterns to match against tables."""
         return any(_GLOBS & set(name) for name in self.datasets)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rows read are those of the source, one for one."""
+        """Whether the rows are those of the source, unchanged by `sql` and `function`."""
         return not self.sql and self.function is None
 
     @model_validator(mode="after")
@@ -153,7 +157,7 @@ class SparkOptions(ReadOptions):
         for name, text in (("query", self.query), ("sql", self.sql)):
             rest = _BEFORE_QUERY.sub("", text)
             if text and not rest.lower().startswith(_QUERIES):
-                # Spark runs a command as soon as it is told one: with each plan.
+                # Spark runs a command at once, so it would run with every plan.
                 raise ValueError(f"{name}: expected a query that begins with {', '.join(_QUERIES)}, got {rest[:20]!r}")
         self._check_datasets()
         self._check_watermark()

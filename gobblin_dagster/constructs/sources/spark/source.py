@@ -1,4 +1,4 @@
-"""SparkSource: whatever Spark reads - a format, a table, a query, Iceberg and Delta - enters the lane."""
+"""SparkSource: read whatever Spark reads: a format, a table, a query, or the snapshots of an Iceberg or Delta table."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _PLANS_AT_ONCE = 4
 
 
 class SparkSource:
-    """Reads with Spark, plans with Spark: the one source that starts it to look for something new.
+    """Plan and read with Spark; the only source that starts Spark to find new rows.
 
-    Each work unit is a Spark job of its own; its partitions run through the lane's tasks. Only the DataFrame API is used, so
-    that it works on Spark Connect too.
+    Each work unit is a Spark job of its own; its partitions run through the same tasks as other work units. Uses the
+    DataFrame API only, so that it works on Spark Connect too.
 
     Source: none; Gobblin has no Spark source. The watermark column is that of its `QueryBasedSource`.
     """
@@ -51,7 +51,10 @@ class SparkSource:
 
     @property
     def full_extract(self) -> str:
-        """How jobs that read everything are planned, see `Source`: a table with snapshots only where it changed."""
+        """How jobs that read everything are planned, see `Source`.
+
+        A table with snapshots is read only if it changed.
+        """
         return "start_over" if self._options.watermark is not None and self._options.watermark.column else "own"
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
@@ -59,7 +62,7 @@ class SparkSource:
         if self._context.spark is None:
             raise SourceError(
                 job=self._context.job,
-                problem="planning with source `spark` needs Spark, which is not at hand here.",
+                problem="planning with source `spark` needs Spark, which is not available here.",
                 hint="`gobblin plan`, `gobblin run` and Dagster's sensor start it; `plan_job` takes it as `spark=`.",
             )
         session = self._context.spark()
@@ -84,7 +87,7 @@ class SparkSource:
         try:
             history = self._history()
             if history is not None and isinstance(position, Watermark):
-                return position  # an id beside the number: a snapshot that is not there is told as it is planned
+                return position  # has an id beside the number; planning reports a snapshot that does not exist
             if self._context.spark is None or self._options.watermark is None:
                 raise ValueError("it needs Spark and a `watermark`")
             session, dataset = self._context.spark(), self._dataset(dataset_urn)
@@ -129,7 +132,7 @@ class SparkSource:
         if history is not None:
             beginning = history.beginning()
             if len(parts) > 1 or parts[0][0] != beginning.components()[""]:
-                return None  # what the table holds is not what was read
+                return None  # the table's rows are not the rows that were read
             return int(history.frame(session, dataset, beginning, ranges.high).count())
         frame = self._frames.whole(session, dataset)
         column = column_of(frame, self._options.watermark.column, self._options.cursor)
@@ -138,7 +141,7 @@ class SparkSource:
     def _isolated(
         self, session: Any, urn: str, state: DatasetState | None, now: datetime, is_full: bool
     ) -> DatasetOffer:
-        """Offer one dataset; what Spark refuses of it is its problem alone."""
+        """Offer one dataset; if Spark refuses something, only this dataset fails."""
         problem = state_problem(state, self._watermark_type(), "spark")
         if problem:
             return self._failed(urn, problem)
@@ -158,7 +161,7 @@ class SparkSource:
         frame = self._frames.whole(session, dataset)
         if self._options.watermark is not None:
             return ColumnPlanner(self._options, now).offer(frame, urn, state)
-        # Everything, each time: the position only says when.
+        # Everything is read in each run; the position is only the time of the plan.
         low = (state.watermark if state is not None else None) or TimestampWatermark(datetime(1970, 1, 1, tzinfo=UTC))
         high = TimestampWatermark(now)
         return DatasetOffer(urn, low, high, [WorkUnit("0", urn, low, high)] if low <= high != low else [])

@@ -1,4 +1,7 @@
-"""Startpoints of source `spark`: instants and `upcoming`, looked up in the column or in the table's history."""
+"""Startpoints of source `spark`.
+
+Find the position of an instant or of `upcoming`, in the column or the table's history.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from gobblin_dagster.core.watermark import Watermark
 def column_start(
     frame: Any, options: SparkOptions, position: Watermark | Timestamp | Upcoming, now: datetime
 ) -> Watermark:
-    """Return the first position to read of a column; raises ValueError where the column has no such position."""
+    """Return the first position to read of a column; raises ValueError if the column has no such position."""
     cursor = options.cursor
     column = column_of(frame, options.watermark.column if options.watermark else "", cursor)
     if isinstance(position, Timestamp) and not cursor.is_time:
-        raise ValueError(f"the watermark column {column.name} tells no time")
+        raise ValueError(f"the watermark column {column.name} holds no times")
     if isinstance(position, Timestamp):
-        # What is to come is behind the end: nothing that comes before it may be skipped.
+        # Instants in the future become the end: no row that comes before them may be skipped.
         return cursor.mark(cursor.floor(min(position.instant, now), options.zone, column.has_zone))
     _, highest, _ = column.bounds(frame)
     if isinstance(position, Watermark):
@@ -34,14 +37,14 @@ def column_start(
             require_reached(cursor, position, ends)
         return position
     if highest is None:
-        raise ValueError("there are no rows yet whose end it could be; `oldest` reads all that come")
+        raise ValueError("the table has no rows, and so no end yet; `oldest` reads all rows that come")
     return cursor.mark(highest + 1)
 
 
 def snapshot_start(
     session: Any, dataset: str, history: TableHistory, position: Timestamp | Upcoming, state: DatasetState | None
 ) -> Watermark:
-    """Return the place behind the newest snapshot; raises ValueError for instants and where there is none."""
+    """Return the position behind the newest snapshot; raises ValueError for instants, and if there is no snapshot."""
     if isinstance(position, Timestamp):
         raise ValueError("snapshots are not looked up by time; give a watermark, `oldest` or `upcoming`")
     newest = history.newest(session, dataset, state)

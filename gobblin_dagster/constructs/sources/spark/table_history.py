@@ -1,7 +1,7 @@
-"""Planning by the snapshots of a table: Iceberg's, or the versions of Delta. What they read is exact, or they refuse.
+"""Plan by the snapshots of an Iceberg table or the versions of a Delta table.
 
-The first read takes the table as it was at its newest snapshot, whatever happened before. Later ones take the rows that
-snapshots added since; one that took rows away or changed them is refused, since published rows cannot be unpublished.
+The first read takes the whole table as of its newest snapshot. Later reads take the rows that snapshots added since. A
+snapshot that removed or changed rows is refused, because published rows cannot be taken back.
 """
 
 from __future__ import annotations
@@ -19,63 +19,64 @@ from gobblin_dagster.core.watermark import LongWatermark, Watermark
 from gobblin_dagster.core.watermark.table_snapshot import TableSnapshotWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
-_RESET = "`gobblin state reset` reads the table anew; `extract.type: snapshot_only` reads it whole whenever it changed"
+_RESET = "`gobblin state reset` reads the whole table again; `extract.type: snapshot_only` does so whenever it changed"
 
-_MADE_ANEW = "the table was made anew; `gobblin state reset` reads it from its beginning"
+_MADE_ANEW = "the table was created again; `gobblin state reset` reads it from its beginning"
 _TABLE = "table"
-"""The name of the one origin: where the job names another table, that is another one too."""
+"""Name of the only origin: the same for all jobs, so that another table under the same dataset is noticed."""
 _CLOCKS_APART = timedelta(minutes=5)
-"""How far apart the clocks of those who make tables and of those who run jobs may be."""
+"""Most that the clocks of the table's writers and of our runs may differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What lies between two neighbouring snapshots."""
+    """The changes between two neighbouring snapshots."""
 
     high: Watermark
     rows: int | None
-    """Rows added; None where nobody counted."""
+    """Rows added; None if unknown."""
     refused: str = ""
-    """What happened that cannot be read as added rows; empty where nothing did."""
+    """A change that cannot be read as added rows; empty if there is none."""
 
 
 class TableHistory(Protocol):
-    """The snapshots of one kind of table."""
+    """The snapshots of a table, in one format."""
 
     @property
     def watermark_type(self) -> type[Watermark]:
-        """Return the class of its places."""
+        """Return the class of its positions."""
 
     def identity(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[str, str]:
-        """Return the table's id, and why it is not the one that was read; empty where there is none, and where it is."""
+        """Return the table's id (empty if it has none), and why it is not the table read before (empty if it is)."""
 
     def newest(self, session: Any, dataset: str, state: DatasetState | None) -> tuple[Watermark, int | None] | None:
-        """Return the place behind the newest snapshot and the table's rows then; None where there is no snapshot.
+        """Return the position behind the newest snapshot, and the table's rows then; None if there is no snapshot.
 
-        The place is that of the state where nothing came since, else one behind it. Raises ValueError where there is none.
+        It is the state's position if no snapshot came since, else a later one. Raises ValueError if the history went
+        back.
         """
 
     def steps(self, session: Any, dataset: str, low: Any, high: Any) -> list[Step]:
-        """Return what happened from one place to a later one, in order; raises ValueError where it is not known any more."""
+        """Return the changes between two positions, in order; raises ValueError if they are no longer known."""
 
     def frame(self, session: Any, dataset: str, low: Any, high: Any) -> Any:
-        """Return the rows added between two places; from the beginning, those of the table as it was at the later one."""
+        """Return the rows added between two positions; from the beginning, all rows of the table at the later one."""
 
     def beginning(self) -> Watermark:
-        """Return the place before the first snapshot."""
+        """Return the position before the first snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlanner:
-    """Plans tables by their history."""
+    """Plan tables by their history."""
 
     options: SparkOptions
     history: TableHistory
     is_full: bool
-    """Whether the table is read whole each time it changed."""
+    """Whether the whole table is read whenever it changed."""
 
     def offer(self, session: Any, dataset: str, urn: str, state: DatasetState | None) -> DatasetOffer:
-        """Offer one dataset; raises ValueError where its history cannot be read as added rows."""
+        """Offer one dataset; raises ValueError if its history cannot be read as added rows."""
         newest = self.history.newest(session, dataset, state)
         last = _last(state)
         if newest is None:
@@ -104,7 +105,7 @@ class SnapshotPlanner:
         return DatasetOffer(urn, first, end, units, origin=origin)
 
     def _without_snapshot(self, urn: str, state: DatasetState | None) -> DatasetOffer:
-        """Offer a table to which nothing was ever written; a full extract of it leaves what is published."""
+        """Offer a table without any snapshot; if it had one before, a full extract keeps what is published."""
         if _last(state) is None:
             return DatasetOffer(urn, None, None)
         mark, what = state.watermark if state is not None else None, "the table has no snapshot any more"
@@ -149,7 +150,7 @@ class IcebergHistory:
     """The ancestors of the newest snapshot of the main branch.
 
     `append` adds rows, `replace` (compaction) changes none; `overwrite` and `delete` are refused. Source: Iceberg's
-    incremental append scan, which itself leaves out what is no append without a word.
+    incremental append scan. Differs: that scan skips overwrites and deletes silently.
     """
 
     frames: Frames
@@ -168,7 +169,7 @@ class IcebergHistory:
             return None
         number = len(chain)
         if (last := _last(state)) is not None:
-            # Counted on from where the state stands: snapshots expire, and a table that was rolled back has fewer of them.
+            # Continue the state's count: a chain gets shorter when snapshots expire or the table is rolled back.
             before, ids = last[0], [row["snapshot_id"] for row in chain]
             number = before + ids.index(last[1]) if last[1] in ids else max(number, before + 1)
         summary = chain[0]["summary"]
@@ -183,8 +184,9 @@ class IcebergHistory:
         ids = [row["snapshot_id"] for row in chain]
         if low.snapshot_id not in ids:
             raise ValueError(
-                f"snapshot {low.snapshot_id}, up to which the dataset is committed, is no ancestor of the table's newest "
-                f"snapshot {ids[0]} any more: it expired, or the table was rolled back or made anew; {_RESET}"
+                f"snapshot {low.snapshot_id}, up to which the dataset is committed, is no ancestor of the table's "
+                f"newest snapshot {ids[0]} any more: it expired, or the table was rolled back or created again; "
+                f"{_RESET}"
             )
         begin, end = ids.index(low.snapshot_id), ids.index(high.snapshot_id) if high.snapshot_id in ids else 0
         steps = []
@@ -203,7 +205,7 @@ class IcebergHistory:
         return self.frames.whole(session, dataset, bounds)
 
     def _chain(self, session: Any, dataset: str) -> list[Any]:
-        """Return the newest snapshot and its ancestors that are still there, newest first."""
+        """Return the newest snapshot and its ancestors that still exist, newest first."""
         refs = self.frames.metadata(session, dataset, "refs").where("name = 'main'").select("snapshot_id").collect()
         columns = ("snapshot_id", "parent_id", "operation", "committed_at", "summary")
         rows = self.frames.metadata(session, dataset, "snapshots").select(*columns).collect()
@@ -224,8 +226,8 @@ def _refused_snapshot(row: Any) -> str:
 class DeltaHistory:
     """The versions of a Delta table; position 7 means that versions 0 to 6 were read.
 
-    Rows added are taken from the table's change data feed, which must be on (`delta.enableChangeDataFeed`); versions
-    whose feed holds anything but inserts are refused.
+    Added rows come from the table's change data feed, which must be on (`delta.enableChangeDataFeed`). A version with
+    changes other than inserts is refused.
     """
 
     frames: Frames
@@ -241,7 +243,7 @@ class DeltaHistory:
             return identity, ""
         if state.is_other(_TABLE, identity):
             return identity, f"its id is {identity}, what was read had {state.origin[_TABLE]}"
-        # States that older programs wrote know no id, only when they were written.
+        # States written by older versions of this package have no id, only the time of writing.
         is_later = made is not None and made > (state.updated_at + _CLOCKS_APART).timestamp() * 1_000_000
         if is_later and _TABLE not in state.origin:
             return identity, f"it was made after the dataset was committed up to version {_last(state) - 1}"

@@ -21,6 +21,7 @@ def test_all_variables_that_are_missing_are_named_and_no_value_is(monkeypatch: p
         from_environment({"Authorization": "API_TOKEN", "X-Here": "HERE", "X-Key": "API_KEY"}, "header", "Set them.")
 
     assert str(caught.value) == (
-        "The header 'Authorization' is taken from API_TOKEN and 'X-Key' is taken from API_KEY, which the environment lacks. "
+        "The header 'Authorization' is taken from API_TOKEN and 'X-Key' is taken from API_KEY, which is not set "
+        "in the environment. "
         "Set them."
     )

@@ -340,7 +340,10 @@ def test_missing_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     from_environment = {"type": "sql_table", "url_env": "WAREHOUSE_URL", "table": "numbers"}
     result = run(tmp_path, table_job(from_environment, {"c": {"rows": 2}}))
 
-    assert "'url' is taken from WAREHOUSE_URL, which the environment lacks" in result.datasets[0].failures[0].message
+    assert (
+        "'url' is taken from WAREHOUSE_URL, which is not set in the environment"
+        in result.datasets[0].failures[0].message
+    )
     monkeypatch.setenv("WAREHOUSE_URL", f"sqlite:///{tmp_path}/warehouse.db")
     assert run(tmp_path, table_job(from_environment, {"c": {"rows": 2}})).status is RunStatus.SUCCEEDED
     assert table_ids(tmp_path) == [0, 1]

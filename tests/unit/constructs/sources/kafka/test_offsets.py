@@ -98,7 +98,7 @@ def test_topic_with_another_id_is_another_log_however_long_it_is(policy: str, en
     begin = {"skip": None, "latest": end}.get(policy, 0)
     assert read(plan) == ([("t-0@2", begin, begin, end)] if begin is not None else [])
     assert plan.origin == ({"t": "new"} if begin is not None else {})
-    assert plan.notes[0].startswith("t-0: its topic was made anew (its id is new now); ")
+    assert plan.notes[0].startswith("t-0: its topic was created again (its id is new now); ")
     after = replace(state(t_0=[(0, 5)], **{"t_0@2": [(0, end)]}), origin={"t": "new"})
     assert plan_offsets("t", [anew(end=end)], after, rules(out_of_range=policy)).notes == []
 
@@ -113,7 +113,7 @@ def test_topic_whose_ids_are_equal_or_not_known_goes_on(known: dict[str, str], n
 def test_log_that_got_shorter_though_its_topic_is_the_same_was_cut_short() -> None:
     plan = plan_offsets("t", [anew("old", end=3)], replace(state(t_0=[(0, 5)]), origin=OLD), EARLIEST)
     assert plan.notes[0].startswith(
-        "t-0 was committed up to 5, but ends at 3: its log was cut short; reading begins at 3"
+        "t-0 was committed up to 5, but ends at 3: its log was truncated; reading begins at 3"
     )
 
 
@@ -142,7 +142,7 @@ def test_bootstrap_skip_leaves_a_topic_alone_and_says_so() -> None:
     plan = plan_offsets("t", [offsets()], None, rules("skip"))
     assert plan.work_units == []
     assert plan.low == {}
-    assert plan.notes == ["t-0 has no watermark and is left alone (bootstrap: skip)."]
+    assert plan.notes == ["t-0 has no watermark and is not read (bootstrap: skip)."]
 
 
 @pytest.mark.parametrize("bootstrap", ["latest", "skip"])

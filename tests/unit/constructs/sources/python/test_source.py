@@ -166,8 +166,8 @@ def test_first_rows_may_have_different_fields(tmp_path: Path, put: Put) -> None:
         ([{1: 1}], "row 1: yielded the field(s) 1, expected texts as names."),
         ({"id": 1}, "returned dict, expected an iterator"),
         (None, "returned NoneType, expected an iterator"),
-        ([], "yielded no field at all, so that its columns are not known. Declare `columns`."),
-        ([{}, {}], "yielded no field at all"),
+        ([], "yielded no field, so its columns are not known. Declare `columns`."),
+        ([{}, {}], "yielded no field"),
         (
             [*[{"id": 1}] * 5000, {"id": 1}, {"id": 1.5}],
             "row 5002: yielded 1.5 in the column id, which holds whole numbers",

@@ -282,7 +282,7 @@ def test_times_that_sqlite_would_put_elsewhere_are_refused(
     shop.execute("INSERT INTO orders VALUES (6, ?, NULL, 0, '')", (at,))
     offer = plan(made, {} if is_first else state(committed))["main.orders"]
     assert not offer.work_units
-    assert "do not sort as the times that they tell" in offer.problem or "fromisoformat" in offer.problem
+    assert "do not sort as the times that they mean" in offer.problem or "fromisoformat" in offer.problem
     shop.execute("UPDATE orders SET at = '2013-01-06 06:00:00.25' WHERE id = 6")
     offer = plan(made, {} if is_first else state(committed))["main.orders"]
     assert (offer.problem, ids(made, offer)[-1]) == ("", 6)
@@ -305,7 +305,7 @@ def test_table_that_went_away_keeps_its_state_and_is_named(tmp_path: Path, shop:
     ranges = CommittedRanges(LongWatermark, {}).add(WatermarkInterval(LongWatermark(1), LongWatermark(6)))
     shop.execute("DROP TABLE orders")
     offer = plan(source(tmp_path, include=[".*"]), state(ranges))["main.orders"]
-    assert (str(offer.low), list(offer.notes)) == ("6", ["the table is not there any more; it is committed up to 6."])
+    assert (str(offer.low), list(offer.notes)) == ("6", ["the table is gone; it is committed up to 6."])
 
 
 @pytest.mark.parametrize("end", [";", " ;\n", " -- all of them", "; ;"])
@@ -320,14 +320,14 @@ def test_table_that_lies_behind_its_watermark_is_told(tmp_path: Path, shop: sqli
     offer = orders(source(tmp_path), (1, 6))
     assert not offer.work_units
     assert list(offer.notes) == [
-        "its last row is at 3, before its watermark 6: were rows deleted, or the table made anew? What it holds is not read "
+        "its last row is at 3, before its watermark 6: were rows deleted, or the table created again? Its rows are not read "
         "again."
     ]
     shop.execute("DELETE FROM orders")
     offer = orders(source(tmp_path), (1, 6))
     assert not offer.work_units
     assert list(offer.notes) == [
-        "it holds no row with a position, and is committed up to 6: were rows deleted, or the table made anew?"
+        "it holds no row with a position, and is committed up to 6: were rows deleted, or the table created again?"
     ]
     for number in range(1, 6):
         add(shop, number)
@@ -433,7 +433,7 @@ def test_missing_column_names_those_that_exist(tmp_path: Path, shop: sqlite3.Con
 
 def test_pattern_among_names_of_tables_says_where_patterns_stand(tmp_path: Path, shop: sqlite3.Connection) -> None:
     problem = plan(source(tmp_path, tables=["main.*"]))["main.*"].problem
-    assert problem.endswith("Many tables are named by a regular expression in `include`.")
+    assert problem.endswith("To name many tables, give a regular expression in `include`.")
 
 
 def test_pattern_that_matches_nothing_names_what_exists(tmp_path: Path, shop: sqlite3.Connection) -> None:

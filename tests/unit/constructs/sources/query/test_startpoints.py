@@ -110,8 +110,8 @@ def test_rows_below_a_startpoint_before_the_beginning_stay_unread(tmp_path: Path
 @pytest.mark.parametrize(
     ("position", "rows", "problem"),
     [
-        (Timestamp(FOURTH), 5, "the watermark column id tells no time"),
-        (Upcoming(), 0, "there are no rows yet whose end it could be"),
+        (Timestamp(FOURTH), 5, "the watermark column id holds no times"),
+        (Upcoming(), 0, "the table has no rows, and so no end yet"),
         (Specific("2013-01-04"), 5, "is no watermark of type 'long'"),
     ],
     ids=["timestamp", "upcoming", "specific"],
@@ -161,7 +161,7 @@ def test_position_in_an_empty_table_is_refused(tmp_path: Path, orders: sqlite3.C
     run(tmp_path, job())
     orders.execute("DELETE FROM orders")
     wish(tmp_path, job(), Specific("3"), URN)
-    assert "there are no rows yet" in planned(tmp_path, job(), URN).problem
+    assert "the table has no rows" in planned(tmp_path, job(), URN).problem
 
 
 def test_time_to_come_skips_nothing_that_comes_before_it(tmp_path: Path, orders: sqlite3.Connection) -> None:

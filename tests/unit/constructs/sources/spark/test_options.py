@@ -140,7 +140,7 @@ def test_value_that_nothing_comes_after_is_named(
     column.require_positions(high, low)  # nothing is read
     column.require_positions(max(low, 1), high - 1)
     with pytest.raises(
-        ValueError, match=f"the {bound} value of column `at` lies at the edge of what `type: {cursor}` tells"
+        ValueError, match=f"the {bound} value of column `at` is at the edge of the range of `type: {cursor}`"
     ):
         column.require_positions(low, high)
 
