@@ -1,1 +1,1 @@
-"""Converters: they turn chunks into other chunks, before the fork or inside a branch."""
+"""Converters: change chunks before the fork or inside a branch."""

@@ -1,4 +1,4 @@
-"""AddConverter: columns with a constant, or with what is known of a row's origin."""
+"""AddConverter: add columns with a constant, or with facts about a row's origin."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ORIGINS: dict[str, pa.DataType] = {
 
 
 class Added(SpecModel):
-    """What a new column holds; `value` or `source`."""
+    """Content of a new column: either `value` or `source`."""
 
     value: str | bool | int | float | None = None
-    """The same for every row."""
+    """Constant for all rows."""
     type: TypeName | None = None
-    """Type of `value`; default: `string`, `bool`, `int64` or `float64`, by how it is written."""
+    """Type of `value`; default: `string`, `bool`, `int64` or `float64`, by the form of the value."""
     source: Literal["dataset_urn", "job", "run_id", "load_time", "source_file", "source_row"] | None = None
-    """What is known of a row: `load_time` is when the attempt on its work unit began, `source_row` counts from 1 and is null
-    where a converter made the row of several."""
+    """Fact about each row: `load_time` is when the attempt on its work unit began; `source_row` counts from 1, and is
+    null if a converter made the row of several."""
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
@@ -40,11 +40,11 @@ class Added(SpecModel):
             raise ValueError("expected value or source, one of both")
         if self.type is not None and self.source is not None:
             raise ValueError(f"{self.source} has a type of its own; leave out `type`")
-        self.scalar()  # a value that does not fit its type is refused when the file is read
+        self.scalar()  # refuses a value that does not fit its type when the job file is read
         return self
 
     def scalar(self) -> pa.Scalar:
-        """Return the constant in its type; raises ValueError."""
+        """Return the constant in its type; raises ValueError if it does not fit."""
         scalar = pa.scalar(self.value)
         try:
             return scalar if self.type is None else scalar.cast(arrow_type(self.type))
@@ -53,16 +53,17 @@ class Added(SpecModel):
 
 
 class AddConverter:
-    """Adds columns at the end; their names must be new.
+    """Add columns at the end; their names must be new.
 
-    Source: none; the original needs a converter of one's own that reads the work unit's state.
+    Source: none; in Gobblin this is a converter of the user that reads the work unit's state.
     """
 
     class Options(SpecModel):
         """Options of `type: add`."""
 
         columns: dict[str, Added] = Field(min_length=1)
-        """By name: `{value: DE}`, `{value: 7, type: int8}` or `{source: run_id}`; a plain text or number is its value."""
+        """Content by column name: `{value: DE}`, `{value: 7, type: int8}` or `{source: run_id}`; `DE` is short for
+        `{value: DE}`."""
 
         @field_validator("columns", mode="before")
         @classmethod

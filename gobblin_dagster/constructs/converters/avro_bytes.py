@@ -1,4 +1,4 @@
-"""AvroBytesConverter: a binary column that holds Avro data of one schema becomes columns."""
+"""AvroBytesConverter: decode a binary column of Avro data with one schema into columns."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ _NAME = "converter 'avro_bytes'"
 
 
 class AvroBytesConverter(EachRowConverter):
-    """Decodes Avro data without a file header; the fields of the record take the place of the column. Null gives nulls.
+    """Decode Avro data without a file header; the fields of the record replace the column. Null gives nulls.
 
-    Raises (also when made): UsageError for a schema that is none or is no record, EnvironmentFaultError where the package
-    fastavro is missing.
+    Raises:
+        UsageError: (when made) the schema is no Avro schema, or not of a record.
+        EnvironmentFaultError: (when made) the package fastavro is missing.
 
-    Source: gobblin-core `BytesToAvroConverter`. Differs: one schema, from the job; Kafka's `decode: avro` knows registries.
+    Source: gobblin-core `BytesToAvroConverter`. Differs: one schema, from the job; for registries, see the Kafka
+    source's `value: {type: avro}`.
     """
 
     class Options(SpecModel):
         """Options of `type: avro_bytes`; `avro_schema` or `schema_file`."""
 
         column: str
-        """A binary column, one datum in each value."""
+        """Binary column with one Avro datum in each value."""
         avro_schema: dict[str, Any] | None = None
-        """The record's schema, as Avro writes it in JSON."""
+        """Schema of the record, as Avro's JSON."""
         schema_file: str | None = None
-        """File that holds it, relative to the project."""
+        """File with the schema, relative to the project."""
         header_bytes: int = Field(default=0, ge=0)
-        """Bytes before each datum to leave out (5 for a schema id of Confluent's registry)."""
+        """Number of bytes before each datum to skip (5 for a schema id of Confluent's registry)."""
 
         @model_validator(mode="after")
         def _one_schema(self) -> Self:
@@ -89,7 +91,7 @@ def _schema(options: AvroBytesConverter.Options, context: ConstructContext) -> A
 
 def _decoder(schema: Any) -> AvroDecoder:
     with optional_package("fastavro", _NAME, extra="avro"):
-        from fastavro.schema import SchemaParseException, UnknownType  # noqa: PLC0415  # asked for where a job uses it
+        from fastavro.schema import SchemaParseException, UnknownType  # noqa: PLC0415  # optional package
     try:
         return AvroDecoder(schema, None)
     except (SchemaParseException, UnknownType, KeyError) as error:

@@ -1,4 +1,4 @@
-"""Finding the row that a converter stumbled over, once it has stumbled."""
+"""Find the row that makes a converter fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _is_searched: ContextVar[bool] = ContextVar("is_searched", default=True)
 
 @contextmanager
 def unsearched() -> Iterator[None]:
-    """Let nobody look for the row to blame, for a caller who halves a failed batch himself and asks single rows only."""
+    """Disable bad-row search inside this block; the caller bisects batches itself."""
     token = _is_searched.set(False)
     try:
         yield
@@ -28,7 +28,7 @@ def unsearched() -> Iterator[None]:
 
 
 def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
-    """Run over a chunk's batch; a ConvertError is raised with the file and, where one row causes it, with that row."""
+    """Run on a chunk's batch; a ConvertError gets the file and, if a single row causes it, the row's number."""
     try:
         return run(chunk.batch)
     except ConvertError as error:
@@ -47,18 +47,21 @@ def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
 
 
 def _fails_without_rows(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> bool:
-    """Return whether the fault lies in the columns, so that no row is to blame."""
+    """Return True if the columns are at fault, so that no row is to blame."""
     try:
         run(batch.slice(0, 0))
     except ConvertError:
         return True
-    except Exception:  # noqa: BLE001 - code of users may not expect an empty batch; what it made of rows is the fault to tell
+    except Exception:  # noqa: BLE001 - a user's code may not expect an empty batch; report its failure on rows
         return False
     return False
 
 
 def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> int:
-    """Return the position of the first row that makes `run` raise ConvertError, in log2(rows) runs; 0 where unsearched."""
+    """Return the index of the first row that makes `run` raise ConvertError, in log2(rows) runs.
+
+    0 inside `unsearched`.
+    """
     good, bad = 0, batch.num_rows if _is_searched.get() else 1
     while bad - good > 1:
         middle = (good + bad) // 2

@@ -1,4 +1,4 @@
-"""Strict casts of one column to a declared type."""
+"""Cast a column to a declared type, strictly."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from gobblin_dagster.spec.job import SpecModel
 
 _HAS_OFFSET = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 HAS_DIGIT = "regexp_matches(text, '[0-9]')"
-"""SQL that tells a time from the words `infinity` and `epoch`, which DuckDB takes for one in every format."""
+"""SQL that is false for `infinity` and `epoch`, which DuckDB accepts as times in every format."""
 ISO = "iso"
 ISO_FORM = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
-"""How a text begins that may be ISO 8601."""
+"""Regular expression for the beginning of a text in ISO 8601."""
 
 
 class ColumnType(SpecModel):
-    """The declared type of a column, and how text becomes it."""
+    """Declared type of a column, and how text is converted to it."""
 
     type: TypeName
-    """`int8` to `int64`, `float32`, `float64`, `string`, `bool` (true, false, 1, 0), `date` (of a timestamp: its day),
-    `timestamp` (microseconds), `decimal(precision,scale)` (precision to 38) or `binary`."""
+    """`int8` to `int64`, `float32`, `float64`, `string`, `bool` (true, false, 1, 0), `date` (for a timestamp: its day),
+    `timestamp` (microseconds), `decimal(precision,scale)` (precision up to 38) or `binary`."""
     nulls: tuple[str, ...] | None = None
-    """Texts that mean null. Default: the empty text; for `string` and `binary` none."""
+    """Texts that mean null. Default: the empty text; none for `string` and `binary`."""
     format: str = ISO
-    """Form of dates and timestamps: `iso` or a strptime format, e.g. `%d.%m.%Y %H:%M` (`%z` for an offset, `%f` for
-    fractions)."""
+    """Format of dates and timestamps: `iso` or a strptime format, e.g. `%d.%m.%Y %H:%M` (`%z` for an offset, `%f` for
+    fractions of a second)."""
     timezone: ZoneName | None = "UTC"
-    """Zone of the resulting timestamp, and of texts without an offset. Null: no zone; texts with an offset are refused."""
+    """Zone of the resulting timestamp, and of texts without an offset. Null: no zone; texts with an offset are
+    refused."""
 
     @model_validator(mode="after")
     def _format_fits(self) -> Self:
@@ -46,16 +47,16 @@ class ColumnType(SpecModel):
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type."""
+        """Arrow type."""
         if self.type == "timestamp":
             return pa.timestamp("us", self.timezone)
         return arrow_type(self.type)
 
 
 class Cast:
-    """Casts arrays to one declared type.
+    """Cast arrays to one declared type.
 
-    Raises (`run`): ArrowInvalid, ArrowNotImplementedError or ConvertError where a value does not fit.
+    `run` raises ArrowInvalid, ArrowNotImplementedError or ConvertError if a value does not fit.
     """
 
     def __init__(self, declared: ColumnType, construct: str, context: ConstructContext) -> None:
@@ -64,7 +65,7 @@ class Cast:
         self._is_time = declared.type in ("date", "timestamp")
         default = () if declared.type in ("string", "binary") else ("",)
         self._nulls = default if declared.nulls is None else declared.nulls
-        # DuckDB's strptime refuses the 31st of February, which Arrow's turns into March.
+        # Not Arrow's strptime, which reads the 31st of February as a day in March.
         self._parse = (
             None
             if declared.format == ISO
@@ -77,7 +78,10 @@ class Cast:
         )
 
     def problem(self, source: pa.DataType) -> str | None:
-        """Tell why no value of a source type can be cast, before any row is read; raises ConvertError for the format."""
+        """Return why a source type cannot be cast, None if it can; reads no row.
+
+        Raises ConvertError for a bad format.
+        """
         if self._parse is not None:
             self._parse.schema(pa.schema([("text", pa.string())]))
         fits = is_text(source) or pa.types.is_temporal(source) or pa.types.is_null(source)
@@ -90,7 +94,7 @@ class Cast:
         return None
 
     def run(self, values: pa.Array) -> pa.Array:
-        """Return the values in the declared type, nulls for null and for the texts that mean null."""
+        """Return the values in the declared type; null for null and for the texts that mean null."""
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if is_text(values.type):
@@ -117,7 +121,7 @@ class Cast:
 
 
 def read_iso(texts: pa.Array, zone: str) -> pa.Array:
-    """Read ISO 8601 with or without offsets; a text without one is in `zone`."""
+    """Parse ISO 8601 with or without offsets; texts without one are in `zone`."""
     target = pa.timestamp("us", zone)
     try:
         return texts.cast(target)
@@ -130,7 +134,7 @@ def read_iso(texts: pa.Array, zone: str) -> pa.Array:
 
 
 def in_zone(times: pa.Array, zone: str | None) -> pa.Array:
-    """Return timestamps in a zone: the same instants, or for timestamps without a zone the same clock time."""
+    """Return timestamps in a zone: the same instants; for timestamps without a zone, the same wall clock time."""
     is_aware = pa.types.is_timestamp(times.type) and times.type.tz is not None
     if zone is None:
         return (pc.local_timestamp(times) if is_aware else times).cast(pa.timestamp("us"))

@@ -1,4 +1,4 @@
-"""ColumnsConverter: give columns the types that they are declared to have."""
+"""ColumnsConverter: cast columns to declared types."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SpecModel
 
 MAX_VALUE_TEXT = 40
-"""Characters of a bad value in a message."""
+"""Most characters of a bad value in a message."""
 _NAME = "converter 'columns'"
 
 
 class ColumnsConverter:
-    """Casts columns, strictly: a value that does not fit its type fails the work unit, with file and row.
+    """Cast columns strictly: a value that does not fit its type fails the work unit, with file and row.
 
-    Declared columns keep their place; others stay as they are or are left out.
+    Declared columns keep their place; the others are kept unchanged or dropped.
 
-    Source: gobblin-core `CsvToJsonConverterV2` with `JsonIntermediateToAvroConverter`. Differs: nothing becomes null
-    that was not declared to be null.
+    Source: gobblin-core `CsvToJsonConverterV2` with `JsonIntermediateToAvroConverter`. Differs: a value becomes null
+    only if it is declared to mean null.
     """
 
     class Options(SpecModel):
@@ -35,7 +35,7 @@ class ColumnsConverter:
         columns: dict[str, ColumnType] = Field(min_length=1)
         """Type by column name: a type's name, or `{type, nulls, format, timezone}`."""
         keep_others: bool = True
-        """Whether columns not named here stay."""
+        """Whether to keep columns that are not declared."""
 
         @field_validator("columns", mode="before")
         @classmethod

@@ -1,4 +1,4 @@
-"""CsvTextConverter: a text column that holds delimited values becomes columns."""
+"""CsvTextConverter: split a text column of delimited values into columns."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _NAME = "converter 'csv_text'"
 
 
 class CsvTextConverter(EachRowConverter):
-    """Splits the texts of a column at a delimiter into text columns, which take its place; a null text gives nulls.
+    """Split the texts of a column at a delimiter into text columns, which replace the column; a null text gives nulls.
 
-    Give the columns types with a `columns` converter after it.
+    To give the columns types, add a `columns` converter after it.
 
-    Source: gobblin-core `CsvToJsonConverter`, `CsvToJsonConverterV2`. Differs: a row with too few or too many values is an
-    error unless it is said to be none.
+    Source: gobblin-core `CsvToJsonConverter`, `CsvToJsonConverterV2`. Differs: too few or too many values are an error
+    unless `short` or `long` allows them.
     """
 
     class Options(SpecModel):
         """Options of `type: csv_text`."""
 
         column: str
-        """A text column, one row of CSV in each value, without line ends outside of quotes."""
+        """Text column with one CSV row in each value, without line breaks outside quotes."""
         columns: tuple[str, ...] = Field(min_length=1)
         """Names of the values, in order."""
         delimiter: str = Field(default=",", min_length=1, max_length=1)
-        """One character between the values."""
+        """Character between the values."""
         quote: str = Field(default='"', min_length=1, max_length=1)
-        """Encloses values that hold the delimiter; doubled inside them."""
+        """Character around values that contain the delimiter; it is doubled inside them."""
         nulls: tuple[str, ...] = ("",)
-        """Values that mean null. (The original: `""` and `null`.)"""
+        """Values that mean null. (In Gobblin: `""` and `null`.)"""
         short: bool = False
-        """Whether a row may have too few values: the last are null."""
+        """Whether a row may have too few values; the missing ones are null."""
         long: bool = False
-        """Whether a row may have more values than names: they are left out."""
+        """Whether a row may have too many values; the last ones are dropped."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -59,7 +59,7 @@ class CsvTextConverter(EachRowConverter):
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         texts = batch.column(self._options.column).cast(pa.string())
-        # A text without a quote is split at every delimiter, all at once.
+        # Without any quote, all texts are split at once.
         has_quotes = pc.any(pc.match_substring(texts, self._options.quote)).as_py()
         lists = self._parsed(texts) if has_quotes else pc.split_pattern(texts, self._options.delimiter)
         return splice(batch, self._options.column, self._fields, self._columns(texts, lists))

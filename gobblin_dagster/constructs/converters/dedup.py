@@ -17,23 +17,24 @@ _NAME = "converter 'dedup'"
 
 
 class DedupConverter:
-    """Keeps the first row of each key, in the order of the input; later ones are filtered. Null is a key as any other.
+    """Keep the first row of each key, in the order of the input, and filter the others. Null is a key like any other.
 
-    Exact, not by hashes: keys are kept in memory, about 100 bytes and the key's own size each, up to `max_keys` in each
-    work unit. It knows nothing of other work units.
+    Exact, not by hashes: keys are kept in memory, each with about 100 bytes plus its own size, at most `max_keys` in
+    each work unit. Duplicates in different work units are not found.
 
-    Raises: UsageError where there are more keys.
+    Raises:
+        UsageError: a work unit has more keys.
 
-    Source: none; the original removes duplicates by compaction.
+    Source: none; Gobblin removes duplicates by compaction.
     """
 
     class Options(SpecModel):
         """Options of `type: dedup`."""
 
         by: tuple[str, ...] = Field(min_length=1)
-        """Key columns of plain types."""
+        """Key columns; no lists or structs."""
         max_keys: int = Field(default=2_000_000, ge=1)
-        """Most keys of a work unit."""
+        """Most keys of one work unit."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -55,7 +56,7 @@ class DedupConverter:
             raise UsageError(
                 problem=f"Dataset {self._context.dataset_urn!r}, {_NAME}: more than {self._options.max_keys} keys in a "
                 "work unit.",
-                hint="Raise `max_keys` (about 100 bytes of memory each, and the key), or cut smaller work units.",
+                hint="Raise `max_keys` (each key takes about 100 bytes plus its size), or make work units smaller.",
             )
         mask = pa.array(is_first, pa.bool_())
         if mask.true_count:
@@ -68,10 +69,10 @@ class DedupConverter:
 
 
 def _keys(values: pa.Array) -> list[Any]:
-    """Return values that are equal where the column's are."""
+    """Return values that are equal exactly if the column's values are equal."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())  # Python takes both hours of a clock that goes back for the same
+        values = values.cast(pa.int64())  # in Python, both hours are equal when a clock goes back
     keys: list[Any] = values.to_pylist()
     return keys

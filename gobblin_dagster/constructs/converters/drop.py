@@ -1,4 +1,4 @@
-"""DropConverter: leave columns out."""
+"""DropConverter: drop columns."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class DropConverter:
-    """Leaves columns out; the others keep their order.
+    """Drop columns; the others keep their order.
 
-    Source: gobblin-core `AvroProjectionConverter` (`<table>.remove.fields`). Differs: a column that is not there is an
-    error, so that a renamed secret column cannot slip through.
+    Source: gobblin-core `AvroProjectionConverter` (`<table>.remove.fields`). Differs: a missing column is an error, so
+    that a secret column that was renamed is not published.
     """
 
     class Options(SpecModel):
         """Options of `type: drop`."""
 
         columns: tuple[str, ...] = Field(min_length=1)
-        """Names of the columns to leave out; each must be there."""
+        """Names of the columns to drop; each must exist."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._dropped = options.columns

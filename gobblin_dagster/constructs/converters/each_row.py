@@ -1,4 +1,4 @@
-"""What converters share that make one row of each row."""
+"""Base of converters that make one row of each row."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.core.constructs import Chunk
 
 MAX_VALUE_TEXT = 40
-"""Characters of a value in a message."""
+"""Most characters of a value in a message."""
 
 
 class EachRowConverter(ABC):
-    """Base of converters that make exactly one row of each row; the rows keep their place in the source.
+    """Base of converters that make exactly one row of each row; each row keeps its row number in the source.
 
-    A ConvertError of `convert_batch` that a row causes is raised again with file and row.
+    If a row makes `convert_batch` raise ConvertError, it is raised again with the row's file and number.
     """
 
     @abstractmethod
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema after conversion; raises ConvertError naming a missing or unfit column."""
+        """Return the schema after the conversion; raises ConvertError for a missing or unfit column."""
 
     @abstractmethod
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return as many rows, of the converted schema, in the same order."""
+        """Return the converted rows: as many, in the same order, in the converted schema."""
 
     def convert(self, chunk: Chunk) -> Iterator[Chunk]:
         yield Chunk(on_rows(self.convert_batch, chunk), chunk.file, chunk.rows)
 
 
 def spliced(schema: pa.Schema, column: str, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return a schema with fields in the place of a column."""
+    """Return a schema in which fields replace a column."""
     at = schema.get_field_index(column)
     return pa.schema([*list(schema)[:at], *fields, *list(schema)[at + 1 :]])
 
@@ -41,14 +41,14 @@ def spliced(schema: pa.Schema, column: str, fields: Sequence[pa.Field]) -> pa.Sc
 def splice(
     batch: pa.RecordBatch, column: str, fields: Sequence[pa.Field], arrays: Sequence[pa.Array]
 ) -> pa.RecordBatch:
-    """Return a batch with columns in the place of a column."""
+    """Return a batch in which columns replace a column."""
     at = batch.schema.get_field_index(column)
     columns = [*batch.columns[:at], *arrays, *batch.columns[at + 1 :]]
     return pa.RecordBatch.from_arrays(columns, schema=spliced(batch.schema, column, fields))
 
 
 def python_value(value: pa.Scalar) -> object:
-    """Return the value for a message; what it is where Python cannot hold it, e.g. a time in the year 10000."""
+    """Return a value for a message; a description if Python cannot hold it, e.g. a time in the year 10000."""
     try:
         found: object = value.as_py()
     except (OverflowError, ValueError):
@@ -57,6 +57,6 @@ def python_value(value: pa.Scalar) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value as in messages: its repr, cut short."""
+    """Return the repr of a value for a message, cut to MAX_VALUE_TEXT characters."""
     text = repr(value)
     return text if len(text) <= MAX_VALUE_TEXT else text[: MAX_VALUE_TEXT - 1] + "…"

@@ -32,11 +32,11 @@ class FieldOptions(SpecModel):
     columns: tuple[str, ...] = Field(min_length=1)
     """Text or binary columns; null stays null."""
     key_env: EnvName
-    """Environment variable that holds the key: base64 of 16, 24 or 32 bytes; never the key itself."""
+    """Environment variable with the key: base64 of 16, 24 or 32 bytes. The key itself is never in the job file."""
 
 
 class _FieldConverter(EachRowConverter):
-    """What both directions share."""
+    """Base of both directions."""
 
     Options = FieldOptions
     _name = ""
@@ -66,16 +66,16 @@ class _FieldConverter(EachRowConverter):
 
     @abstractmethod
     def _converted(self, name: str, values: list[str | bytes | None]) -> list[str | bytes | None]:
-        """Return the values the other way."""
+        """Return the values encrypted or decrypted."""
 
 
 class EncryptConverter(_FieldConverter):
-    """Encrypts fields with AES-GCM: text becomes base64 text, bytes become bytes.
+    """Encrypt fields with AES-GCM: text becomes base64 text, bytes become bytes.
 
-    Each value has a random nonce, so equal values look different; a key serves for 2^32 values. A value is
+    Each value has a random nonce, so equal values look different; use one key for at most 2^32 values. A value is
     `version (1) | nonce (12) | ciphertext | tag (16)`.
 
-    Source: gobblin-crypto-provider `StringFieldEncryptorConverter`. Differs: AES-GCM, which notices changed values.
+    Source: gobblin-crypto-provider `StringFieldEncryptorConverter`. Differs: AES-GCM, which detects changed values.
     """
 
     _name = "converter 'encrypt'"
@@ -94,7 +94,7 @@ class EncryptConverter(_FieldConverter):
 
 
 class DecryptConverter(_FieldConverter):
-    """Decrypts what `encrypt` encrypted with the same key; a value that was changed, or was never encrypted, is refused.
+    """Decrypt values of `encrypt` with the same key; raise ConvertError for one that was changed or never encrypted.
 
     Source: gobblin-crypto-provider `StringFieldDecryptorConverter`.
     """
@@ -125,5 +125,5 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _aes_gcm(key: bytes) -> AESGCM:
     with optional_package("cryptography", "encrypted columns", extra="crypto"):
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # asked for where a job uses it
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # optional package
     return AESGCM(key)

@@ -1,4 +1,4 @@
-"""Converters that make several rows of one: the items of a list, the parts of a text."""
+"""Converters that make several rows of one: one per item of a list, or per part of a text."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class ExplodeConverter:
-    """Makes one row of each item of a list column; all of them keep the place of their row in the source.
+    """Make one row of each item of a list column; each keeps the row number of its row in the source.
 
-    Source: none; the original needs a class for each schema.
+    Source: none; in Gobblin this needs a class for each schema.
     """
 
     class Options(SpecModel):
         """Options of `type: explode`."""
 
         column: str
-        """A list column; the items take its name."""
+        """List column; the items replace the lists."""
         keep_empty: bool = False
-        """Whether a row with an empty list, or none, stays as one row with null. Default: it is filtered."""
+        """Whether a row with an empty or null list stays, as one row with null. Default: it is filtered."""
         position: str | None = None
-        """Name of an int32 column with the item's place in its list, from 0; default: none. Null where there is no item."""
+        """Name of an int32 column with the item's index in its list, from 0, null without an item; default: no such
+        column."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -59,7 +60,7 @@ class ExplodeConverter:
             return
         places = np.arange(len(parents)) - _begins(counts)[parents]
         is_item = lengths[parents] > 0
-        # `list_flatten` leaves out null lists, whatever lies behind them.
+        # `list_flatten` skips null lists, even if they have items behind them.
         items = _take(pc.list_flatten(lists), _begins(lengths)[parents] + places, is_item)
         columns = [items if name == self._options.column else None for name in chunk.batch.schema.names]
         taken = chunk.batch.take(pa.array(parents))
@@ -70,7 +71,7 @@ class ExplodeConverter:
 
 
 class SplitConverter:
-    """Makes one row of each part of a text column between delimiters; empty parts are left out, null has no part.
+    """Make one row of each part of a text column between delimiters; drop empty parts; null has no part.
 
     Source: gobblin-core `StringSplitterConverter`.
     """
@@ -79,9 +80,9 @@ class SplitConverter:
         """Options of `type: split`."""
 
         column: str
-        """A text column; the parts take its place."""
+        """Text column; the parts replace the texts."""
         delimiter: str = Field(min_length=1)
-        """Text between the parts, as it stands: no regular expression."""
+        """Text between the parts; not a regular expression."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options

@@ -20,23 +20,23 @@ _NAME = "converter 'filter'"
 
 
 class FilterConverter:
-    """Keeps rows whose column equals a value, or matches a regular expression from end to end; null does neither.
+    """Keep rows whose column equals a value, or whose whole text matches a regular expression; null does neither.
 
-    Source: gobblin-core `AvroFilterConverter`, `StringFilterConverter`. Differs: a pattern is required; without one the
-    original drops every row.
+    Source: gobblin-core `AvroFilterConverter`, `StringFilterConverter`. Differs: a pattern is required; without one
+    Gobblin drops every row.
     """
 
     class Options(SpecModel):
         """Options of `type: filter`; `equals` or `matches`."""
 
         column: str
-        """The column to look at."""
+        """Column to test."""
         equals: str | int | float | bool | tuple[str | int | float, ...] | None = None
-        """A value, or a list of which one is enough; compared in the column's type."""
+        """A value, or a list of values, one of them to be equal; compared in the column's type."""
         matches: ColumnRegex | None = None
-        """Regular expression (RE2) that a whole text must match."""
+        """Regular expression (RE2) that the whole text must match."""
         keep: bool = True
-        """False keeps the other rows, those with null among them."""
+        """False: keep the other rows instead, including those with null."""
 
         @model_validator(mode="after")
         def _one_test(self) -> Self:

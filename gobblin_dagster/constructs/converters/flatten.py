@@ -1,4 +1,4 @@
-"""FlattenConverter: turn the fields of structs into columns."""
+"""FlattenConverter: convert struct fields to columns."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _NAME = "converter 'flatten'"
 
 
 class FlattenConverter(EachRowConverter):
-    """Replaces struct columns by their fields, named `column_field`, down to the last struct.
+    """Replace struct columns by their fields, named `column_field`, at all depths.
 
-    A null struct gives nulls. Lists stay as they are: see `explode`.
+    A null struct gives nulls. Lists are not changed: see `explode`.
 
-    Source: gobblin-core `FlattenNestedKeyConverter`. Differs: the nested column does not stay beside its fields.
+    Source: gobblin-core `FlattenNestedKeyConverter`. Differs: the struct column is not kept.
     """
 
     class Options(SpecModel):
         """Options of `type: flatten`."""
 
         columns: tuple[str, ...] | None = None
-        """Struct columns to take apart; default: all there are."""
+        """Struct columns to flatten; default: all."""
         separator: str = Field(default="_", min_length=1)
-        """Stands between the names."""
+        """Text between the names."""
         levels: int = Field(default=100, ge=1, le=100)
-        """Depth to which structs inside structs are taken apart."""
+        """How many levels of structs inside structs to flatten."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options

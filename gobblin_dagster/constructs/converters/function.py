@@ -1,4 +1,4 @@
-"""FunctionConverter: a user's function over records, or over batches."""
+"""FunctionConverter: call a function of the user on records or on batches."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from gobblin_dagster.spec.job import SpecModel
 
 _NAME = "converter 'function'"
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
-"""What Arrow raises of values that do not fit their column."""
+"""Exceptions of Arrow for values that do not fit their column."""
 
 
 class FunctionConverter:
-    """Calls `f(record: dict) -> dict | list[dict] | None` for each row, or `f(batch: RecordBatch) -> RecordBatch`.
+    """Call `f(record: dict) -> dict | list[dict] | None` for each row, or `f(batch: RecordBatch) -> RecordBatch`.
 
-    Records are copies: whatever the function does to them, no other branch sees it. Rows made of one record keep its place
-    in the source; rows of a batch function keep theirs where it returns as many rows, else they have none. What the
-    function raises is an error of that row.
+    Records are copies, so the function cannot change rows of other branches. Rows made of one record keep its row
+    number in the source; rows of a batch function keep theirs if it returns as many rows, otherwise they have none. An
+    exception of the function is an error of the row, or of the batch.
 
-    Source: gobblin-core `Converter.convertRecord`, for functions.
+    Source: gobblin-core `Converter.convertRecord`, as a function.
     """
 
     class Options(SpecModel):
         """Options of `type: function`."""
 
         function: Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
-        """`module:name`; modules of the project folder are found."""
+        """`module:name`; the module may be in the project folder."""
         by: Literal["record", "batch"] = "record"
-        """What the function takes."""
+        """What the function gets: one `record` or a whole `batch`."""
         columns: dict[str, Shape] | None = Field(default=None, min_length=1)
-        """Shapes of the columns that it returns; default: those that it gets."""
+        """Shapes of the columns that the function returns; default: those that it gets."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class FunctionConverter:
     def _records(self, record: dict[str, Any], schema: pa.Schema, chunk: Chunk, at: int) -> list[dict[str, Any]]:
         try:
             made = self._function(record)
-        except Exception as error:  # whatever a user's function raises is an error of this row
+        except Exception as error:  # any exception of a user's function is an error of this row
             raise self._error(f"it raised {type(error).__name__}: {error}", chunk, at) from error
         if made is None:
             return []
@@ -90,7 +90,7 @@ class FunctionConverter:
         return rows
 
     def _check(self, made: list[dict[str, Any]], schema: pa.Schema, chunk: Chunk, at: int) -> None:
-        """Raise the error of the value that does not fit its column."""
+        """Raise the error of the first value that does not fit its column."""
         for row in made:
             for field in schema:
                 try:
@@ -102,7 +102,7 @@ class FunctionConverter:
     def _by_batch(self, chunk: Chunk, schema: pa.Schema) -> Chunk:
         try:
             batch = self._function(chunk.batch)
-        except Exception as error:  # whatever a user's function raises is an error of this batch
+        except Exception as error:  # any exception of a user's function is an error of this batch
             raise self._error(f"it raised {type(error).__name__}: {error}", chunk, None) from error
         if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(schema):
             got = batch.schema if isinstance(batch, pa.RecordBatch) else type(batch).__name__

@@ -18,12 +18,12 @@ _NAME = "converter 'hash'"
 
 
 class HashConverter(EachRowConverter):
-    """Replaces values by their HMAC-SHA256 in hexadecimal: equal values stay equal, in every column and every run.
+    """Replace values by their HMAC-SHA256 in hexadecimal; equal values have equal hashes, in all columns and runs.
 
-    Without the key nobody can find a value by trying all of them. Numbers and times are hashed as their text; null stays
-    null.
+    Without the key, nobody can find a value by trying all possible ones. Numbers and times are hashed as text; null
+    stays null.
 
-    Source: none; the original needs a converter of one's own.
+    Source: none; in Gobblin this is a converter of the user.
     """
 
     class Options(SpecModel):
@@ -32,9 +32,9 @@ class HashConverter(EachRowConverter):
         columns: tuple[str, ...] = Field(min_length=1)
         """Columns whose values are replaced by text; null stays null."""
         key_env: EnvName
-        """Environment variable that holds the key, a secret of 16 bytes or more; never the key itself."""
+        """Environment variable with the key, a secret of 16 bytes or more. The key itself is never in the job file."""
         digits: int = Field(default=64, ge=16, le=64)
-        """Hexadecimal digits to keep, from the beginning."""
+        """Number of hexadecimal digits to keep, from the beginning."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -50,7 +50,7 @@ class HashConverter(EachRowConverter):
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name in self._options.columns:
-            # Each value once: names and codes repeat.
+            # Hash each distinct value once, because names and codes repeat.
             values = self._bytes(name, batch.column(name)).dictionary_encode()
             hashes = pa.array([self._hash(value) for value in values.dictionary.to_pylist()], pa.string())
             at = batch.schema.get_field_index(name)

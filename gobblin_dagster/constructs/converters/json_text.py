@@ -1,4 +1,4 @@
-"""JsonTextConverter: a text column that holds JSON objects becomes columns."""
+"""JsonTextConverter: convert a text column with JSON objects to columns."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _NAME = "converter 'json_text'"
 
 
 class JsonTextConverter(EachRowConverter):
-    """Reads JSON objects from the texts of a column into columns of declared types, which take its place.
+    """Parse the JSON objects in a text column into columns of declared types, which replace the column.
 
-    A field that is not there gives null, as does a null text.
+    A missing field is null, as are all fields of a null text.
 
-    Source: gobblin-core `JsonStringToJsonIntermediateConverter`. Differs: typed columns;
-    a value of another type is an error, not a text.
+    Source: gobblin-core `JsonStringToJsonIntermediateConverter`. Differs: typed columns; a value of another type is an
+    error instead of a text.
     """
 
     class Options(SpecModel):
         """Options of `type: json_text`."""
 
         column: str
-        """A text column, one JSON object in each value."""
+        """Text column with one JSON object in each value."""
         columns: dict[str, Shape] = Field(min_length=1)
-        """Shape by field name: a type's name, `[shape]` for a list, `{name: shape}` for an object. A `date` is a text such as
-        `2026-01-31`, or a number of days since 1970-01-01."""
+        """Shape by field name: a type's name, `[shape]` for a list, `{name: shape}` for an object. A `date` is a text
+        such as `2026-01-31`, or a number of days since 1970-01-01."""
         unknown: bool = True
-        """Whether objects may have other fields, which are left out. False: such a field is an error."""
+        """Whether objects may have other fields, which are dropped. False: another field is an error."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -58,7 +58,7 @@ class JsonTextConverter(EachRowConverter):
         return splice(batch, self._options.column, list(self._schema), columns)
 
     def _read(self, texts: pa.Array) -> list[pa.Array]:
-        # Each text inside an object of its own, so that none ends early, is empty or holds two.
+        # Each text is put into an object of its own, so that a text that is empty, or has two objects, is an error.
         lines = pc.binary_join_element_wise('{"r":', pc.fill_null(texts, "null"), "}", "")
         block = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
         try:

@@ -1,4 +1,4 @@
-"""Keys of converters that keep secrets: named in the job file, held by the environment."""
+"""Keys of converters that hide values: the job file names environment variables, which hold the keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AES_BYTES = (16, 24, 32)
 
 
 def secret(variable: str, construct: str) -> bytes:
-    """Return a secret text from the environment; raises EnvironmentFaultError where it is missing or short."""
+    """Return a secret from the environment; raises EnvironmentFaultError if it is missing or too short."""
     value = os.environ.get(variable, "").encode()
     if len(value) < MIN_SECRET_BYTES:
         problem = f"is {len(value)} bytes long" if value else "is not set"
@@ -30,7 +30,10 @@ def secret(variable: str, construct: str) -> bytes:
 
 
 def aes_key(variable: str, construct: str) -> bytes:
-    """Return an AES key from the environment, written in base64; raises EnvironmentFaultError where it is none."""
+    """Return an AES key from the environment, decoded from base64.
+
+    Raises EnvironmentFaultError if there is no valid one.
+    """
     value = os.environ.get(variable, "")
     try:
         key = base64.b64decode(value, validate=True)

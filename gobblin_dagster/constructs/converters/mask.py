@@ -1,4 +1,4 @@
-"""MaskConverter: hide the letters of texts."""
+"""MaskConverter: hide the characters of texts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAME = "converter 'mask'"
 
 
 class MaskConverter(EachRowConverter):
-    """Replaces each letter of a text by a sign, but for the first and last few. A text no longer than those is hidden whole.
+    """Replace each character of a text by a sign, except the first and last few; hide shorter texts completely.
 
-    Source: none; the mask of the fork operator's documentation is a converter of one's own.
+    Source: none; in Gobblin's documentation of forks, masking is a converter of the user.
     """
 
     class Options(SpecModel):
@@ -26,13 +26,14 @@ class MaskConverter(EachRowConverter):
         columns: tuple[str, ...] = Field(min_length=1)
         """Text columns; null stays null."""
         keep_first: int = Field(default=0, ge=0)
-        """Letters that stay at the beginning."""
+        """Characters to keep at the beginning."""
         keep_last: int = Field(default=0, ge=0)
-        """Letters that stay at the end."""
+        """Characters to keep at the end."""
         sign: str = Field(default="*", min_length=1, max_length=1)
-        """Stands for a hidden letter."""
+        """Character that replaces a hidden one."""
         length: int | None = Field(default=None, ge=1)
-        """Signs to write, whatever is hidden, so that its length is hidden too. Default: one per letter."""
+        """Number of signs to write for each value, so that its length is hidden too. Default: one per hidden
+        character."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""ParseTimestampsConverter: texts in one of several forms, or epoch numbers, become timestamps."""
+"""ParseTimestampsConverter: convert texts in one of several formats, or epoch numbers, to timestamps."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 class TimestampForm(SpecModel):
-    """How a column becomes a timestamp."""
+    """How the values of a column become timestamps."""
 
     formats: tuple[str, ...] = Field(default=(ISO,), min_length=1)
-    """Forms of texts, tried in this order row by row: `iso`, or strptime formats, e.g. `%d.%m.%Y %H:%M`."""
+    """Formats of texts, tried in this order for each row: `iso`, or strptime formats, e.g. `%d.%m.%Y %H:%M`."""
     unit: Literal["s", "ms", "us"] = "ms"
     """Unit of numbers, counted from 1970-01-01T00:00Z."""
     timezone: ZoneName = "UTC"
@@ -36,7 +36,7 @@ class TimestampForm(SpecModel):
 
 
 class ParseTimestampsConverter(EachRowConverter):
-    """Makes timestamps (microseconds, with zone) of texts and integers; what fits no format is an error.
+    """Convert texts and integers to timestamps (microseconds, with zone); a text in no format is an error.
 
     Source: gobblin-core `JsonElementConversionFactory.DateConverter` (`converter.avro.date.format`, `.timezone`).
     """
@@ -45,7 +45,7 @@ class ParseTimestampsConverter(EachRowConverter):
         """Options of `type: parse_timestamps`."""
 
         columns: dict[str, TimestampForm] = Field(min_length=1)
-        """Form by column name; a list of formats, or one, is short for `{formats: [...]}`."""
+        """Form by column name; a format, or a list of them, is short for `{formats: [...]}`."""
 
         @field_validator("columns", mode="before")
         @classmethod
@@ -109,7 +109,7 @@ class ParseTimestampsConverter(EachRowConverter):
         return times
 
     def _read(self, form: str, texts: pa.Array, zone: str) -> pa.Array:
-        """Return times, null where a text is not of this form."""
+        """Return times; null for each text that is not in this format."""
         if form != ISO:
             return in_zone(self._parsers[form].run(pa.RecordBatch.from_arrays([texts], names=["text"])).column(0), zone)
         looks_iso = pc.fill_null(pc.match_substring_regex(texts, ISO_FORM), False)

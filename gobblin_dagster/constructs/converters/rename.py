@@ -1,4 +1,4 @@
-"""RenameConverter: give columns other names."""
+"""RenameConverter: rename columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class RenameConverter:
-    """Renames columns, all at once (two may swap names); order and types stay.
+    """Rename columns, all at once (two may swap names); keep their order and types.
 
     Source: gobblin-core `AvroToJdbcEntryConverter` (`converter.avro.jdbc.entry_fields_pairs`).
     """
@@ -22,7 +22,7 @@ class RenameConverter:
         """Options of `type: rename`."""
 
         columns: dict[str, str] = Field(min_length=1)
-        """New name by old name; each old name must be there."""
+        """New name by old name; each old name must exist."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._names = options.columns

@@ -1,4 +1,4 @@
-"""SampleConverter: keep a share of the rows, the same ones at every run."""
+"""SampleConverter: keep a share of the rows, the same ones in each run."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _NAME = "converter 'sample'"
 
 
 class SampleConverter:
-    """Keeps about `ratio` of the rows. Whether a row is kept depends on its file and row number alone, or on its key.
+    """Keep about `ratio` of the rows; which ones depends only on their file and row number, or on their key.
 
-    Source: gobblin-core-base `SamplingConverter`. Differs: not random: a second run, and a retry, keep the same rows.
+    Source: gobblin-core-base `SamplingConverter`. Differs: not random; a second run, and a retry, keep the same rows.
     """
 
     class Options(SpecModel):
         """Options of `type: sample`."""
 
         ratio: float = Field(ge=0, le=1)
-        """Share of rows to keep, 0-1. (The original's default is 0.01; here it must be said.)"""
+        """Share of the rows to keep, 0-1. (Gobblin's default is 0.01; here it is required.)"""
         by: tuple[str, ...] = ()
-        """Key columns: rows of one key are kept or left out together, wherever they stand. Default: by file and row."""
+        """Key columns: rows with the same key are all kept or all dropped. Default: decide by file and row number."""
         seed: int = 0
-        """Another seed keeps other rows."""
+        """A different seed keeps different rows."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options

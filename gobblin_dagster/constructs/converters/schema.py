@@ -1,4 +1,4 @@
-"""SchemaConverter: the schema that rows are to have, written in the job file."""
+"""SchemaConverter: bring rows into a schema that the job file declares."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAME = "converter 'schema'"
 
 
 class SchemaConverter(EachRowConverter):
-    """Gives rows exactly the declared columns, in the declared order and types.
+    """Give rows exactly the declared columns, in the declared order and types.
 
-    Source: gobblin-core `StringSchemaInjector` (`gobblin.converter.schemaInjector.schema`). Differs: rows are brought into
-    the schema; the original only says that they have it.
+    Source: gobblin-core `StringSchemaInjector` (`gobblin.converter.schemaInjector.schema`). Differs: converts the rows
+    to the schema; Gobblin only declares that they have it.
     """
 
     class Options(SpecModel):
@@ -31,9 +31,10 @@ class SchemaConverter(EachRowConverter):
         columns: dict[str, Shape] = Field(min_length=1)
         """Shape by column name: a type's name, `[shape]` for a list, `{name: shape}` for a struct."""
         missing: Literal["fail", "null"] | None = "fail"
-        """What becomes of a declared column, or field of a struct, that is not there (`null`, quoted or not)."""
+        """What to do if a declared column or struct field is missing: `fail`, or fill it with null (`null`, quoted or
+        not)."""
         others: Literal["fail", "drop"] = "fail"
-        """What becomes of a column, or field of a struct, that is not declared."""
+        """What to do with a column or struct field that is not declared: `fail` or `drop` it."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -57,7 +58,7 @@ class SchemaConverter(EachRowConverter):
         return pa.RecordBatch.from_arrays([self._column(field, batch) for field in self._schema], schema=self._schema)
 
     def _require_fields(self, path: str, given: pa.DataType, declared: pa.DataType) -> None:
-        """Apply `missing` and `others` to the fields of structs, too: Arrow's cast fills and drops them in silence."""
+        """Apply `missing` and `others` to struct fields too: Arrow's cast fills and drops them silently."""
         if is_list(given) and is_list(declared):
             self._require_fields(path, given.value_type, declared.value_type)
         if not (pa.types.is_struct(given) and pa.types.is_struct(declared)):

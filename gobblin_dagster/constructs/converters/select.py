@@ -1,4 +1,4 @@
-"""SelectConverter: pick columns, also out of structs."""
+"""SelectConverter: pick columns and struct fields."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _NAME = "converter 'select'"
 
 
 class SelectConverter(EachRowConverter):
-    """Keeps the named columns, in the order named. `user.city` is the field `city` of the struct column `user`.
+    """Keep the named columns, in the given order. `user.city` is the field `city` of the struct column `user`.
 
-    A column whose own name has a dot goes before a field of a struct.
+    If a column's own name has a dot, the column is picked before a struct field.
 
-    Source: gobblin-core `AvroFieldsPickConverter`, `AvroFieldRetrieverConverter`. Differs: picked fields become columns.
+    Source: gobblin-core `AvroFieldsPickConverter`, `AvroFieldRetrieverConverter`. Differs: picked fields become
+    columns.
     """
 
     class Options(SpecModel):
         """Options of `type: select`."""
 
         columns: tuple[str, ...] | dict[str, str] = Field(min_length=1)
-        """Names or dotted paths, named by their last part; or path by new name. Each must be there."""
+        """Names or dotted paths, which become columns named by their last part; or path by new name. Each must
+        exist."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         given = options.columns
@@ -71,7 +73,7 @@ def _own_name(path: str, schema: pa.Schema) -> str:
 
 
 def _paths_text(schema: pa.Schema) -> str:
-    """List the columns, and beside structs their fields."""
+    """Return the names of the columns and of struct fields, separated by commas."""
     inner = [
         pa.field(f"{field.name}.{field.type.field(at).name}", pa.null())
         for field in schema

@@ -1,4 +1,4 @@
-"""SqlConverter: filter and compute columns with SQL expressions over the batch."""
+"""SqlConverter: filter rows and compute columns with SQL expressions."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.spec.job import SpecModel
 
 _ROW = f"{HIDDEN_PREFIX}row"
-"""Numbers the rows of a batch through DuckDB and back, to prove that each came back, once and in its place."""
+"""Column of row numbers that DuckDB must return unchanged: proof that each row came back once, in its place."""
 
 _ROW_BY_ROW = "each row must be computed from that row alone"
 
 
 class SqlConverter:
-    """Keeps the rows where `where` is true, then computes the columns of `select`.
+    """Keep the rows for which `where` is true, then compute the columns of `select`.
 
-    Rows keep their order and their place in the source. `select` sees one batch at a time, so what needs more than one
-    row (aggregates, DISTINCT, ORDER BY, unnest) is refused.
+    Rows keep their order and their row numbers in the source. `select` sees one batch at a time, so anything that needs
+    more than one row (aggregates, DISTINCT, ORDER BY, unnest) is refused.
 
-    Shape: any batch in; out the columns of `select`, or all where there is none. A column that keeps its name keeps its
-    time zone and its string width.
+    Shape: takes any batch; returns the columns of `select`, or all columns without it. A column that keeps its name
+    keeps its time zone and its large or view type.
 
-    Source: gobblin-core `AvroFilterConverter`, `AvroFieldsPickConverter`. Differs: SQL, not one
-    field and one value.
+    Source: gobblin-core `AvroFilterConverter`, `AvroFieldsPickConverter`. Differs: SQL, not one field and one value.
     """
 
     class Options(SpecModel):
         """Options of `type: sql`."""
 
         select: SqlSelectList | None = Field(default=None, min_length=1)
-        """Select list, e.g. `* EXCLUDE (tailnum), distance * 1.609 AS km`; default: all columns as they are."""
+        """Select list, e.g. `* EXCLUDE (tailnum), distance * 1.609 AS km`; default: all columns unchanged."""
         where: SqlExpression | None = Field(default=None, min_length=1)
-        """Boolean expression; rows where it is false or null are left out, and counted as filtered."""
+        """Boolean expression; rows for which it is false or null are dropped, and counted as filtered. Default: keep
+        all."""
 
         @model_validator(mode="after")
         def _does_something(self) -> Self:
@@ -55,7 +55,8 @@ class SqlConverter:
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._where = None if options.where is None else SqlMasks([options.where], "converter 'sql' (where)", context)
         name = "converter 'sql' (select)"
-        # The row number stands first: `DISTINCT` after it is no SQL, and an aggregate beside it is refused.
+        # The row number comes first: then `DISTINCT` is a syntax error, and an aggregate needs a GROUP BY and is
+        # refused.
         self._select = (
             None
             if options.select is None
@@ -79,7 +80,7 @@ class SqlConverter:
             yield chunk
 
     def _visible(self, select: SqlSelect, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of the select list without row numbers (`*` repeats them)."""
+        """Return the schema of the select list without the row numbers, which `*` repeats."""
         try:
             numbered = select.schema(schema.append(pa.field(_ROW, pa.int64())))
         except ConvertError as error:

@@ -33,9 +33,9 @@ _TO_BYTES: dict[str, Callable[[str], bytes]] = {
 
 
 class ToJsonConverter(EachRowConverter):
-    """Puts columns into one text column of JSON objects, behind the columns that stay.
+    """Write columns as one text column of JSON objects, after the columns that stay.
 
-    Decimals, times and bytes are text in JSON, as in the `jsonl` writer.
+    Decimals, times and bytes become text in JSON, as in the `jsonl` writer.
 
     Source: gobblin-avro-json `AvroToJsonStringConverter`, gobblin-core `JsonToStringConverter`.
     """
@@ -46,7 +46,7 @@ class ToJsonConverter(EachRowConverter):
         into: str = "json"
         """Name of the text column."""
         columns: tuple[str, ...] | None = Field(default=None, min_length=1)
-        """Columns to put in, in this order; default: all."""
+        """Columns to write into the JSON, in this order; default: all."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -82,7 +82,7 @@ class EncodingOptions(SpecModel):
 
 
 class _EncodingConverter(EachRowConverter):
-    """What both directions share."""
+    """Base of both directions."""
 
     Options = EncodingOptions
     _name: str
@@ -122,9 +122,10 @@ class _EncodingConverter(EachRowConverter):
 
 
 class BytesToTextConverter(_EncodingConverter):
-    """Reads bytes as text, or writes them as base64 or hexadecimal text.
+    """Decode bytes as text, or write them as base64 or hexadecimal text.
 
-    Source: gobblin-core `ObjectToStringConverter`, `BytesToJsonConverter`. Differs: bytes that are no text are an error.
+    Source: gobblin-core `ObjectToStringConverter`, `BytesToJsonConverter`. Differs: bytes that cannot be decoded are an
+    error.
     """
 
     _name = "converter 'bytes_to_text'"
@@ -134,7 +135,7 @@ class BytesToTextConverter(_EncodingConverter):
 
 
 class TextToBytesConverter(_EncodingConverter):
-    """Writes text as bytes, or reads them from base64 or hexadecimal text.
+    """Encode text as bytes, or decode it from base64 or hexadecimal.
 
     Source: gobblin-core `StringToBytesConverter`.
     """

@@ -1,1 +1,1 @@
-"""Fork operators: they say which branch takes which rows."""
+"""Fork operators: decide which branches take which rows."""

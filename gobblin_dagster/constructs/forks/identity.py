@@ -1,4 +1,4 @@
-"""IdentityForkOperator: every branch takes every row."""
+"""IdentityForkOperator: give every row to every branch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class IdentityForkOperator:
-    """Gives every row to every branch.
+    """Give every row to every branch.
 
-    Source: gobblin-core `IdentityForkOperator`. Differs: nothing is copied; Arrow batches do not change.
+    Source: gobblin-core `IdentityForkOperator`. Differs: copies nothing, because Arrow batches are immutable.
     """
 
     class Options(SpecModel):

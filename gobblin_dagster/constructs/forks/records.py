@@ -1,4 +1,4 @@
-"""RecordForkOperator: a user's class that looks at one record after the other."""
+"""RecordForkOperator: call a class of the user for each record."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _METHODS = ("fork_record", "fork_schema")
 
 
 class RecordForkOperator:
-    """Asks an object's `fork_record(record: dict) -> list[bool]` which branches take a row: one flag per branch, in order.
+    """Call an object's `fork_record(record: dict) -> list[bool]` for each row: one flag per branch, in order.
 
-    The object is made once per work unit, with `options` as keyword arguments. It may have
-    `fork_schema(schema) -> list[bool]`, one flag per branch; without it every branch exists. Records are copies: what the
-    object does to them reaches no branch.
+    The object is made once per work unit, with `options` as keyword arguments. It may have a method
+    `fork_schema(schema) -> list[bool]`, one flag per branch; without it every branch exists. Records are copies, so the
+    object cannot change the rows of a branch.
 
-    Raises: ForkBranchMismatchError for another number of flags, ConvertError for what the object raises, UsageError where the
-    class cannot be made.
+    Raises:
+        ForkBranchMismatchError: another number of flags than branches.
+        ConvertError: the object raised an exception.
+        UsageError: the class cannot be instantiated.
 
     Source: gobblin-api `ForkOperator` (`init`, `forkSchema`, `forkDataRecord`).
     """
@@ -36,9 +38,9 @@ class RecordForkOperator:
         """Options of `type: records`."""
 
         operator: Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
-        """`module:Class`; modules of the project folder are found."""
+        """`module:Class`; the module may be in the project folder."""
         options: dict[str, Any] = Field(default_factory=dict)
-        """Keyword arguments of the class."""
+        """Keyword arguments for the class. Default: none."""
 
     def __init__(self, options: Options, context: ConstructContext, *, branches: Sequence[str]) -> None:
         self._branches = len(branches)
@@ -50,11 +52,11 @@ class RecordForkOperator:
             raise UsageError(problem=f"{_NAME}: {options.operator} cannot be made: {error}.") from error
         if not callable(getattr(self._operator, "fork_record", None)):
             raise UsageError(problem=f"{_NAME}: {options.operator} has no method fork_record.")
-        # Misspelt, the optional one would be passed over.
+        # A misspelt `fork_schema` would be ignored.
         if unknown := [name for name in dir(self._operator) if name.startswith("fork") and name not in _METHODS]:
             raise UsageError(
-                problem=f"{_NAME}: {options.operator} has {', '.join(unknown)}, which nobody calls.",
-                hint=f"Names that begin with `fork` are {' and '.join(_METHODS)}; begin helpers of your own with `_`.",
+                problem=f"{_NAME}: {options.operator} has {', '.join(unknown)}, which is never called.",
+                hint=f"Names that begin with `fork` are {' and '.join(_METHODS)}; begin names of your own with `_`.",
             )
 
     def fork_schema(self, schema: pa.Schema) -> Sequence[bool]:

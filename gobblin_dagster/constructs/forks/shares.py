@@ -1,4 +1,4 @@
-"""Fork operators that deal rows out: by the hash of a key, by chance that repeats itself, in turn."""
+"""Fork operators that distribute rows: by the hash of a key, by a repeatable sample, or in turn."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class HashForkOperator:
-    """Gives each row to one branch by its key: rows of one key go to the same branch, in every run and on every machine.
+    """Give each row to one branch by its key: rows with the same key go to the same branch, in every run and process.
 
-    Raises: UsageError where weights and branches differ, ConvertError where a key column is missing.
+    Raises:
+        UsageError: weights and branches differ.
+        ConvertError: a key column is missing.
 
-    Source: a `ForkOperator` of one's own in the original.
+    Source: none; in Gobblin this is a `ForkOperator` of the user.
     """
 
     class Options(SpecModel):
         """Options of `type: hash`."""
 
         by: tuple[str, ...] = Field(min_length=1)
-        """Key columns; null is a key as any other."""
+        """Key columns; null is a key like any other."""
         weights: dict[str, float] | None = None
-        """Share of keys by branch name, in any unit; default: the same for all."""
+        """Share of the keys by branch name, in any unit; default: equal shares."""
         seed: int = 0
-        """Another seed deals the keys out otherwise."""
+        """A different seed distributes the keys differently."""
 
         @field_validator("weights")
         @classmethod
@@ -58,24 +60,26 @@ class HashForkOperator:
 
 
 class SampleForkOperator:
-    """Gives each branch its share of the rows, each branch for itself: a row may go to several branches, or to none.
+    """Give each branch its share of the rows, independently: a row may go to several branches, or to none.
 
-    Which rows depends on their place in the work unit, or on their key; a retry takes the same ones.
+    Which rows depends on their position in the work unit, or on their key; a retry takes the same ones.
 
-    Raises: as `HashForkOperator`.
+    Raises:
+        UsageError: ratios and branches differ.
+        ConvertError: a key column is missing.
 
-    Source: a `ForkOperator` of one's own in the original.
+    Source: none; in Gobblin this is a `ForkOperator` of the user.
     """
 
     class Options(SpecModel):
         """Options of `type: sample`."""
 
         ratios: dict[str, float] = Field(min_length=1)
-        """Share of rows by branch name, 0-1; 1 takes all."""
+        """Share of the rows by branch name, 0-1; 1 takes all."""
         by: tuple[str, ...] = ()
-        """Key columns: rows of one key go together. Default: by place."""
+        """Key columns: rows with the same key go together. Default: decide by position."""
         seed: int = 0
-        """Another seed takes other rows."""
+        """A different seed takes different rows."""
 
         @field_validator("ratios")
         @classmethod
@@ -88,7 +92,7 @@ class SampleForkOperator:
     def __init__(self, options: Options, context: ConstructContext, *, branches: Sequence[str]) -> None:
         _require_all("ratio", options.ratios, "sample", context, branches)
         self._ratios = [options.ratios[name] for name in branches]
-        # A seed of its own for each branch: samples must not be parts of one another.
+        # One seed per branch: with the same seed, a smaller sample would be part of a larger one.
         self._seeds = [seed_of(options.seed, context.dataset_urn, name) for name in branches]
         self._digests = KeyDigests(options.by, "fork operator 'sample'", context) if options.by else None
         self._rows = 0
@@ -109,9 +113,9 @@ class SampleForkOperator:
 
 
 class RoundRobinForkOperator:
-    """Gives the rows of a work unit to the branches in turn, beginning with the first branch.
+    """Give the rows of a work unit to the branches in turn, beginning with the first branch.
 
-    Source: a `ForkOperator` of one's own in the original.
+    Source: none; in Gobblin this is a `ForkOperator` of the user.
     """
 
     class Options(SpecModel):

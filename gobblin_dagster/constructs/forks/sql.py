@@ -1,4 +1,4 @@
-"""SqlForkOperator: each branch takes the rows where its SQL expression is true."""
+"""SqlForkOperator: give each branch the rows for which its SQL expression is true."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ class Rest(SpecModel):
 
 
 class SqlForkOperator:
-    """Gives each branch the rows where its condition is true; null is false.
+    """Give each branch the rows for which its condition is true; null counts as false.
 
-    Conditions may overlap: a row then goes to several branches. A row that none takes is counted as untaken; a branch
-    with `{rest: true}` leaves no such row.
+    Conditions may overlap: a row then goes to several branches. A row that no branch takes is counted as untaken; with
+    a branch `{rest: true}` there is none.
 
-    Raises (also when made): UsageError where conditions and branches differ, ConvertError where a condition does not fit
-    the rows.
+    Raises:
+        UsageError: (when made) conditions and branches differ.
+        ConvertError: a condition does not fit the rows.
 
-    Source: a `ForkOperator` of one's own in the original, which ships none that looks at rows.
+    Source: none; Gobblin has no `ForkOperator` that decides by rows, only the interface.
     """
 
     class Options(SpecModel):
@@ -45,7 +46,7 @@ class SqlForkOperator:
         @field_validator("branches", mode="before")
         @classmethod
         def _no_bare_flag(cls, branches: object) -> object:
-            # `rest: true` could be read as "every row" or as "the rest"; a wrong guess would lose rows silently.
+            # `rest: true` could mean "every row" or "the rest"; a wrong guess would lose rows silently.
             if isinstance(branches, dict):
                 flags = sorted(str(name) for name, condition in branches.items() if isinstance(condition, bool))
                 if flags:

@@ -1,1 +1,1 @@
-"""Types of option fields that several constructs use."""
+"""Types of option fields that several constructs share."""

@@ -1,4 +1,4 @@
-"""Regular expressions of RE2 in options, which match a column in one go: checked when a job file is read."""
+"""Option type for regular expressions (RE2) that match whole columns; checked when the job file is read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _known(pattern: str) -> str:
 
 
 ColumnRegex: TypeAlias = Annotated[str, AfterValidator(_known)]
-"""A regular expression in an options model."""
+"""Option type: a regular expression for columns."""
 
 
 def match_whole(texts: pa.Array, pattern: str) -> pa.BooleanArray:
-    """Return whether each text matches from end to end; null for null."""
+    """Return for each text whether all of it matches; null for null."""
     return pc.match_substring_regex(texts, rf"\A(?:{pattern})\z")

@@ -13,7 +13,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_duration(value: object) -> timedelta:
-    """Read a duration; raises ValueError.
+    """Parse a duration; raises ValueError.
 
     Example:
         >>> parse_duration("6h")
@@ -45,10 +45,10 @@ Duration: TypeAlias = Annotated[
     BeforeValidator(parse_duration, json_schema_input_type=str),
     PlainSerializer(_to_text, return_type=str),
 ]
-"""A field of a job file that holds a duration."""
+"""Option type: a duration."""
 SignedDuration: TypeAlias = Annotated[
     timedelta,
     BeforeValidator(_parse_signed, json_schema_input_type=str),
     PlainSerializer(_to_text, return_type=str),
 ]
-"""A field that holds a duration, or one below zero: `-30d`."""
+"""Option type: a duration that may be negative, e.g. `-30d`."""

@@ -1,4 +1,4 @@
-"""Regular expressions of Python in options: checked when a job file is read. Those for columns are in `column_regexes`."""
+"""Option type for Python's regular expressions, checked when the job file is read; see also `column_regexes`."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def _known(pattern: str) -> str:
 
 
 Regex: TypeAlias = Annotated[str, AfterValidator(_known)]
-"""A regular expression in an options model."""
+"""Option type: a regular expression."""

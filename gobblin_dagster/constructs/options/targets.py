@@ -1,4 +1,4 @@
-"""Option type for `module:name`, by which a job file names a function or class of the user's own."""
+"""Option type for `module:name`, which names a function or class of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time zones in options: checked when a job file is read, not when the first row comes."""
+"""Option type for time zones, checked when the job file is read."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def _known(zone: str) -> str:
 
 
 ZoneName: TypeAlias = Annotated[str, AfterValidator(_known)]
-"""Name of an IANA time zone."""
+"""Option type: name of an IANA time zone."""

@@ -1,1 +1,1 @@
-"""Arrow and Avro types: conversions, casts that lose nothing, names of columns."""
+"""Arrow and Avro types: conversions, casts that lose nothing, checks of columns."""

@@ -1,4 +1,4 @@
-"""Arrow types: their names in job files, and which of them are text or bytes."""
+"""Arrow types: their names in job files, and tests for kinds of types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """Return the Arrow type of a name such as `int64`, `timestamp` (an instant) or `decimal(12, 2)`; raises ValueError."""
+    """Return the Arrow type of a name, e.g. `int64`, `timestamp` (an instant), `decimal(12, 2)`; raises ValueError."""
     if name in _TYPES:
         return _TYPES[name]
     if (match := _DECIMAL.fullmatch(name)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
@@ -36,14 +36,14 @@ def arrow_type(name: str) -> pa.DataType:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values are text, dictionary-encoded or not."""
+    """Return True if values are text, dictionary-encoded or not."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Return whether values are bytes."""
+    """Return True if values are bytes."""
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
@@ -53,33 +53,33 @@ def is_binary(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether values are lists, of whatever length."""
+    """Return True if values are lists, of variable or fixed length."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a type, or a type inside of it, is of a kind."""
+    """Return True if `is_wanted` holds for a type or for a type inside it."""
     return any(is_wanted(part) for part in parts_of([kind]))
 
 
 def parts_of(kinds: Iterable[pa.DataType]) -> Iterator[pa.DataType]:
-    """Yield types and all types inside of them."""
+    """Yield types and all types inside them."""
     return (part for part, _ in _parts(kinds))
 
 
 def levels_of(kinds: Iterable[pa.DataType], *, a_list: int = 1, a_struct: int = 1) -> int:
-    """Return how many levels the deepest type has: one for a value.
+    """Return the number of levels of the deepest type; a plain value has one.
 
     Args:
         kinds: types of columns.
-        a_list: levels that a list, or a map, counts for.
-        a_struct: the same for a struct.
+        a_list: levels that a list or a map adds.
+        a_struct: levels that a struct adds.
     """
     return max((1 + lists * a_list + structs * a_struct for _, (lists, structs) in _parts(kinds)), default=0)
 
 
 def _parts(kinds: Iterable[pa.DataType]) -> Iterator[tuple[pa.DataType, tuple[int, int]]]:
-    """Yield all parts of types, each with the number of lists and of structs around it; without recursion, however deep."""
+    """Yield each type inside of types, with the number of lists and structs around it; without recursion."""
     waiting = [(kind, (0, 0)) for kind in kinds]
     while waiting:
         kind, (lists, structs) = waiting.pop()
@@ -94,7 +94,7 @@ def _parts(kinds: Iterable[pa.DataType]) -> Iterator[tuple[pa.DataType, tuple[in
 
 
 def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.ChunkedArray]:
-    """Yield the plain values that a column holds, at whatever depth."""
+    """Yield the plain values inside a column, at any depth."""
     if pa.types.is_dictionary(values.type):
         yield from leaves(values.dictionary)
     elif pa.types.is_struct(values.type):
@@ -109,9 +109,9 @@ def leaves(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array | pa.Chunked
 
 
 def dates_as_texts(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Return fields with text for days, inside of lists and structs too.
+    """Return fields with text instead of days, also inside lists and structs.
 
-    Of JSON, Arrow takes numbers for days (since 1970); most programs write text.
+    Arrow reads days in JSON as numbers since 1970; most programs write them as text.
     """
     return [field.with_type(_with_text_dates(field.type)) for field in fields]
 
@@ -130,15 +130,16 @@ def _known(name: str) -> str:
 
 
 def _plain(name: object) -> object:
-    """Refuse lists and objects with a way to read them: pydantic would say that it expected a text."""
+    """Refuse lists and mappings with a hint; pydantic would only say that it expected text."""
     if isinstance(name, list | dict):
         got = f"keys and values ({', '.join(map(str, name))[:80]})" if isinstance(name, dict) else "a list"
         raise ValueError(
-            f"expected the name of one type, e.g. int64, got {got}. Read nested values as text (`string`, or whole rows by "
-            "`format: text`), and open the text with the converter `json_text`"
+            f"expected the name of one type, e.g. int64, got {got}. Read nested values as text (`string`, or whole "
+            "rows "
+            "by `format: text`), and convert the text with `json_text`"
         )
     return name
 
 
 TypeName = Annotated[str, BeforeValidator(_plain), AfterValidator(_known)]
-"""The name of a column type, in an options model."""
+"""Option type: the name of a column type."""

@@ -29,7 +29,7 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 
 def uuids_as_texts(schema: Any) -> Any:
-    """Return a schema whose uuids are plain strings: Arrow has no type for the objects that fastavro makes of them."""
+    """Return a schema whose uuids are plain strings: Arrow has no type for fastavro's uuid objects."""
     if isinstance(schema, list):
         return [uuids_as_texts(one) for one in schema]
     if isinstance(schema, dict):
@@ -38,16 +38,16 @@ def uuids_as_texts(schema: Any) -> Any:
 
 
 def arrow_type_of_avro(schema: Any, named: Mapping[str, Any]) -> pa.DataType:
-    """Return the Arrow type of an Avro schema.
+    """Return the Arrow type of an Avro schema; call `uuids_as_texts` first.
 
-    Records become structs, enums strings, a union of null and one type that type. `uuids_as_texts` comes first.
+    Records become structs, enums strings; a union of null and one type becomes that type.
 
     Args:
-        schema: as `fastavro.parse_schema` returns it.
+        schema: result of `fastavro.parse_schema`.
         named: its named types by full name, as `parse_schema` collects them.
 
     Raises:
-        ValueError: a union of several types, or a type that is part of itself: no column type holds them.
+        ValueError: the schema has a union of several types, or a type that contains itself; Arrow has neither.
     """
     return _arrow(schema, named, ())
 
@@ -74,7 +74,7 @@ def _complex(schema: Mapping[str, Any], named: Mapping[str, Any], above: tuple[s
         case "record":
             name = schema["name"]
             if name in above:
-                raise ValueError(f"the record {name!r} is part of itself")
+                raise ValueError(f"the record {name!r} contains itself")
             found = pa.struct([(one["name"], _arrow(one["type"], named, (*above, name))) for one in schema["fields"]])
         case "enum":
             found = pa.string()

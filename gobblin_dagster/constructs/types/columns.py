@@ -1,4 +1,4 @@
-"""Checks of columns that several constructs share, with one wording."""
+"""Checks of columns that several constructs share, with the same messages."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.core.utils.duplicates import repeated
 
 MAX_NAMES = 40
-"""Column names in a message."""
+"""Most column names in a message."""
 HIDDEN_PREFIX = "__gobblin_"
-"""Begins the names of columns that constructs add for their own use; users do not see them."""
+"""Prefix of columns that constructs add for their own use; users do not see them."""
 
 
 def columns_text(schema: pa.Schema) -> str:
-    """List at most forty column names."""
+    """Return at most MAX_NAMES column names, separated by commas."""
     names = [name for name in schema.names if not name.startswith(HIDDEN_PREFIX)]
     more = f", … ({len(names)} in all)" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more
 
 
 def require_columns(names: Iterable[str], schema: pa.Schema, construct: str, context: ConstructContext) -> None:
-    """Raise ConvertError naming the columns that are not there, and those that are."""
+    """Raise ConvertError if a column is missing; the message has the missing and the existing columns."""
     missing = [name for name in names if name not in schema.names]
     if missing:
         raise convert_error(
@@ -39,7 +39,7 @@ def require_columns(names: Iterable[str], schema: pa.Schema, construct: str, con
 def require_text(
     names: Sequence[str], schema: pa.Schema, construct: str, context: ConstructContext, hint: str = ""
 ) -> None:
-    """Raise ConvertError where a column is not there or holds no text; the hint says what to do then."""
+    """Raise ConvertError if a column is missing or is not text; `hint` is added to the message."""
     require_columns(names, schema, construct, context)
     for name in names:
         if not is_text(schema.field(name).type):
@@ -48,13 +48,13 @@ def require_text(
 
 
 def refuse_twice(names: Sequence[str], construct: str, context: ConstructContext) -> None:
-    """Raise ConvertError where a result would have two columns of one name."""
+    """Raise ConvertError if a result would have two columns with the same name."""
     if twice := repeated(names):
         raise convert_error(f"more than one column would be named {', '.join(map(repr, twice))}", construct, context)
 
 
 def convert_error(problem: str, construct: str, context: ConstructContext, file: str | None = None) -> ConvertError:
-    """Return an error that names dataset, branch and construct."""
+    """Return a ConvertError that names dataset, branch and construct."""
     return ConvertError(
         dataset_urn=context.dataset_urn, construct=construct, problem=problem, branch=context.branch, file=file
     )

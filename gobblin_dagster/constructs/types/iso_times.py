@@ -1,4 +1,4 @@
-"""Times that ISO 8601 writes with four digits of the year and an offset of whole minutes; Arrow writes others as it can."""
+"""Refuse times that ISO 8601 cannot write: years beyond four digits, offsets with seconds. Arrow writes them wrong."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Of Arrow's units of time."""
+"""Arrow's units of time per second."""
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Of the years 1 and 9999."""
+"""First second of the year 1 and last second of the year 9999, since 1970."""
 _DAY = 86_400
 
 
 def refuse_odd_times(column: str, values: pa.Array) -> None:
-    """Raise ArrowInvalid naming the column where Arrow would write a time as another one, or as none."""
+    """Raise ArrowInvalid, with the column, if Arrow would write a time as another one or as invalid text."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary
     refuse_odd_years(column, values)
@@ -28,7 +28,7 @@ def refuse_odd_times(column: str, values: pa.Array) -> None:
 
 
 def refuse_odd_years(column: str, values: pa.Array) -> None:
-    """Raise ArrowInvalid for days and times, in UTC, of years beyond 1 to 9999, or that an offset moves beyond their unit."""
+    """Raise ArrowInvalid for days and times outside the years 1 to 9999, or that a zone's offset moves out of range."""
     kind = values.type
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) or values.null_count == len(values):
         return

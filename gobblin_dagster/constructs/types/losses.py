@@ -1,4 +1,4 @@
-"""What Arrow would leave out of values of Python without a word: fractions, fields of structs, times of day, zones, digits."""
+"""Find parts of Python values that Arrow would drop silently: fractions, struct fields, times of day, zones, digits."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from typing import Any
 import pyarrow as pa
 
 _MICROS = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}
-"""Microseconds in each unit; one for finer ones, too."""
+"""Microseconds per unit; 1 for nanoseconds too."""
 _UTC = ("UTC", "Etc/UTC", "+00:00")
 _INSTANTS = (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC"))
-"""Types that hold every plain datetime."""
+"""Types that hold every datetime without loss."""
 _WHOLE = {type(None), int, date}
-"""Classes of values that Arrow holds as they are, or refuses."""
+"""Classes of values that Arrow either keeps exactly or refuses."""
 
 
 def first_loss(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> tuple[int, str] | None:
-    """Return the index of a row of which its columns would not hold all, and what they would leave out.
+    """Return the index of the first row with a value that its column would cut, and what it would lose; None if none.
 
-    Values that Arrow refuses by itself are none of these. A datetime without a zone counts as UTC in a column of instants in
-    UTC.
+    Values that Arrow refuses are not reported. A datetime without a zone counts as UTC in a column of instants in UTC.
     """
     for field in schema:
         if not (pa.types.is_nested(field.type) or _judge(field.type)):
@@ -51,7 +50,10 @@ def _loss(value: Any, kind: pa.DataType, name: str) -> str:
 
 
 def _judge(kind: pa.DataType) -> Callable[[Any, pa.DataType], str] | None:
-    """Return what says why a value of a type would be cut (empty: it would not); None where Arrow cuts nothing."""
+    """Return a function that says why a value of this type would be cut (empty: it is not).
+
+    None if Arrow cuts nothing.
+    """
     if pa.types.is_integer(kind):
         return _number
     if pa.types.is_date(kind):
@@ -73,7 +75,7 @@ def _float(value: Any, kind: pa.DataType) -> str:
     except OverflowError:
         return f"numbers that fit {kind}"
     except struct.error:
-        pass  # no number: Arrow's to refuse
+        pass  # no number: Arrow refuses it
     return ""
 
 
@@ -100,13 +102,13 @@ def _span(value: Any, kind: pa.DataType) -> str:
 
 
 def _fraction(micros: int, value: Any, kind: pa.DataType) -> str:
-    """Tell of what lies below the unit; values of pandas have nanoseconds, too."""
+    """Return the column's unit if a value has parts below it, else an empty text; values of pandas have nanoseconds."""
     finer = 0 if kind.unit == "ns" else getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
     return f"times in {kind.unit}" if finer or micros % _MICROS[kind.unit] else ""
 
 
 def _parts(value: Any, kind: pa.DataType, name: str) -> Iterator[tuple[Any, pa.DataType, str]]:
-    """Yield the values inside a value, each with its type and the name of its place."""
+    """Yield the values inside a value, each with its type and its path."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return
     if pa.types.is_struct(kind):

@@ -1,6 +1,6 @@
-"""Column types written as shapes: a type's name, a list around one item, or names with shapes.
+"""Column types in job files as shapes: a type's name, a list with one shape, or a mapping of names to shapes.
 
-`int64`, `[string]` (a list of texts), `{city: string, tags: [string]}` (a struct). No syntax to learn beside YAML's own.
+`int64`, `[string]` (a list of texts), `{city: string, tags: [string]}` (a struct). It is plain YAML.
 """
 
 from __future__ import annotations
@@ -36,4 +36,4 @@ def _known(shape: Any) -> Any:
 
 
 Shape: TypeAlias = Annotated[str | list[Any] | dict[str, Any], BeforeValidator(_known)]
-"""A shape in an options model."""
+"""Option type: a shape."""

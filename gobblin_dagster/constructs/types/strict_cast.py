@@ -1,4 +1,4 @@
-"""Casts of one column that raise where Arrow's lose something in silence, inside of lists and structs too."""
+"""Cast one column; raise if Arrow's cast would lose something silently, also inside lists and structs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _INFINITE = r"(?i)^[+-]?inf(inity)?$"
 
 
 def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast, and raise ArrowInvalid also for what Arrow does in silence: it rounds, overflows, and takes 7 for true.
+    """Cast, and raise ArrowInvalid also where Arrow's cast rounds, overflows, or converts 7 to true.
 
-    Fields of structs go by name, as Arrow has it: those that are not there are null, others are left out.
+    Struct fields are matched by name, as Arrow does: missing ones become null, others are dropped.
     """
     source = values.type
     if pa.types.is_struct(source) and pa.types.is_struct(target):
@@ -24,9 +24,8 @@ def strict_cast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return _list(values, target)
     is_number = pa.types.is_integer(source) or pa.types.is_floating(source)
     if is_number and pa.types.is_decimal(target):
-        values = values.cast(
-            pa.string()
-        )  # of a float its shortest digits; of an integer Arrow asks for 19 whatever it is
+        # By text: of a float, the shortest digits; and Arrow casts an integer only to decimals of 19 digits or more.
+        values = values.cast(pa.string())
     if is_number and pa.types.is_boolean(target):
         known = pa.array([0, 1, None]).cast(source)
         if not pc.all(pc.is_in(values, value_set=known), min_count=0).as_py():

@@ -159,7 +159,7 @@ def test_class_that_raises_names_the_row() -> None:
     ("spec", "problem"),
     [
         ({"operator": f"{HERE}:NoForkRecord"}, "has no method fork_record"),
-        ({"operator": f"{HERE}:Misspelt"}, "has fork_shema, which nobody calls"),
+        ({"operator": f"{HERE}:Misspelt"}, "has fork_shema, which is never called"),
         ({"operator": f"{HERE}:Nothing"}, "cannot load"),
         ({"operator": f"{HERE}:ByParity", "options": {"x": 1}}, "cannot be made"),
     ],

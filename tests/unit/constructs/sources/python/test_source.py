@@ -237,7 +237,7 @@ def test_change_of_kind_is_refused(tmp_path: Path, put: Put) -> None:
     run(tmp_path, spec())
     put(numbers, {"a": datetime(2026, 1, 1, tzinfo=UTC)})
     assert "stored watermark is of type 'long'" in one(tmp_path, spec()).failures[0].message
-    assert "of another kind" in one(tmp_path, spec(start=5)).failures[0].message
+    assert "of another type" in one(tmp_path, spec(start=5)).failures[0].message
 
 
 def test_fault_of_datasets_fails_the_job(tmp_path: Path, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
