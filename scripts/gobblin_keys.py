@@ -10,9 +10,13 @@ what a field does. That each key becomes its field is shown by tests/unit/spec/g
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.spec.gobblin import classes
 from gobblin_dagster.spec.gobblin.keys import SECTIONS, Key
+from gobblin_dagster.spec.gobblin.lookup import fields_of, names_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "gobblin-keys.md"
@@ -62,6 +66,7 @@ TAIL = """
 """
 
 _LOADER = "tests/unit/spec/gobblin/test_job.py"
+_CLASSES = "tests/unit/spec/gobblin/test_classes.py"
 _RUN = "tests/unit/engine/run/test_job_run.py"
 _RETRIES = "tests/unit/engine/task/test_retry.py"
 _RETRY_FAILED = "tests/unit/engine/plan/test_retry_failed.py"
@@ -144,6 +149,11 @@ TESTS = {
     "source(files).lookback": f"{_FILES}::test_late_file_inside_the_window_is_read_once",
     "source(files).max_files_per_run": f"{_FILES}::test_run_takes_so_many_files_and_says_how_many_are_left",
     "converters": f"{_LOADER}::test_branch_keys_speak_of_their_branch_and_others_of_the_job",
+    "converters(avro_bytes).avro_schema": f"{_VALUES}::test_avro_bytes_become_columns",
+    "converters(drop).columns": "tests/unit/constructs/converters/test_drop_rename.py::test_drop_leaves_columns_out",
+    "converters(AvroFieldRetrieverConverter).select": f"{_CLASSES}::test_class_does_with_rows_what_gobblins_does",
+    "converters(AvroFieldRetrieverConverter).where": f"{_CLASSES}::test_class_does_with_rows_what_gobblins_does",
+    "converters(FlattenNestedKeyConverter).select": f"{_CLASSES}::test_class_does_with_rows_what_gobblins_does",
     "converters(csv_text).columns": f"{_VALUES}::test_csv_text_becomes_columns",
     "converters(csv_text).delimiter": f"{_VALUES}::test_csv_text_becomes_columns",
     "converters(csv_text).quote": f"{_VALUES}::test_csv_text_becomes_columns",
@@ -151,9 +161,9 @@ TESTS = {
     "converters(columns).columns": "tests/unit/constructs/converters/test_columns.py::test_text_becomes_the_declared_type",
     "converters(encrypt).columns": f"{_VALUES}::test_decrypt_undoes_encrypt",
     "converters(select).columns": f"{_SHAPE}::test_select_picks_columns_and_fields_of_structs_in_order",
-    "converters(filter).column": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
-    "converters(filter).equals": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
-    "converters(filter).matches": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
+    "converters(AvroFilterConverter).column": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
+    "converters(AvroFilterConverter).equals": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
+    "converters(StringFilterConverter).matches": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
     "converters(split).delimiter": f"{_SHAPE}::test_split_drops_empty_parts_and_repeats_places",
     "converters(rename).columns": "tests/unit/constructs/converters/test_drop_rename.py::test_rename_changes_names_only",
     "converters(sample).ratio": f"{_SHAPE}::test_sample_depends_on_the_row_alone",
@@ -168,6 +178,7 @@ TESTS = {
     "task_policies(row_count_range).tolerance": "tests/unit/constructs/quality/test_task_policies.py::test_row_count_range",
     "row_policies": f"{_RUN}::test_rejected_rows_are_quarantined_with_reason_and_position",
     "row_policies.on_violation": f"{_STAGE}::test_gobblins_row_policy_types_are_understood_and_written_in_our_words",
+    "row_policies(not_older).column": "tests/unit/constructs/quality/test_value_policies.py::test_which_rows_pass",
     "row_policies(not_older).max_age": "tests/unit/constructs/quality/test_value_policies.py::test_which_rows_pass",
     "writer.type": f"{_LOADER}::test_writer_is_told_by_format_or_class",
     "writer(avro).compression": "tests/unit/constructs/writers/test_orc_avro_text.py::test_avro_codecs_are_in_the_file",
@@ -177,6 +188,26 @@ TESTS = {
     "publisher": "tests/unit/engine/test_publishers.py::test_replace_publishes_all_work_units_together_and_nothing_older",
 }
 """By field: the test that shows what it does."""
+
+
+CLASSES = """
+## Classes
+What stands for classes of converters and policies in Gobblin's files, and all that each takes from keys. Columns of Kafka's
+messages (`value`) and of lines (`line`) are known. In YAML a class has the options of the type that stands for it.
+
+| Class | Stands for it | Takes |
+| --- | --- | --- |
+"""
+_TABLES = (
+    (ConstructKind.CONVERTER, "converters", classes.CONVERTERS),
+    (ConstructKind.ROW_POLICY, "row_policies", classes.ROW_POLICIES),
+    (ConstructKind.TASK_POLICY, "task_policies", classes.TASK_POLICIES),
+)
+_AT_HAND: Mapping[str, Mapping[str, None]] = {
+    type_name: {"column": None, "columns": None}
+    for type_name in ("avro_bytes", "bytes_to_text", "csv_text", "filter", "json_text", "split", "text_to_bytes")
+}
+"""Options that name the column of Kafka's messages or of lines."""
 
 
 def render() -> str:
@@ -196,7 +227,37 @@ def render() -> str:
                 else "| Not carried | | Why |\n| --- | --- | --- |\n"
             )
             parts += [f"| {_name(key)} | {key.mark[0].upper()} | {_reason(key)} |\n" for key in rest]
+    parts.append(CLASSES)
+    for kind, slot, table in _TABLES:
+        parts += [
+            _class(kind, slot, name.rpartition(".")[2], found)
+            for name, found in table.items()
+            if name not in classes.PASSED
+        ]
+    parts += [
+        f"| `{name.rpartition('.')[2]}` | nothing: {why} | |\n"
+        for name, why in classes.PASSED.items()
+        if name not in classes.CONVERTERS
+    ]
     return "".join([*parts, TAIL])
+
+
+def _class(kind: ConstructKind, slot: str, name: str, found: str) -> str:
+    """Return the line of a class, with what its keys cannot say."""
+    type_name = classes.IN_FILES.get(name, found)
+    given = {**classes.DEFAULTS.get(name, {}), **_AT_HAND.get(type_name, {})}
+    keys: dict[str, None] = {}
+    for one in [*fields_of(slot, type_name), *fields_of(slot, name)]:
+        option = one.rpartition(").")[2]
+        # A class whose options are set by keys of another class of the same type does not read them.
+        if name in classes.IN_FILES and type_name in one:
+            continue
+        given[option] = None
+        keys |= dict.fromkeys(f"`{key}`" for key in names_of(one))
+    options = registry.load(kind, type_name).Options.model_fields
+    lacks = [f"`{option}`" for option, one in options.items() if one.is_required() and option not in given]
+    told = [", ".join(keys), f"{', '.join(lacks)} by `classes` of gobblin.yaml" if lacks else ""]
+    return f"| `{name}` | `{type_name}` | {'; '.join(filter(None, told))} |\n"
 
 
 def _carried(key: Key) -> str:

@@ -14,6 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.spec.gobblin.classes import CONVERTERS, IN_FILES
 from gobblin_dagster.spec.gobblin.keys import KEYS, Mark
 from gobblin_dagster.spec.gobblin.lookup import known
 from gobblin_dagster.spec.job import BranchSpec, ConverterSpec, JobSpec, RowPolicySpec, TaskPolicySpec
@@ -28,6 +29,8 @@ KINDS = {
     "row_policies": ConstructKind.ROW_POLICY,
     "task_policies": ConstructKind.TASK_POLICY,
 }
+TYPES = {**{name.rpartition(".")[2]: found for name, found in CONVERTERS.items()}, **IN_FILES}
+"""What stands for a class that a field is named by."""
 ITEMS: dict[str, type[BaseModel]] = {
     "converters": ConverterSpec,
     "row_policies": RowPolicySpec,
@@ -61,7 +64,8 @@ def test_field_of_a_key_exists(field: str) -> None:
     if option in ITEMS.get(slot, BaseModel).model_fields:
         return  # of every construct of its kind
     for name in registry.file_formats() if type_name == "*" else [type_name]:
-        assert is_field(registry.load(KINDS[slot], name).Options, option.split(".")), name
+        model = registry.load(KINDS[slot], TYPES.get(name, name)).Options
+        assert is_field(model, option.split(".")), name
 
 
 @pytest.mark.parametrize("field", FIELDS)

@@ -109,5 +109,20 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "DatePartitionedJsonFileSource": {"format": {"type": "text"}},
     "SimpleJsonSource": {"format": {"type": "text"}},
     "CsvToJsonConverter": {"nulls": ["", "null"], "short": True, "long": True},
+    "SamplingConverter": {"ratio": 0.01},
+    "AvroHeaderGuidPolicy": {"rule": "header.guid IS NOT NULL"},
+    # Which of the two the header has is not known before it is read.
+    "AvroHeaderTimestampPolicy": {
+        "rule": "to_json(header) ->> 'time' IS NOT NULL OR to_json(header) ->> 'timestamp' IS NOT NULL"
+    },
 }
 """Options by the last name of a class: how the original behaves without being told."""
+
+IN_FILES: Mapping[str, str] = {
+    "AvroFieldRetrieverConverter": "sql",
+    "AvroHeaderGuidPolicy": "sql",
+    "AvroHeaderTimestampPolicy": "sql",
+    "FlattenNestedKeyConverter": "sql",
+}
+"""Types by the last name of a class which in Gobblin's own files do exactly what the class does: its keys say other things
+than the options of the type that stands for it in YAML."""

@@ -17,9 +17,7 @@ _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
 def file_path(texts: Mapping[str, str]) -> str:
     """Return the pattern of input files."""
     if given := texts.get("source.filebased.files.to.pull"):
-        if "," in given:
-            raise ValueError("expected one file or a pattern; name a folder in source.filebased.data.directory")
-        return given
+        return _files(values.words(given)) if "," in given else given
     if "source.filebased.data.directory" not in texts:
         raise ValueError("source.filebased.data.directory is missing")
     folder = texts["source.filebased.data.directory"].rstrip("/")
@@ -33,6 +31,20 @@ def file_path(texts: Mapping[str, str]) -> str:
     suffix = texts.get("date.partitioned.source.partition.suffix", "").strip("/")
     parts = [folder, prefix, f"{{date:{_strptime(_pattern(texts))}}}", suffix, "*"]
     return "/".join(part for part in parts if part)
+
+
+def _files(paths: list[str]) -> str:
+    """Return a pattern that takes exactly these files."""
+    if odd := next((path for path in paths if re.search(r"[${}*]", path)), None):
+        raise ValueError(f"expected names of files as they are, or one pattern, got {odd[:60]!r} among others")
+    folders = {path.rpartition("/")[0] for path in paths}
+    if len(folders) > 1:
+        shown = ", ".join(sorted(folders))[:120]
+        raise ValueError(f"expected files of one folder, got some of {shown}; write a job for each folder")
+    names = list(dict.fromkeys(path.rpartition("/")[2] for path in paths))
+    if not all(names):
+        raise ValueError("expected files, got a folder; name it in source.filebased.data.directory")
+    return f"{paths[0].removesuffix(names[0])}{{{','.join(names)}}}" if len(names) > 1 else paths[0]
 
 
 def start(texts: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gobblin_dagster.spec.explain import nearest
-from gobblin_dagster.spec.gobblin.classes import DEFAULTS, PASSED, PREFIX
+from gobblin_dagster.spec.gobblin.classes import DEFAULTS, IN_FILES, PASSED, PREFIX
 
 
 class ClassError(ValueError):
@@ -23,6 +23,8 @@ class Construct:
     """`type` and options."""
     name: str
     """A name for reports."""
+    known_as: str = ""
+    """Last name of a class of Gobblin's; empty for those of the project."""
 
 
 def construct_of(
@@ -61,7 +63,7 @@ def construct_of(
             f"no {kind} stands for the class {shown!r}; {hint}{'' if hint.endswith('?') else '.'} Declare yours in `classes` of "
             f"gobblin.yaml: {{{shown}: {{type: 'module:Class'}}}}"
         )
-    return Construct({"type": found, **DEFAULTS.get(last, {})}, name)
+    return Construct({"type": IN_FILES.get(last, found), **DEFAULTS.get(last, {})}, name, last)
 
 
 def snake(text: str) -> str:

@@ -8,7 +8,7 @@ carried, and for each part the key that it came from, so that later faults name 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,8 @@ class _Conversion:
         """What each branch's final folder has behind the one that all share."""
 
     def run(self, by_key: Mapping[str, Entry], referred: set[str]) -> None:
+        table = by_key.get("extract.table.name")
+        self._table = table.text if table is not None else ""
         for entry in by_key.values():
             self._sort(entry, referred)
         self._branches = self._branch_count()
@@ -96,7 +98,7 @@ class _Conversion:
     def _sort(self, entry: Entry, referred: set[str]) -> None:
         if not entry.text:
             return  # as good as not there: templates to fill in hold many
-        name, scope = lookup.split(entry.key)
+        name, scope = lookup.split(lookup.of_table(entry.key, self._table))
         known = lookup.known(name) or lookup.known(entry.key)
         if entry.key in self._own_keys and self._may_stand(entry):
             self._own_given[entry.key] = entry
@@ -264,6 +266,7 @@ class _Conversion:
                 )
             return
         declared: list[dict[str, Any]] = []
+        classes: list[str] = []
         for index, text in enumerate(texts):
             found = names and self._construct(kind, table, text, names)
             if not found:
@@ -276,12 +279,13 @@ class _Conversion:
                 if problem and types is not None:
                     self._fault(types, problem)
             declared.append(declaration)
+            classes.append(found.known_as)
         if not declared or names is None:
             return
         for index in range(len(declared)):
             self._job.origins[*at, slot, index] = names
         self._put((*at, slot), declared, names)
-        self._options(slot, (*at, slot), declared, scope)
+        self._options(slot, (*at, slot), declared, classes, scope)
         if slot == "converters":
             self._tolerance(declared)
 
@@ -309,12 +313,16 @@ class _Conversion:
             declaration |= {"on_error": "skip", "max_errors": int(entry.text)}
             declaration.setdefault("name", _unique(snake(str(declaration["type"])), taken))
 
-    def _options(self, slot: str, at: Loc, declared: Iterable[dict[str, Any]], scope: Scope) -> None:
-        """Give constructs the options that have keys of their own."""
-        for index, declaration in enumerate(declared):
-            for name in lookup.fields_of(slot, str(declaration["type"])):
+    def _options(
+        self, slot: str, at: Loc, declared: Sequence[dict[str, Any]], classes: Sequence[str], scope: Scope
+    ) -> None:
+        """Give constructs the options that have keys of their own, by their types or by Gobblin's classes."""
+        for index, (declaration, class_name) in enumerate(zip(declared, classes, strict=True)):
+            defaults = tables.DEFAULTS.get(class_name, {})
+            names = [*lookup.fields_of(slot, str(declaration["type"])), *lookup.fields_of(slot, class_name)]
+            for name in dict.fromkeys(names):
                 option = name.rpartition(").")[2]
-                if option not in declaration:
+                if option not in declaration or option in defaults:
                     self._set_field(name, (*at, index, option), scope)
 
     def _writer(self, scope: Scope, at: Loc) -> None:
@@ -563,6 +571,7 @@ _COLUMN_OPTIONS = {
     "csv_text": "column",
     "json_text": "column",
     "split": "column",
+    "text_to_bytes": "columns",
 }
 """Options that name this column; Gobblin's converters have no name for it."""
 

@@ -287,7 +287,7 @@ FILES = (
     Key("date.partitioned.source.lookback.time", "source(files).lookback", note="late files of these dates are read"),
     Key("source.filebased.maxFilesPerRun", "source(files).max_files_per_run", values.count, note="per dataset"),
     Key("source.filebased.fs.prior.snapshot.required", mark=_RARE, note="a state without its snapshot is never stored"),
-    Key("source.filebased.files.to.pull", "source(files).path", note="one file, or a pattern"),
+    Key("source.filebased.files.to.pull", "source(files).path", note="files of one folder, or a pattern"),
     _needless("source.filebased.fs.snapshot", "Gobblin's own note of what it has seen; the state holds ours"),
     Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
     _refused(
@@ -312,19 +312,55 @@ CONVERTERS = (
     Key("converter.classes", "converters", values.words, _SEED, per_branch=True),
     Key("gobblin.converter.schemaInjector.schema", "converters(csv_text).columns", values.column_names),
     Key("gobblin.converter.schemaInjector.schema", "converters(columns).columns", values.columns),
+    Key(
+        "gobblin.converter.schemaInjector.schema",
+        "converters(avro_bytes).avro_schema",
+        values.json_object,
+        note="of `BytesToAvroConverter`",
+    ),
     _needless("gobblin.converter.jsonStringToJsonIntermediate.*", "nested fields are always unpacked", _RARE),
     Key("converter.csv.to.json.delimiter", "converters(csv_text).delimiter", note="its first character"),
     Key("converter.csv.to.json.enclosedchar", "converters(csv_text).quote"),
-    Key("converter.sample.ratio", "converters(sample).ratio", values.number),
-    Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words),
+    _refused("converter.csv_to_json.custom_order", "list the columns in the order of the file, then `select` them"),
+    Key("converter.sample.ratio", "converters(sample).ratio", values.number, note="default: 0.01, as there"),
+    Key("converter.fieldsToEncrypt", "converters(encrypt).columns", values.words, per_branch=True),
+    _refused(
+        "converter.encrypt.*",
+        "keys come from the environment; in `classes` of gobblin.yaml give the class `{type: encrypt, columns: [...], "
+        "key_env: NAME}`",
+    ),
     _refused("converter.avro.date.*", "name columns and forms in a converter `parse_timestamps`", _RARE),
     Key("converter.avro.jdbc.entry_fields_pairs", "converters(rename).columns", values.pairs, note="JSON"),
     Key("converter.avro.fields", "converters(select).columns", values.words),
-    Key("converter.avro.extractor.field.path", "converters(select).columns", values.words),
-    Key("converter.filter.field", "converters(filter).column"),
-    Key("converter.filter.value", "converters(filter).equals"),
-    Key("converter.string.filter.pattern", "converters(filter).matches"),
-    Key("converter.string.splitter.delimiter", "converters(split).delimiter"),
+    Key(
+        "<table>.remove.fields",
+        "converters(drop).columns",
+        values.columns_whole,
+        note="`<table>` is the text of `extract.table.name`; each column must be there",
+    ),
+    Key(
+        "converter.avro.extractor.field.path",
+        "converters(AvroFieldRetrieverConverter).select",
+        values.retrieved,
+        per_branch=True,
+    ),
+    Key(
+        "converter.avro.extractor.field.path",
+        "converters(AvroFieldRetrieverConverter).where",
+        values.is_there,
+        note="rows without the field are left out",
+        per_branch=True,
+    ),
+    Key(
+        "FlattenNestedKeyConverter.fieldsToFlatten",
+        "converters(FlattenNestedKeyConverter).select",
+        values.flattened,
+        note="`address.city` becomes a column `addressCity` behind the others",
+    ),
+    Key("converter.filter.field", "converters(AvroFilterConverter).column"),
+    Key("converter.filter.value", "converters(AvroFilterConverter).equals"),
+    Key("converter.string.filter.pattern", "converters(StringFilterConverter).matches", per_branch=True),
+    Key("converter.string.splitter.delimiter", "converters(split).delimiter", per_branch=True),
 )
 
 FORK = (
@@ -350,6 +386,7 @@ QUALITY = (
     Key("qualitychecker.row.count.range", "task_policies(row_count_range).tolerance", values.number),
     Key("qualitychecker.timezone", note="times without a zone are UTC", holds=("utc",)),
     Key("record.max.allowed.time.ago", "row_policies(not_older).max_age"),
+    Key("writer.partition.columns", "row_policies(not_older).column", values.only, note="one timestamp column"),
     Key("data.quality.enforce.failure", "task_policies.enforce", note="default here: true, as in the documents"),
 )
 

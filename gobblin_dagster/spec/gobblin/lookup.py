@@ -10,6 +10,8 @@ from gobblin_dagster.spec.gobblin.keys import KEYS, Key
 
 FIELD = re.compile(r"(?P<slot>[\w.]+)\((?P<type>[\w*]+)\)\.(?P<option>.+)")
 """A field that is an option of a construct."""
+OWN_TABLE = "<table>"
+"""Begins the names of keys that begin with the name of the job's table, `extract.table.name`."""
 _NO_FILES = "console"
 """The one writer with a short name that `writer(*)` does not stand for; a `module:Class` has options of its own."""
 
@@ -25,6 +27,12 @@ _MISSING = {"source": "source.class", "output": "data.publisher.final.dir"}
 def known(key: str) -> list[Key]:
     """Return what is known of a key without its branch's index; empty where nothing is."""
     return BY_NAME.get(key) or next((BY_NAME[f"{one}*"] for one in _FAMILIES if key.startswith(one)), [])
+
+
+def of_table(key: str, table: str) -> str:
+    """Return the name in `KEYS` of a key that begins with the name of the job's table; any other key as it is."""
+    name = key.removeprefix(f"{table}.") if table else key
+    return f"{OWN_TABLE}.{name}" if f"{OWN_TABLE}.{name}" in BY_NAME and name != key else key
 
 
 def split(key: str) -> tuple[str, int | None]:

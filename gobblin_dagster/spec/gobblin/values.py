@@ -224,3 +224,58 @@ def _shape(kind: Any) -> Any:
             return [_shape(kind["items"] if "items" in kind else kind["values"])]
         case inner:
             return _shape(inner)
+
+
+def json_object(given: str) -> dict[str, Any]:
+    """Return a JSON object."""
+    try:
+        found = json.loads(given)
+    except ValueError as error:
+        raise ValueError(f"expected JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, got {given[:60]!r}")
+    return found
+
+
+def columns_whole(given: str) -> list[str]:
+    """Return names of columns; not of fields inside of them."""
+    if nested := [name for name in words(given) if "." in name]:
+        raise ValueError(f"expected whole columns, got the field {nested[0][:60]!r} of one")
+    return words(given)
+
+
+def retrieved(given: str) -> str:
+    """Return the select list that leaves one field of a row.
+
+    Example:
+        >>> retrieved("address.city")
+        '"address"."city" AS "city"'
+    """
+    return f"{_path(given)} AS {_path(given.strip().rpartition('.')[2])}"
+
+
+def is_there(given: str) -> str:
+    """Return the condition that a field has a value."""
+    return f"{_path(given)} IS NOT NULL"
+
+
+def flattened(given: str) -> str:
+    """Return the select list that puts nested fields behind the columns; names without a dot are no nested fields.
+
+    Example:
+        >>> flattened("address,address.cityName")
+        '*, "address"."cityName" AS "addressCityname"'
+    """
+    nested = [name for name in words(given) if "." in name]
+    if not nested:
+        raise ValueError(f"expected nested fields, as address.city, got {given[:60]!r}")
+    names: dict[str, str] = {}
+    for path in nested:
+        first, *others = path.split(".")
+        names.setdefault(first.lower() + "".join(map(str.capitalize, others)), path)
+    return ", ".join(["*", *(f"{_path(path)} AS {_path(name)}" for name, path in names.items())])
+
+
+def _path(given: str) -> str:
+    """Return a dotted path, each of its names quoted for SQL."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in given.strip().split("."))

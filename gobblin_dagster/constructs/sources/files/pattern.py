@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}|(\*+)|([{}])")
 _DIRECTIVES = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{2}", "d": r"\d{2}", "j": r"\d{3}", "H": r"\d{2}", "M": r"\d{2}"}
-_KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, *"
+_KNOWN = "known: {dataset}, {dataset:**}, {date:<strptime format>}, {one,other}, *"
 NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 """Beginning of the date of files whose paths have none."""
 
@@ -40,7 +40,7 @@ class Token(NamedTuple):
     """A piece of the pattern inside one level."""
 
     kind: str
-    """`text`, `any` (`*`), `dataset`, `tree` (`{dataset:**}`) or `date`."""
+    """`text`, `any` (`*`), `one_of` (`{a,b}`), `dataset`, `tree` (`{dataset:**}`) or `date`."""
     value: str = ""
 
 
@@ -170,7 +170,6 @@ def _tokens(text: str) -> Iterator[Token]:
     for match in _PLACEHOLDER.finditer(text):
         if match.start() > position:
             yield Token("text", text[position : match.start()])
-        position = match.end()
         inner, stars, brace = match.groups()
         if brace:
             raise ValueError(f"unbalanced {brace!r} in {text!r}")
@@ -178,18 +177,28 @@ def _tokens(text: str) -> Iterator[Token]:
             if len(stars) > 1:
                 raise ValueError("'**' is only known as {dataset:**}; use one '*' for each level of folders")
             yield Token("any")
-        elif inner == "dataset":
-            yield Token("dataset")
-        elif inner == "dataset:**":
-            yield Token("tree")
-        elif inner.startswith("date:"):
-            yield Token("date", inner.removeprefix("date:"))
-        elif inner == "date":
-            raise ValueError("{date} needs its format, e.g. {date:%Y-%m-%d}")
         else:
-            raise ValueError(f"unknown placeholder {{{inner}}}; {_KNOWN}")
+            yield _placeholder(inner)
+        position = match.end()
     if position < len(text):
         yield Token("text", text[position:])
+
+
+def _placeholder(inner: str) -> Token:
+    """Return what stands between braces; raises ValueError."""
+    if inner == "dataset":
+        return Token("dataset")
+    if inner == "dataset:**":
+        return Token("tree")
+    if inner.startswith("date:"):
+        return Token("date", inner.removeprefix("date:"))
+    if inner == "date":
+        raise ValueError("{date} needs its format, e.g. {date:%Y-%m-%d}")
+    if "," not in inner:
+        raise ValueError(f"unknown placeholder {{{inner}}}; {_KNOWN}")
+    if "/" in inner or "*" in inner or not all(inner.split(",")):
+        raise ValueError(f"{{{inner}}}: expected names, or parts of names, inside of one folder")
+    return Token("one_of", inner)
 
 
 def _levels(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
@@ -217,6 +226,8 @@ def _compiled(level: tuple[Token, ...]) -> Level:
         elif token.kind == "any":
             # As in every shell, a leading `*` does not match hidden files.
             piece = ".*" if strict else r"(?!\.).*"
+        elif token.kind == "one_of":
+            piece = f"(?:{'|'.join(map(re.escape, token.value.split(',')))})"
         else:
             piece = "(?P<dataset>.+)"
         strict, loose = strict + piece, loose + piece

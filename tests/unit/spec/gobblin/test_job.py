@@ -186,8 +186,8 @@ def test_class_without_effect_is_left_out(tmp_path: Path) -> None:
 
 
 def test_option_that_a_class_needs_is_told_at_its_key(tmp_path: Path) -> None:
-    assert faults(tmp_path, KAFKA + "converter.classes=SamplingConverter\n") == [
-        "5 converter.classes (converters[0].ratio): is missing"
+    assert faults(tmp_path, KAFKA + "converter.classes=AvroFieldsPickConverter\n") == [
+        "5 converter.classes (converters[0].columns): is missing"
     ]
 
 

@@ -19,6 +19,7 @@ source.filebased.data.directory=/in
 data.publisher.final.dir=/lake
 """
 TEXT = FILES.replace("DatePartitionedAvroFileSource", "extractor.filebased.TextFileBasedSource")
+RECORD = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'
 SCHEMA = '[{"columnName":"ID","dataType":{"type":"long"}}]'
 CSV = "converter.classes=CsvToJsonConverter\nsource.schema=" + SCHEMA + "\nconverter.csv.to.json.delimiter=;\n"
 TASK = "qualitychecker.task.policies={}\nqualitychecker.task.policy.types=OPTIONAL\n"
@@ -362,12 +363,37 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         "converters.0.ratio",
         0.1,
     ),
+    *[
+        (
+            "converter.avro.extractor.field.path",
+            KAFKA,
+            "converter.classes=AvroFieldRetrieverConverter\nconverter.avro.extractor.field.path=a.b",
+            f"converters.0.{option}",
+            value,
+        )
+        for option, value in (("select", '"a"."b" AS "b"'), ("where", '"a"."b" IS NOT NULL'))
+    ],
     (
-        "converter.avro.extractor.field.path",
+        "<table>.remove.fields",
         KAFKA,
-        "converter.classes=AvroFieldRetrieverConverter\nconverter.avro.extractor.field.path=a.b",
+        "extract.table.name=sales\nconverter.classes=AvroProjectionConverter\nsales.remove.fields=a, b",
         "converters.0.columns",
-        ["a.b"],
+        ["a", "b"],
+    ),
+    (
+        "FlattenNestedKeyConverter.fieldsToFlatten",
+        KAFKA,
+        "converter.classes=FlattenNestedKeyConverter\nFlattenNestedKeyConverter.fieldsToFlatten=a,a.b",
+        "converters.0.select",
+        '*, "a"."b" AS "aB"',
+    ),
+    (
+        "gobblin.converter.schemaInjector.schema",
+        KAFKA,
+        "converter.classes=StringSchemaInjector,BytesToAvroConverter\n"
+        f"gobblin.converter.schemaInjector.schema={RECORD}",
+        "converters.0.avro_schema",
+        {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]},
     ),
     *[
         (
@@ -428,12 +454,13 @@ SAMPLES: list[tuple[str, str, str, str, Any]] = [
         (
             key,
             KAFKA,
-            "qualitychecker.row.policies=RecordTimestampLowerBoundPolicy\nqualitychecker.row.policy.types=OPTIONAL\n"
-            "record.max.allowed.time.ago=1d2h",
+            f"{TIMED}qualitychecker.row.policies=AvroRecordTimestampLowerBoundPolicy\n"
+            "qualitychecker.row.policy.types=OPTIONAL\nrecord.max.allowed.time.ago=1d2h",
             place,
             value,
         )
         for key, place, value in (
+            ("writer.partition.columns", "row_policies.0.column", "at"),
             ("qualitychecker.row.policies", "row_policies.0.type", "not_older"),
             ("qualitychecker.row.policy.types", "row_policies.0.on_violation", "drop"),
             ("record.max.allowed.time.ago", "row_policies.0.max_age", "1d2h"),
@@ -531,10 +558,8 @@ def at(node: Any, place: str) -> Any:
     ("key", "job", "lines", "place", "value"), SAMPLES, ids=[f"{one[0]}-{one[3]}" for one in SAMPLES]
 )
 def test_key_becomes_its_field(tmp_path: Path, key: str, job: str, lines: str, place: str, value: object) -> None:
-    assert key in f"{job}\n{lines}".replace(".1=", "=")
-    # Which column holds a record's time, Gobblin's policy knows from Avro records of one kind.
-    classes = {"RecordTimestampLowerBoundPolicy": {"type": "not_older", "column": "at"}}
-    loaded = load(tmp_path, f"{job}{lines}\n", classes, DB_PASSWORD="word")
+    assert key.replace("<table>", "sales") in f"{job}\n{lines}".replace(".1=", "=")
+    loaded = load(tmp_path, f"{job}{lines}\n", DB_PASSWORD="word")
     assert at(loaded.spec.model_dump(mode="json"), place) == value
     assert [one for one in loaded.warnings if "is not used" in one.problem] == []
 

@@ -25,11 +25,21 @@ from gobblin_dagster.constructs.sources.files.pattern import PathPattern
         ("{date:%Y%m%d}/{dataset:**}", "pattern of file names"),
         ("{date:%Y%m%d}/", "pattern of file names"),
         ("a}/{date:%Y%m%d}", "unbalanced"),
+        ("{a,}.csv", "expected names, or parts of names"),
+        ("{a/x,b}.csv", "expected names, or parts of names"),
+        ("{a*,b}.csv", "expected names, or parts of names"),
     ],
 )
 def test_parse_bad_pattern_says_what_is_wrong(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         PathPattern.parse(text)
+
+
+def test_one_of_several_texts_stands_for_each_of_them() -> None:
+    pattern = PathPattern.parse("in/{a.b,c}-{dataset}.csv")
+    assert pattern.root() == "in"
+    names = ["a.b-x.csv", "c-y.csv", "axb-x.csv", "a.b,c-x.csv", "d-x.csv"]
+    assert [name for name in names if pattern.matches_below_root([name])] == names[:2]
 
 
 @pytest.mark.parametrize(
