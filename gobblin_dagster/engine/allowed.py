@@ -1,7 +1,7 @@
-"""A job held against the lists of its project (`core.allow`): when the project is opened, and again in each task.
+"""Check a job against its project's allow lists (`core.allow`): when the project is opened, and again in each task.
 
-Looks at what the declaration names, which is all that built-in constructs reach. Files that a pattern finds are judged
-one by one when they are opened, since a link may lead out of an allowed folder.
+Checks every name in the declaration, which covers all that built-in constructs use. Files that a pattern finds are
+checked one by one when they are opened, because a link may lead out of an allowed folder.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from gobblin_dagster.spec.load import constructs
 
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _TEXTS = frozenset({"select", "where", "rule", "sql", "query", "columns", "format", "branches", "aggregates", "rename"})
-"""Keys whose texts are no targets, though they may look like one."""
+"""Keys whose texts are never targets (`module:Class`), although they may look like one."""
 _PATHS = frozenset({"path", "paths", "schema_file", "warehouse", "unix_socket"})
 _PATH_ENDS = (".location", "_file", "file.path")
 _SPARK_SQL = ("query", "sql")
 
 
 def faults_of(job: JobSpec, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
-    """Return everything in a job that the lists do not allow, each with its place in the file."""
+    """Return every name in a job that the lists do not allow, each with its place in the file."""
     return () if lists.is_open else _faults(job.model_dump_json(), base_dir, lists)
 
 
 def require_allowed(job: JobSpec, base_dir: str, lists: AllowLists) -> None:
-    """Raise InvalidSpecError with all that a job names and the lists do not allow."""
+    """Raise InvalidSpecError with every name in the job that the lists do not allow."""
     if faults := faults_of(job, base_dir, lists):
         raise InvalidSpecError(file=f"Job {job.job!r}", faults=faults)
 
 
 @lru_cache(maxsize=64)
 def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
-    """Judge a job once in a process, not once for each work unit."""
+    """Check a job once per process, not once per work unit."""
     document = json.loads(job_json)
     found: list[tuple[Loc, str]] = []
     found += _Judge("output", "", base_dir, lists).problems(("output",), {"path": document["output"]["path"]})
@@ -49,7 +49,7 @@ def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault,
 
 
 class _Judge:
-    """Judges the options of one construct."""
+    """Checks the options of one construct."""
 
     def __init__(self, kind: str, type_name: str, base_dir: str, lists: AllowLists) -> None:
         self._is_spark = (kind, type_name) == ("source", "spark")
@@ -58,7 +58,7 @@ class _Judge:
         self._lists = lists
 
     def problems(self, loc: Loc, value: Any, key: str = "") -> Iterator[tuple[Loc, str]]:
-        """Yield (place, problem) of a part and all below it."""
+        """Yield (place, problem) of a value and of all values below it; an empty problem means allowed."""
         if isinstance(value, dict):
             for name, part in value.items():
                 if key.endswith("_env"):
@@ -72,7 +72,7 @@ class _Judge:
             yield loc, self._text(key, value)
 
     def _text(self, key: str, text: str) -> str:
-        """Judge one text by the key that it stands at, and by what it looks like."""
+        """Return why a text is not allowed, by its key and by its form; empty if it is allowed."""
         lists = self._lists
         is_url = "://" in text or text.startswith("jdbc:")
         is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and text.startswith("/"))
@@ -81,7 +81,7 @@ class _Judge:
             problem = lists.variable_problem(text)
         elif key == "brokers":
             problem = next(filter(None, map(lists.address_problem, text.split(","))), "")
-        elif key.startswith("py-"):  # pyiceberg imports what these name
+        elif key.startswith("py-"):  # pyiceberg imports the classes that these options name
             problem = lists.module_problem(":".join(text.rsplit(".", 1)))
         elif self._is_spark and lists.paths is not None and (key in _SPARK_SQL or (key == "table" and "`" in text)):
             problem = (

@@ -1,4 +1,4 @@
-"""JobContext: a job with all that is opened for it. Planning, recovery and runs begin with one."""
+"""JobContext: a job with everything that is opened for it. Planning, recovery and runs begin with one."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 CLUSTER_CORES = 8
-"""Cores assumed for packing where the master does not tell."""
+"""Number of cores assumed for packing if the Spark master does not say how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """A job whose parts are known to fit, with its source, its output and the state store."""
+    """A checked job with its source, its output storage and the state store."""
 
     project: Project
     job: JobSpec
@@ -68,10 +68,10 @@ class JobContext:
         Args:
             project: the project.
             job: one of its jobs.
-            store: the state store; stays the caller's to close.
-            selection: the datasets that count; default: all.
-            runner: asked for a Spark session by a source that plans or counts with Spark, and by no other.
-            run_id: default: a new one. Its caller answers for using no id twice; `require_new_run_id` looks.
+            store: the state store; the caller closes it.
+            selection: the datasets to work on; default: all.
+            runner: gives a Spark session to a source that plans or counts with Spark; other sources do not use it.
+            run_id: default: a new one. The caller must not use an id twice; `require_new_run_id` checks that.
 
         Raises:
             UsageError, InvalidSpecError: the source, its options, the steps, the permissions or the run id do not fit.
@@ -86,12 +86,12 @@ class JobContext:
             ConstructKind.SOURCE, job.source, dataclasses.replace(context.construct_context(job), spark=session)
         )
         require_positions(job, source)
-        load_step_types(job)  # also for sequences that an earlier run stored
+        load_step_types(job)  # sequences that an earlier run stored need them too
         check_permissions(storage, context.output_root, permissions_of(job))
         return cls(project, job, store, selection or Selection(), context.run_id, now, context, storage, source)
 
     def plan(self, runner: TaskRunner | None = None, startpoints: Mapping[str, Startpoint] | None = None) -> JobPlan:
-        """Plan a run, for a lane that starts as soon as there is work; changes nothing. Raises as `make_plan`."""
+        """Plan a run; `runner` begins to start as soon as there is work. Changes nothing. Raises as `make_plan`."""
         cores = (runner.cores if runner else self.project.spec.spark.local_cores) or CLUSTER_CORES
         return make_plan(
             self.job,
@@ -117,13 +117,13 @@ class JobContext:
         return shared | shared_targets(self.job, self.context, datasets)
 
     def require_new_run_id(self) -> None:
-        """Refuse a run id under which the job ran before: the second run would replace the record of the first one.
+        """Refuse a run id that the job has used before, because the second run would replace the record of the first.
 
-        A run that had nothing to do left no trace, and counts as none. Neither does it help against two runs that begin
-        at the same moment: whoever chooses the ids must not give one twice.
+        A run that had nothing to do left no trace, so its id can be used again. Two runs that begin at the same moment
+        with one id are not detected: the caller that chooses the ids must not give an id twice.
 
         Raises:
-            UsageError: the history, a lease, a commit sequence or a staging folder of the output bears the id.
+            UsageError: the history, a lease, a commit sequence or a staging folder of the output has the id.
         """
         store, job, run_id = self.store, self.job.job, self.run_id
         if any(run.run_id == run_id for run in store.load_runs(job, self.project.spec.history_runs)):
@@ -142,10 +142,10 @@ class JobContext:
         )
 
     def lease_keeper(self) -> LeaseKeeper:
-        """Return what holds the leases of datasets; use it as a context manager."""
+        """Return the keeper of the leases of datasets; use it as a context manager."""
         return self.project.lease_keeper(self.job, self.store, self.run_id)
 
     def committer(self, listener: CommitListener | None = None, runner: TaskRunner | None = None) -> Committer:
-        """Return what commits the job's datasets; a `lane` that can, moves the files of very large sequences."""
+        """Return a committer of the job's datasets; if `runner` is a StepExecutor, it moves the files of large ones."""
         executor = runner if isinstance(runner, StepExecutor) else None
         return Committer.of(self.job.commit, self.store, self.storage, listener=listener, executor=executor)

@@ -1,4 +1,4 @@
-"""Where our own files lie below an output root: in one folder, which readers of a lake skip, as its name begins with `_`."""
+"""Paths of internal files below an output root: in one folder, which readers skip because its name begins with `_`."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def internal_dir(output_root: str, *names: str) -> str:
 
 
 def staging_dir(output_root: str, *names: str) -> str:
-    """Return the folder of all that is staged; with the run's id that of the run, and with a commit's id that of the commit."""
+    """Return the staging folder: of all runs, of one run (given its id), or of one commit (given both ids)."""
     return internal_dir(output_root, "staging", *names)

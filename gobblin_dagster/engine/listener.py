@@ -1,4 +1,4 @@
-"""Observer: how a run tells those who watch it. The engine prints nothing."""
+"""RunListener: the calls by which a run reports its progress. The engine prints nothing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ log = logging.getLogger(__name__)
 
 
 class RunListener:
-    """Does nothing; subclass and override what you want to see.
+    """Does nothing; subclass it and override the events that you want.
 
     Called on the driver, in this order; `step_done` and `dataset_done` come from several threads at once. Must be
-    quick: the run waits. What an observer raises does not harm the run: it is logged once for each observer.
+    quick, because the run waits. An error that a listener raises does not harm the run: the first error of each
+    listener is logged.
     """
 
     def recovered(self, dataset: RecoveredDataset) -> None:
-        """A sequence of an earlier run was dealt with."""
+        """A sequence of an earlier run was finished, undone or set aside."""
 
     def planned(self, plan: JobPlan) -> None:
         """The plan is made and will now be run."""
@@ -47,12 +48,12 @@ class RunListener:
 
 
 class FanOutObserver(RunListener):
-    """Calls several observers, in their order; one that raises keeps neither the others nor the run from going on."""
+    """Calls several listeners in order; if one raises an error, the others and the run go on."""
 
     def __init__(self, observers: Sequence[RunListener]) -> None:
         self._observers = tuple(observers)
         self._failed: set[int] = set()
-        """Numbers of those whose failure was logged."""
+        """Numbers of listeners with an error that was logged."""
         self._lock = threading.Lock()
 
     def recovered(self, dataset: RecoveredDataset) -> None:
@@ -83,7 +84,7 @@ class FanOutObserver(RunListener):
         for number, observer in enumerate(self._observers):
             try:
                 event(observer)
-            except Exception:  # a listener's fault must not cost data that is read and checked
+            except Exception:  # an error of a listener must not cost data that is already read and checked
                 with self._lock:
                     is_first = number not in self._failed
                     self._failed.add(number)

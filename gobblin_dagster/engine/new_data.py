@@ -1,4 +1,4 @@
-"""Looking for new data again and again, as sensors do: cheap, never waited for long, with Spark in a process of its own.
+"""Poll for new data, as sensors do: cheap, without waiting long, and with Spark in a process of its own.
 
 Knows nothing of Dagster: `orchestration.sensors` asks, and decides what to do with the answer.
 """
@@ -38,18 +38,18 @@ LIMIT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class NewData:
-    """A dataset on which a run would work, and what tells this finding from others."""
+    """A dataset that a run would work on, with the facts that make this finding different from others."""
 
     dataset_urn: str
     high: str
     version: int
-    """Version of the dataset's state when it was looked at: a commit since then has overtaken the finding."""
+    """Version of the dataset's state at the time of the poll; a commit since then makes the finding outdated."""
     startpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What one look saw."""
+    """The result of one poll."""
 
     datasets: int = 0
     new: tuple[NewData, ...] = ()
@@ -62,8 +62,8 @@ def look(
 ) -> PollResult:
     """Plan a job as `plan_job` does, but count no rows and read no schemas.
 
-    Jobs whose runs read everything have something new where the position to read up to differs from what is committed.
-    A `store` that is given stays open; default: one of its own. Raises as `make_plan`.
+    A job whose runs read everything has new data if the position to read up to differs from the committed one. A given
+    `store` stays open; default: open one and close it. Raises as `make_plan`.
     """
     with project.use_store(store) as open_store:
         plan = JobContext.of(project, _uncounted(job), open_store, runner=spark).plan()
@@ -78,19 +78,19 @@ def look(
 
 
 def plans_with_spark(job: JobSpec) -> bool:
-    """Tell whether a job's source is one that Spark reads."""
+    """True if Spark reads the job's source."""
     return issubclass(registry.load(ConstructKind.SOURCE, job.source.type), FrameSource)
 
 
 def _uncounted(job: JobSpec) -> JobSpec:
-    """Return the job with the source's counting of rows switched off, where it has such an option."""
+    """Return the job with row counting of the source switched off, if the source has such an option."""
     if "count_rows" not in registry.load(ConstructKind.SOURCE, job.source.type).Options.model_fields:
         return job
     return job.model_copy(update={"source": job.source.model_copy(update={"count_rows": False})})
 
 
 class NewDataPoller:
-    """Looks for new data of one job in a thread. Whoever asks waits a little, and takes a late answer the next time."""
+    """Polls for new data of one job in a thread. A caller waits a little, and gets a late answer at its next call."""
 
     def __init__(self, see: Callable[[], PollResult]) -> None:
         self._see = see
@@ -100,7 +100,7 @@ class NewDataPoller:
 
     @classmethod
     def of(cls, project: Project, job: JobSpec, spark: SparkSpec, log_file: Path | None = None) -> NewDataPoller:
-        """Return the poller of a job; if its source needs Spark, jobs with equal settings share one process that has it."""
+        """Return the poller of a job; jobs with equal Spark settings share the process with Spark."""
 
         def see() -> PollResult:
             if plans_with_spark(job):
@@ -111,25 +111,25 @@ class NewDataPoller:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the look that goes on began."""
+        """Seconds since the current poll began."""
         return time.monotonic() - self._since
 
     def ask(self, patience_s: float) -> PollResult | None:
-        """Return what a look saw, begun now or by an earlier call; None where it takes longer than `patience_s`.
+        """Return the result of a poll that begins now or was begun by an earlier call; None after `patience_s` seconds.
 
-        Raises what the look raised: as `look`, and EnvironmentFaultError where Spark did not start or was lost.
+        Raises what the poll raised: as `look`, and EnvironmentFaultError if Spark did not start or was lost.
         """
         with self._lock:
             if self._answer is None:
                 self._answer, self._since = Future(), time.monotonic()
-                # A daemon: whoever ends the server need not wait for a source that does not answer.
+                # A daemon thread: the server can end while a source does not answer.
                 threading.Thread(target=self._run, args=(self._answer,), name="new-data-poller", daemon=True).start()
             answer = self._answer
         try:
             return answer.result(patience_s)
         except TimeoutError:
             if answer.done():
-                raise  # the source's own
+                raise  # the source raised it
             return None
         finally:
             with self._lock:
@@ -139,14 +139,14 @@ class NewDataPoller:
     def _run(self, answer: Future[PollResult]) -> None:
         try:
             answer.set_result(self._see())
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that asks
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
             answer.set_exception(error)
 
 
 class SparkPollProcess:
-    """A process that looks with Spark, started by the first question and ended when nobody asks any more.
+    """A process that polls with Spark; the first question starts it, and it ends if no question comes for a while.
 
-    A process, because Spark's JVM can be ended together with it, whatever became of either; it ends with ours, too.
+    It is a process because Spark's JVM ends together with it, however it ends; it also ends when our process ends.
     """
 
     def __init__(self, spark: SparkSpec, log_file: Path | None = None, idle_s: float = IDLE_S) -> None:
@@ -156,10 +156,10 @@ class SparkPollProcess:
         self._pipe: Connection | None = None
 
     def ask(self, project: Project, job: JobSpec, limit_s: float = LIMIT_S) -> PollResult:
-        """Look, one question after the other; raises as `NewDataPoller.ask`."""
+        """Poll a job; questions are answered one after the other. Raises as `NewDataPoller.ask`."""
         with self._lock:
             answer = self._exchange(self._pipe, project, job, limit_s) if self._pipe is not None else None
-            if answer is None:  # none was there, or it has ended meanwhile
+            if answer is None:  # there was no process, or it has ended meanwhile
                 answer = self._exchange(self._start(), project, job, limit_s)
         if answer is None:
             raise EnvironmentFaultError(
@@ -172,18 +172,18 @@ class SparkPollProcess:
 
     @property
     def process_id(self) -> int | None:
-        """The process that is there; None before the first question."""
+        """Id of the running process; None before the first question."""
         return self._process.pid if self._process is not None else None
 
     def close(self) -> None:
-        """End the process and its Spark, once it has answered."""
+        """End the process and its Spark, after it has answered."""
         with self._lock:
             self._end()
 
     def _exchange(
         self, pipe: Connection, project: Project, job: JobSpec, limit_s: float
     ) -> PollResult | GobblinDagsterError | None:
-        """Return the answer, None where the process is gone."""
+        """Return the answer; None if the process has ended."""
         try:
             pipe.send((project, job))
             if pipe.poll(limit_s):
@@ -194,7 +194,8 @@ class SparkPollProcess:
             return None
         self._end()
         return EnvironmentFaultError(
-            problem=f"Looking for new data of job {job.job!r} with Spark took more than {limit_s:.0f} s and was given up.",
+            problem=f"Looking for new data of job {job.job!r} with Spark took more than {limit_s:.0f} s, so it was "
+            "stopped.",
             hint="Give the job a schedule instead of the sensor.",
         )
 
@@ -204,7 +205,7 @@ class SparkPollProcess:
         arguments = (theirs, *self._settings)
         self._process = context.Process(target=_serve, args=arguments, name="new-data-poller", daemon=True)
         self._process.start()
-        theirs.close()  # so that each side sees the other's end
+        theirs.close()  # so that each side notices if the other side ends
         return self._pipe
 
     def _end(self) -> None:
@@ -218,19 +219,19 @@ class SparkPollProcess:
 
 
 def _serve(pipe: Connection, spark: SparkSpec, log_file: Path | None, idle_s: float) -> None:
-    """Answer questions until nobody has asked for a while, or whoever asked is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, whose end closes the pipe
+    """Answer questions until none has come for `idle_s` seconds, or the asking process has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server; the closed pipe then ends this process
     runner = LazySparkRunner(spark, log_file)
     try:
         while pipe.poll(idle_s):
             project, job = pipe.recv()
             pipe.send(_answer(project, job, runner))
             if runner.is_started and not _is_alive(runner):
-                return  # the next question finds another process, with another Spark
+                return  # the next question starts another process, with another Spark
     except (EOFError, OSError):
         pass
     finally:
-        with suppress(Exception):  # a Spark that is gone cannot be stopped, and the process ends anyway
+        with suppress(Exception):  # a Spark that has ended cannot be stopped, and the process ends anyway
             runner.close()
 
 
@@ -239,7 +240,7 @@ def _answer(project: Project, job: JobSpec, runner: LazySparkRunner) -> PollResu
         return look(project, job, runner)
     except GobblinDagsterError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - told to whoever asked; others may not survive the way
+    except Exception as error:  # noqa: BLE001 - sent as text to the asking process, because it may not be picklable
         return EnvironmentFaultError(
             problem=f"Looking for new data of job {job.job!r} failed: {describe_failure(error).message}.",
             hint=f"`gobblin plan {job.job}` does the same here.",
@@ -249,11 +250,11 @@ def _answer(project: Project, job: JobSpec, runner: LazySparkRunner) -> PollResu
 def _is_alive(runner: LazySparkRunner) -> bool:
     try:
         return bool(runner.open_session().version)
-    except Exception:  # noqa: BLE001 - whatever it is: this Spark answers no more
+    except Exception:  # noqa: BLE001 - whatever the error is, this Spark does not answer any more
         return False
 
 
 @cache
 def _poll_process(spark_json: str, log_file: Path | None) -> SparkPollProcess:
-    # Never closed: it serves all sensors of the process, and ends by itself.
+    # Never closed: it serves all sensors of this process, and ends by itself.
     return SparkPollProcess(SparkSpec.model_validate_json(spark_json), log_file)

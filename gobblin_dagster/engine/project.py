@@ -31,10 +31,10 @@ from gobblin_dagster.storage import open_storage, storage_path
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The jobs of a folder and what they share."""
+    """The jobs of a folder and the settings that they share."""
 
     root: Path
-    """Absolute; relative paths of job files start here."""
+    """Absolute path; relative paths in job files start here."""
     spec: ProjectSpec
     jobs: tuple[JobSpec, ...] = ()
     clock: Clock = field(default_factory=SystemClock)
@@ -45,9 +45,9 @@ class Project:
 
     @contextmanager
     def use_store(self, store: StateStore | None = None) -> Iterator[StateStore]:
-        """Yield the store that is given, which stays open, or one of our own, which is closed at the end.
+        """Yield the given store, which stays open; if none is given, open one and close it at the end.
 
-        A service opens one store and shares it, with its pool of connections, among all that it does. Raises as
+        A service opens one store and shares it, with its pool of connections, among all its calls. Raises as
         `open_store`.
         """
         if store is not None:
@@ -68,13 +68,13 @@ class Project:
         return open_storage(self.output_root(job), durable=job.commit.durability == "full")
 
     def run_context(self, job: JobSpec, run_id: str) -> RunContext:
-        """Return what the tasks of a run are told; it holds the whole job as JSON, so once for a run."""
+        """Return the settings that a run's tasks receive; they hold the whole job as JSON: make them once per run."""
         job_json = job.model_dump_json()
         where = str(self.root), self.output_root(job)
         return RunContext(job_json, run_id, *where, known_in(job_json), self.spec.allow.lists)
 
     def lease_keeper(self, job: JobSpec, store: StateStore, run_id: str = "") -> LeaseKeeper:
-        """Return what takes leases of a job's datasets for a run (default: one of its own); use it as a context manager."""
+        """Return a keeper of leases for a run (default: a new run id); use it as a context manager."""
         owner = LeaseOwner.current(run_id or new_run_id(self.clock.now()))
         return LeaseKeeper(store, job.job, owner, timedelta(seconds=self.spec.lease_ttl_s))
 
@@ -92,10 +92,10 @@ def open_project(root: Path, names: Collection[str] = ()) -> Project:
 
     Args:
         root: the folder.
-        names: the jobs that are meant; where all of them can be read, faults of other jobs do not matter.
+        names: the jobs that will be used; if all of them can be read, errors in other job files are ignored.
 
     Raises:
-        InvalidSpecError: of the first faulty file; `gobblin check` shows those of all files.
+        InvalidSpecError: the first faulty file; `gobblin check` shows the errors of all files.
         UsageError: there is no `gobblin.yaml`.
     """
     spec = load_project(root)

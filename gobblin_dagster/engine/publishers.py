@@ -1,4 +1,4 @@
-"""The publishers that a job declares."""
+"""Make and check the publishers that a job declares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_publishers(job: JobSpec, context: RunContext, dataset_urn: str) -> dict
 
 
 def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
-    """Return what the publisher of each branch says of itself; raises as `Registry.create`."""
+    """Return the traits of each branch's publisher; raises as `Registry.create`."""
     context = ConstructContext(job=job.job, base_dir="")
     return {
         branch.name: traits_of(
@@ -37,12 +37,12 @@ def publisher_traits(job: JobSpec) -> dict[str, PublisherTraits]:
 
 
 def ledger_keepers(job: JobSpec, context: RunContext) -> list[KeepsLedger]:
-    """Return the publishers whose targets name the commits that they hold, one per target; raises as `Registry.create`."""
+    """Return the publishers whose targets list their commits, one per target; raises as `Registry.create`."""
     targets: list[ConstructSpec] = []
     found: list[KeepsLedger] = []
     for branch in job.fork.branches:
         spec = job.publisher_of(branch)
-        # The others are made for a publication of one dataset, and for nothing else.
+        # Other publishers are made for a publication of one dataset only.
         if spec in targets or not hasattr(registry.load(ConstructKind.PUBLISHER, spec.type), "newest_commits"):
             continue
         targets.append(spec)
@@ -58,10 +58,10 @@ def dataset_folders(job: JobSpec, dataset_urn: str) -> dict[str, str]:
 
 
 def load_step_types(job: JobSpec) -> None:
-    """Make the steps of a job's publishers and the user's own loadable from stored sequences.
+    """Import the step types of a job's publishers and its custom steps, so that stored sequences can be loaded.
 
     Raises:
-        UsageError: a type is not known or cannot be imported.
+        UsageError: a type is unknown or cannot be imported.
     """
     load_own_steps(job.commit.steps)
     for branch in job.fork.branches:
@@ -69,7 +69,7 @@ def load_step_types(job: JobSpec) -> None:
 
 
 def branches_without_files(job: JobSpec) -> set[str]:
-    """Return the branches of which no file is ever published: their writer only shows rows, or their publisher drops them."""
+    """Return the branches that never publish a file: their writer only shows rows, or their publisher drops them."""
     writers = {
         branch.name: registry.load(ConstructKind.WRITER, job.writer_of(branch).type) for branch in job.fork.branches
     }
@@ -78,24 +78,25 @@ def branches_without_files(job: JobSpec) -> set[str]:
 
 
 def replaced_branches(job: JobSpec) -> set[str]:
-    """Return the branches whose publications may take files of earlier ones out of the snapshot."""
+    """Return the branches whose publications may remove files of earlier ones from the snapshot."""
     return {name for name, traits in publisher_traits(job).items() if traits.reads_current}
 
 
 def published_elsewhere(job: JobSpec) -> dict[str, str]:
-    """Return the branches that a table or topic holds too, with what it is."""
+    """Return the branches that are also published to a table or topic, with its description."""
     traits = publisher_traits(job)
     return {name: one.published_elsewhere for name, one in traits.items() if one.published_elsewhere}
 
 
 def require_only_files(job: JobSpec, doing: str) -> None:
-    """Refuse what files alone can do.
+    """Refuse an action that is possible only for branches published as files.
 
     Raises:
         UsageError: a branch is published to a table or topic.
     """
     for branch, elsewhere in published_elsewhere(job).items():
         raise UsageError(
-            problem=f"Job {job.job!r} cannot be {doing}: branch {branch!r} is published to {elsewhere}, which keeps its rows.",
-            hint="`gobblin state set` moves the watermark alone; what the table then gets twice is for you to delete.",
+            problem=f"Job {job.job!r} cannot be {doing}: branch {branch!r} is published to {elsewhere}, which keeps "
+            "its rows.",
+            hint="`gobblin state set` moves the watermark alone; then delete the rows that the table gets twice.",
         )

@@ -1,4 +1,4 @@
-"""What plan, run and commit return: plain values that the command line and Dagster print."""
+"""Results of plan, run and commit: plain values that the command line and Dagster print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 @dataclass(frozen=True, slots=True)
 class DatasetResult(CommitFacts):
-    """What became of one dataset in a run."""
+    """The result of one dataset in a run."""
 
     dataset_urn: str
     outcome: DatasetOutcome
@@ -31,16 +31,16 @@ class DatasetResult(CommitFacts):
 
     @classmethod
     def of_commit(cls, sequence: CommitSequence) -> DatasetResult:
-        """Return the result that a commit sequence carries."""
+        """Return the result that a commit sequence stores."""
         return cls(sequence.dataset_urn, DatasetOutcome.COMMITTED, **_facts(sequence.report)).committed_by(sequence)
 
     @property
     def is_committed(self) -> bool:
-        """Whether the run moved the dataset."""
+        """True if the run committed the dataset."""
         return self.outcome is DatasetOutcome.COMMITTED
 
     def committed_by(self, sequence: CommitSequence) -> DatasetResult:
-        """Return the result with what a commit sequence makes true."""
+        """Return the result after the commit of a sequence."""
         return replace(
             self,
             outcome=DatasetOutcome.COMMITTED,
@@ -53,7 +53,7 @@ class DatasetResult(CommitFacts):
         )
 
     def to_report(self, startpoint: Startpoint | None = None) -> CommitReport:
-        """Return what the commit sequence shall carry: the facts, and the startpoint that it consumes."""
+        """Return the report that the commit sequence stores: the facts, and the startpoint that it consumes."""
         return CommitReport(**_facts(self), startpoint=startpoint)
 
 
@@ -63,19 +63,19 @@ def _facts(holder: CommitFacts) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetCommit:
-    """What the commit is to do for one dataset: publish a sequence, or only report why there is none."""
+    """The commit of one dataset: a sequence to publish, or only the reason why there is none."""
 
     result: DatasetResult
-    """What will be true once the sequence is committed, or is true already."""
+    """The result after the sequence is committed; without a sequence, the result as it is."""
     sequence: CommitSequence | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """All that is left to do once the Spark job has ended: small, never data.
+    """Everything that remains to be done after the Spark job has ended: small, never data.
 
-    `JobRun.extract` returns it, `JobRun.publish` commits it, in one process: op `extract` hands it to the publishing IO
-    manager beside the live `JobRun`, whose store and leases the commit needs.
+    `JobRun.extract` returns it and `JobRun.publish` commits it in the same process: op `extract` hands it to the
+    publishing IO manager beside the live `JobRun`, because the commit needs its store and leases.
     """
 
     job: str
@@ -87,45 +87,45 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Rows of the source counted anew, against the published files counted anew, of one dataset."""
+    """Rows of one dataset counted again: in the source and in the published files."""
 
     dataset_urn: str
     source_rows: int
     published_rows: Mapping[str, int]
-    """Rows in the files of the newest snapshot, by branch, the quarantine included."""
+    """Rows in the files of the newest snapshot, by branch, including the quarantine."""
     expected_rows: Mapping[str, int]
-    """Rows that should be there: the source's, less those that the commits recorded as filtered, rejected or
-    untaken."""
+    """Rows that should be there, by branch: the source's rows, less the rows that the commits recorded as filtered,
+    rejected or taken by no branch."""
 
     @property
     def lost(self) -> int:
-        """Rows missing, in the worst branch."""
+        """Number of rows missing in the worst branch."""
         return max([0, *(self.expected_rows[b] - rows for b, rows in self.published_rows.items())])
 
     @property
     def duplicated(self) -> int:
-        """Rows too many, in the worst branch."""
+        """Number of rows too many in the worst branch."""
         return max([0, *(rows - self.expected_rows[b] for b, rows in self.published_rows.items())])
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredDataset:
-    """A stored sequence that was finished (or undone, or set aside) before planning."""
+    """A stored sequence that was finished, undone or set aside before planning."""
 
     sequence_id: str
     dataset_urn: str
     state: str
-    """`committed`, `aborted`, `quarantined`, or `prepared` where the redo failed and will be tried again."""
+    """`committed`, `aborted`, `quarantined`, or `prepared` if finishing it failed and will be tried again."""
     steps_found_done: int = 0
     steps_redone: int = 0
     reason: str = ""
-    """Why it is not committed; of a committed one, why there is no `audit`, or what became of its manifest."""
+    """Why it is not committed; for a committed sequence, why there is no `audit`, or why it has no manifest."""
     audit: Audit | None = None
     is_busy: bool = False
-    """Whether nothing was tried, because another run holds its dataset, or one of its group."""
+    """True if nothing was tried, because another run holds its dataset, or a dataset of its group."""
     manifest: Literal["", "written", "missing"] = ""
-    """What became of the manifest of a committed one that had none; where it is missing still, its readers see an older
-    snapshot."""
+    """Result of writing the manifest of a committed sequence that had none. `missing`: still none, so readers of
+    manifests see an older snapshot. Empty: it had one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +141,10 @@ class RunResult:
     recovered: tuple[RecoveredDataset, ...] = ()
 
     def with_outcome(self, *outcomes: DatasetOutcome) -> tuple[DatasetResult, ...]:
-        """Return the datasets that ended so."""
+        """Return the datasets with one of these outcomes."""
         return tuple(dataset for dataset in self.datasets if dataset.outcome in outcomes)
 
     @property
     def exit_code(self) -> ExitCode:
-        """What `gobblin run` ends with."""
+        """Exit code of `gobblin run`."""
         return ExitCode.of_run(self.status)

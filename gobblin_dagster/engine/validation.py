@@ -26,16 +26,17 @@ from gobblin_dagster.spec.job import JobSpec
 
 
 def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
-    """Return every fault of a construct's declaration, own commit steps among them; see `Registry.check`."""
+    """Return every fault of a construct's declaration, also of a custom commit step; see `Registry.check`."""
     return check_own_step(type_name, options) if kind == "commit_step" else registry.check(kind, type_name, options)
 
 
 def check_parts(job: JobSpec, root: Path) -> None:
-    """Make the fork operator once, as a work unit would: it may refuse the branches' names (UsageError).
+    """Make the constructs whose checks need an object, and check that they fit together; raises UsageError.
 
-    Where limits end work units early, the source is made too: it must tell positions (UsageError). So it is where the
-    extraction reads everything, or where the source judges extractions. Publishers must not replace a whole by what a
-    limit leaves of it (UsageError).
+    - The fork operator is made as in a work unit: it may refuse the branches' names.
+    - The source is made if a limit can end work units early (it must report positions), if the extract reads
+      everything, or if the source checks the extract itself.
+    - Publishers must not replace all published data by the part that a limit leaves.
     """
     check_publishers(job)
     context = ConstructContext(job=job.job, base_dir=str(root.resolve()))
@@ -53,7 +54,7 @@ def check_parts(job: JobSpec, root: Path) -> None:
 
 
 def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
-    """Raise UsageError where the source would read what the job publishes: each run would take in all earlier ones."""
+    """Raise UsageError if the source would read what the job publishes: each run would read all earlier ones again."""
     output = job.output.path if "://" in job.output.path else os.path.normpath(root.resolve() / job.output.path)
     for branch in job.fork.branches:
         writer = job.writer_of(branch)
@@ -61,14 +62,14 @@ def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
         folder = "/".join([output.rstrip("/"), job.dataset_folder(branch.name, "dataset"), *["level=1"] * levels])
         if source.would_read(f"{folder}/file.{writer.type}"):
             raise UsageError(
-                problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes (in {folder}), again and "
-                "again.",
+                problem=f"Job {job.job!r}: the source would read what branch {branch.name!r} publishes (in {folder}), "
+                "again and again.",
                 hint="Choose an `output.path` outside of the folders that the source's `path` matches.",
             )
 
 
 def check_publishers(job: JobSpec) -> None:
-    """Refuse what publishers cannot do with what stands beside them in the job.
+    """Refuse publishers that do not fit the rest of the job.
 
     Raises:
         UsageError: a branch's writer, or the job's `extract`, does not suit its publisher; or runs would replace all
@@ -84,33 +85,33 @@ def check_publishers(job: JobSpec) -> None:
             raise UsageError(problem=f"{where} cannot publish what the job extracts: {why}.")
         if traits_of(publisher, PublisherTraits).needs_all_units and job.execution.max_work_units is not None:
             raise UsageError(
-                problem=f"{where} replaces what was published, and execution.max_work_units publishes the work of one plan in "
+                problem=f"{where} replaces what was published, but execution.max_work_units spreads one plan over "
                 "several runs.",
                 hint="Leave one of them out.",
             )
 
 
 def starts_over(spec: JobSpec, source: Source) -> bool:
-    """Tell whether a run plans each dataset from its beginning; raises UsageError where it should and the source cannot."""
+    """True if a run plans each dataset from its beginning; raises UsageError if the source cannot do that."""
     if not spec.extract.reads_everything:
         return False
     way = traits_of(source, SourceTraits).full_extract
     if not way:
         raise UsageError(
-            problem=f"Job {spec.job!r}: source {spec.source.type!r}, as it is declared, cannot read everything in each run.",
+            problem=f"Job {spec.job!r}: source {spec.source.type!r} as declared cannot read everything in each run.",
             hint="Leave out its limits, or `extract.is_full` and `extract.type: snapshot_only`.",
         )
     return way == "start_over"
 
 
 def require_positions(job: JobSpec, source: Source) -> None:
-    """Raise UsageError where limits would end work units early, and the source cannot tell where they ended."""
+    """Raise UsageError if limits would end work units early, but the source cannot report where they ended."""
     if not job.execution.limit.ends_early:
         return
     if not isinstance(source, PositionedSource) or not source.tells_positions():
         raise UsageError(
-            problem=f"Job {job.job!r}: source {job.source.type!r} cannot tell how far it got, so `execution.limit` cannot end "
-            "a work unit early.",
-            hint="Leave out rows, bytes and seconds (rows_per_second is fine), or cut the source into smaller work units and "
-            "set `execution.max_work_units`.",
+            problem=f"Job {job.job!r}: source {job.source.type!r} cannot report its position, so `execution.limit` "
+            "cannot end a work unit early.",
+            hint="Leave out rows, bytes and seconds (rows_per_second is fine), or cut the source into smaller work "
+            "units and set `execution.max_work_units`.",
         )

@@ -70,7 +70,7 @@ def test_check_names_a_source_that_limits_cannot_end(cli: Cli, project: Path) ->
     assert called.code == 2
     assert "ok    jobs/bounded.yaml: job bounded" in called.out
     assert "FAULT jobs/limited.yaml has 1 fault:" in called.out
-    assert "source 'spark' cannot tell how far it got" in called.out
+    assert "source 'spark' cannot report its position" in called.out
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_check_names_a_full_extract_that_its_source_cannot_make(cli: Cli, projec
     write_job(project, {}, source=files, extract={"namespace": "n", "table": "t", "type": "snapshot_only"})
     called = cli("check")
     assert called.code == 2
-    assert "source 'files', as it is declared, cannot read everything in each run" in called.out
+    assert "source 'files' as declared cannot read everything in each run" in called.out
 
 
 def test_check_names_sql_that_cannot_be_parsed_with_its_line(cli: Cli, project: Path) -> None:

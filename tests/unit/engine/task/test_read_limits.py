@@ -133,7 +133,7 @@ def test_row_counts_that_a_source_announced_do_not_judge_a_part(tmp_path: Path) 
 def test_source_that_tells_no_positions_is_refused_before_it_reads(tmp_path: Path) -> None:
     source = {"type": "spark", "format": "csv", "path": "in"}
     job = job_spec({}, source=source, execution={"limit": {"rows": 150}})
-    with pytest.raises(UsageError, match="source 'spark' cannot tell how far it got"):
+    with pytest.raises(UsageError, match="source 'spark' cannot report its position"):
         plan_job(project(tmp_path, job), job)
 
 
