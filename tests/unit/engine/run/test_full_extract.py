@@ -154,7 +154,7 @@ def test_limit_of_files_is_refused(tmp_path: Path) -> None:
         "format": {"type": "csv"},
         "max_files_per_run": 1,
     }
-    with pytest.raises(UsageError, match="as it is declared, cannot read everything"):
+    with pytest.raises(UsageError, match="as declared cannot read everything"):
         run(tmp_path, job_spec({}, source=source, extract=SNAPSHOT))
 
 
