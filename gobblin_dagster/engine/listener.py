@@ -47,11 +47,11 @@ class RunListener:
         """The run ended."""
 
 
-class FanOutObserver(RunListener):
+class FanOutRunListener(RunListener):
     """Calls several listeners in order; if one raises an error, the others and the run go on."""
 
-    def __init__(self, observers: Sequence[RunListener]) -> None:
-        self._observers = tuple(observers)
+    def __init__(self, listeners: Sequence[RunListener]) -> None:
+        self._listeners = tuple(listeners)
         self._failed: set[int] = set()
         """Numbers of listeners with an error that was logged."""
         self._lock = threading.Lock()
@@ -81,13 +81,13 @@ class FanOutObserver(RunListener):
         self._call(lambda one: one.finished(result))
 
     def _call(self, event: Callable[[RunListener], None]) -> None:
-        for number, observer in enumerate(self._observers):
+        for number, listener in enumerate(self._listeners):
             try:
-                event(observer)
+                event(listener)
             except Exception:  # an error of a listener must not cost data that is already read and checked
                 with self._lock:
                     is_first = number not in self._failed
                     self._failed.add(number)
                 if is_first:
-                    name = f"{type(observer).__module__}.{type(observer).__qualname__}"
+                    name = f"{type(listener).__module__}.{type(listener).__qualname__}"
                     log.exception("Listener %s raised an error; the run goes on, further ones are not logged.", name)

@@ -84,11 +84,15 @@ def test_run_waits_for_its_store_and_publishes_what_it_read(tmp_path: Path, serv
     url = server.url(server.new_database())
     project = Project(tmp_path, ProjectSpec(project="tests", state=url), (job,))
     outage = _Outage(server, AWAY_S)
-    observer = _AfterReading(outage) if when == "after reading" else None
+    run_listener = _AfterReading(outage) if when == "after reading" else None
     listener = _WhilePublishing(outage) if when == "while publishing" else None
     try:
         result = run_job(
-            project, job, runner=InlineRunner(), listeners=[observer] if observer else [], commit_listener=listener
+            project,
+            job,
+            runner=InlineRunner(),
+            listeners=[run_listener] if run_listener else [],
+            commit_listener=listener,
         )
     finally:
         outage.end()

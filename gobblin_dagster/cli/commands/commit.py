@@ -211,6 +211,6 @@ def _shortened(text: str, sequence: CommitSequence) -> str:
 
 
 def _recover(project: Project, job: JobSpec, spark: SessionRunner) -> tuple[RecoveredDataset, ...]:
-    # Spark starts where a committed dataset of source `spark` is to be counted anew, and nowhere else.
+    # Spark starts where a committed dataset of source `spark` is to be counted again, and nowhere else.
     with closing(project.open_store()) as store:
         return recover_job(JobContext.of(project, job, store, runner=spark))

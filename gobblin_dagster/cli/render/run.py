@@ -117,7 +117,7 @@ def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
     audits = [dataset.audit for dataset in datasets if dataset.audit]
     lost, duplicated = sum(audit.lost for audit in audits), sum(audit.duplicated for audit in audits)
     proof = (
-        f"; {lost:,} lost, {duplicated:,} duplicated in {count(len(audits), 'dataset')} counted anew" if audits else ""
+        f"; {lost:,} lost, {duplicated:,} duplicated in {count(len(audits), 'dataset')} counted again" if audits else ""
     )
     ends = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
     return f"Recovered what an earlier run left: {count(len(datasets), 'commit sequence')} ({ends}){proof}"

@@ -1,1 +1,1 @@
-"""One run of a job. Its stages in order: recovery, acquire, execute, commit_planner, publish, record. Read first: `job_run`."""
+"""Run a job. Stages in order: recovery, acquire, execute, commit_planner, publish, record. Read first: `job_run`."""

@@ -1,4 +1,4 @@
-"""Before anything is read: the leases of the datasets that will move, and a plan that is still true under them."""
+"""Acquire leases for all datasets with work; plan again if another run committed in between."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gobblin_dagster.engine.run.store_check import unknown_commits, unknown_snap
 from gobblin_dagster.engine.task.runner import TaskRunner
 
 
-def claim(
+def acquire_datasets(
     opened: JobContext, leases: LeaseKeeper, plan: JobPlan, runner: TaskRunner
 ) -> tuple[JobPlan, dict[str, Lease]]:
-    """Return the plan to run, and the leases of others on datasets that it leaves out.
+    """Return the plan to run, and the leases by which other runs hold datasets that it leaves out.
 
-    Stores where startpoints were resolved to, where a later run would find another position, and deletes those that are
-    not applied any more.
+    Stores the resolved position of a startpoint if a later run would resolve it to another one. Deletes expired
+    startpoints.
     """
     busy: dict[str, Lease] = {}
     if plan.is_moving:
@@ -27,14 +27,14 @@ def claim(
                 opened.store.pin_startpoint(dataset.startpoint)
     for dataset in plan.datasets:
         if dataset.expired is not None:
-            opened.store.delete_startpoint(dataset.expired)  # by id, so that a newer one stays
+            opened.store.delete_startpoint(dataset.expired)  # by id, so that a newer startpoint stays
     return plan, busy
 
 
 def _leased(
     opened: JobContext, leases: LeaseKeeper, plan: JobPlan, runner: TaskRunner
 ) -> tuple[JobPlan, dict[str, Lease]]:
-    """Take the leases of datasets with work; plan again where another run moved one before we had its lease."""
+    """Acquire the leases of datasets with work; plan again if another run moved one of them before that."""
     grant = leases.acquire([dataset.dataset_urn for dataset in plan.datasets if dataset.is_moving])
     states = opened.store.load_dataset_states(plan.job, list(grant.granted))
     versions = {urn: state.version for urn, state in states.items()}
@@ -45,7 +45,7 @@ def _leased(
     try:
         strange = unknown_commits(opened, working) | strange
     except (StorageError, StepRefusedError, EnvironmentFaultError) as error:
-        # What cannot be asked now cannot be published to either, most likely: nothing is read in vain.
+        # A table that cannot be asked now can probably not be published to either, so do not read for it.
         strange, code = {one.dataset_urn: str(error) for one in working} | strange, error.code
     datasets = [
         dataset

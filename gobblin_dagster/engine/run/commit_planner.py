@@ -1,4 +1,4 @@
-"""From the task states of one dataset to what is to be committed: results for people, a commit sequence for the store."""
+"""Plan the commit of one dataset from its task states: a result for people and a commit sequence for the store."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gobblin_dagster.engine.task.context import RunContext
 from gobblin_dagster.spec.job import JobSpec
 
 LoadSnapshot: TypeAlias = Callable[[str, str, int | None], Sequence[PublishedFile]]
-"""Returns the files of a snapshot by job, dataset.urn and number: `StateStore.load_snapshot`."""
+"""Takes job, dataset.urn and snapshot number, and returns the snapshot's files: `StateStore.load_snapshot`."""
 
 
-def decide_dataset(
+def plan_commit(
     job: JobSpec,
     plan: DatasetPlan,
     states: Sequence[TaskState],
@@ -39,9 +39,9 @@ def decide_dataset(
     now: datetime,
     load_snapshot: LoadSnapshot,
 ) -> DatasetCommit:
-    """Decide by the commit policy what of a dataset is published. Touches nothing; never raises for a dataset's fault.
+    """Choose by the commit policy what is published of a dataset. Changes nothing; its errors are in the result.
 
-    `load_snapshot` is asked only where a publisher must know what its branch holds.
+    `load_snapshot` is called only if a publisher must know the current files of its branch.
     """
     if plan.quarantined:
         return DatasetCommit(without_commit(plan, DatasetOutcome.QUARANTINED, plan.code, plan.problem))
@@ -49,10 +49,11 @@ def decide_dataset(
         return DatasetCommit(without_commit(plan, DatasetOutcome.FAILED, plan.code, plan.problem))
     if not states:
         return _unread(job, plan, before, context, now)
-    # What was only noted changes nothing that readers see: a publisher that replaces would leave them nothing.
+    # If all units are only noted as read, there is no new data, and a publisher that replaces would leave readers
+    # nothing.
     is_noted = all(unit.is_noted for unit in plan.work_units)
     publishers = {} if is_noted else make_publishers(job, context, plan.dataset_urn)
-    # Half a snapshot must not take the place of a whole one.
+    # A part of a snapshot must not replace a whole one.
     policy = "full" if needs_all_units(publishers.values()) else job.commit.policy
     is_again = is_retried(job.execution.retry_failed, job.commit.policy)
     decision = dataclasses.replace(choose_publishable(policy, states), gives_up=not is_again)
@@ -63,13 +64,13 @@ def decide_dataset(
     try:
         found = before.version if before else 0
         if found != plan.version_read:
-            # Our lease was taken over while Spark worked. What we read belongs to a state that is gone.
+            # Another run took our lease while Spark worked, so the state that we read from is outdated.
             raise WatermarkMovedError(dataset_urn=plan.dataset_urn, expected=plan.version_read, found=found)
         if plan.begin is not None:
             before = begin_at(before, job.job, plan.dataset_urn, plan.begin, now)
         if needs_all_units(publishers.values()):
             _require_whole_units(plan, decision)
-        # The version found is the one that the commit will demand, so the files are those of the state it replaces.
+        # The commit demands this version, so the files are those of the state that it replaces.
         is_read = reads_current(publishers.values())
         current = load_snapshot(job.job, plan.dataset_urn, before.snapshot) if before and is_read else []
         publishing = Publishers(publishers, current, dataset_folders(job, plan.dataset_urn))
@@ -84,14 +85,15 @@ def _require_whole_units(plan: DatasetPlan, decision: Decision) -> None:
     for unit in decision.publish:
         if unit.actual_high != unit.expected_high:
             raise UsageError(
-                problem=f"Dataset {plan.dataset_urn!r}: work unit {unit.work_unit_id} ended at {unit.actual_high}, before its "
-                f"expected {unit.expected_high}, and its publisher would put a part in the place of the whole.",
+                problem=f"Dataset {plan.dataset_urn!r}: work unit {unit.work_unit_id} ended at {unit.actual_high}, "
+                f"before its expected {unit.expected_high}, and its publisher would replace all published data by a "
+                "part of it.",
                 hint="Take the limit away, or publish with `append`.",
             )
 
 
 def without_commit(plan: DatasetPlan, outcome: DatasetOutcome, code: str, message: str) -> DatasetResult:
-    """Return the result of a dataset of which nothing was read."""
+    """Return the result of a dataset that is not committed."""
     return DatasetResult(
         dataset_urn=plan.dataset_urn,
         outcome=outcome,
@@ -138,7 +140,7 @@ def _publication(
 def _unread(
     job: JobSpec, plan: DatasetPlan, before: DatasetState | None, context: RunContext, now: datetime
 ) -> DatasetCommit:
-    """Return nothing, or the commit of a startpoint behind which there is nothing yet: it is honoured, so it is consumed."""
+    """Return no commit, or the commit of a startpoint with no data after it: it was applied, so it is consumed."""
     if plan.begin is None or plan.has_work:
         idle = DatasetResult(
             plan.dataset_urn, DatasetOutcome.IDLE, low=plan.low, actual_high=plan.low, notes=plan.notes
@@ -158,7 +160,7 @@ def _unread(
 
 
 def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) -> DatasetCommit:
-    """Let the sequence carry its result, and consume the startpoint that the plan was made under, which the history names."""
+    """Store the result in the sequence; consume the startpoint of the plan, which the history then shows."""
     result = result.committed_by(sequence)
     consumed = plan.startpoint.id if plan.startpoint is not None else ""
     report = result.to_report(plan.startpoint)
@@ -167,11 +169,11 @@ def _commit(plan: DatasetPlan, result: DatasetResult, sequence: CommitSequence) 
 
 def _cut_note(published: Sequence[TaskState]) -> tuple[str, ...]:
     cut = [state for state in published if not state.is_part and state.actual_high != state.expected_high]
-    return (f"{len(cut)} work unit(s) ended at their limit; the next run reads on.",) if cut else ()
+    return (f"{len(cut)} work unit(s) ended at their limit; the next run goes on from there.",) if cut else ()
 
 
 def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
-    """Sum how the branches' queues were used, also by work units that are not published: they were slow all the same."""
+    """Sum the use of the branches' queues, including work units that are not published, because they took time too."""
     used: dict[str, QueueStats] = {}
     for state in states:
         for branch, queue in state.queues.items():
@@ -180,7 +182,7 @@ def _queues(states: Sequence[TaskState]) -> dict[str, QueueStats]:
 
 
 def _sum(plan: DatasetPlan, states: Sequence[TaskState], decision: Decision) -> DatasetResult:
-    """Sum what will be published, and list the policies and failures of all work units."""
+    """Sum the counts of the published work units, and list the policies and failures of all work units."""
     sums, everything = TaskSums.of(decision.publish), TaskSums.of(states)
     return DatasetResult(
         dataset_urn=plan.dataset_urn,

@@ -1,4 +1,4 @@
-"""Runs the work units of a plan and decides what of them is to be committed; publishes nothing."""
+"""Run the work units of a plan and decide what to commit; publishes nothing."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
-from gobblin_dagster.engine.run.commit_planner import decide_dataset, without_commit
+from gobblin_dagster.engine.run.commit_planner import plan_commit, without_commit
 from gobblin_dagster.engine.task.context import RunContext, TaskInput
 from gobblin_dagster.engine.task.multi_work_unit import unrun
 from gobblin_dagster.engine.task.runner import TaskRunner
 
 
-def extract(
+def execute_plan(
     opened: JobContext,
     plan: JobPlan,
     busy: Mapping[str, Lease],
     runner: TaskRunner,
-    observer: RunListener,
+    listener: RunListener,
     stop: threading.Event,
 ) -> list[DatasetCommit]:
-    """Return what is to be committed of each dataset, `busy` ones being in the hands of others."""
+    """Return what to commit for each dataset. `busy` gives the leases of datasets that other runs hold."""
     job, store = opened.job, opened.store
     left_out = {d.dataset_urn: _busy(d, busy[d.dataset_urn]) for d in plan.datasets if d.dataset_urn in busy}
     faulty = [without_commit(d, DatasetOutcome.FAILED, d.code, d.problem) for d in plan.datasets if d.problem]
-    # If one dataset already keeps all from being published, reading would be in vain.
+    # If one dataset already keeps the whole job from being published, reading would be useless.
     blocked = blocked_by(job, [*faulty, *left_out.values()])
-    states = [] if blocked else _run_units(plan, runner, opened.context, observer, stop)
-    observer.extracted()
+    states = [] if blocked else _run_units(plan, runner, opened.context, listener, stop)
+    listener.extracted()
     by_dataset: dict[str, list[TaskState]] = {}
     for state in states:
         by_dataset.setdefault(state.dataset_urn, []).append(state)
@@ -66,7 +66,7 @@ def _decide(
     opened: JobContext, dataset: DatasetPlan, tasks: list[TaskState], before: DatasetState | None
 ) -> DatasetCommit:
     try:
-        return decide_dataset(
+        return plan_commit(
             opened.job,
             dataset,
             tasks,
@@ -75,7 +75,7 @@ def _decide(
             now=opened.project.clock.now(),
             load_snapshot=opened.store.load_snapshot,
         )
-    except CorruptRecordError as error:  # of the files of its snapshots: no other dataset has to wait for it
+    except CorruptRecordError as error:  # its snapshot's file list is damaged: the other datasets go on
         return DatasetCommit(without_commit(dataset, DatasetOutcome.FAILED, error.code, str(error)))
 
 
@@ -85,14 +85,14 @@ def _busy(dataset: DatasetPlan, lease: Lease) -> DatasetResult:
 
 
 def _run_units(
-    plan: JobPlan, runner: TaskRunner, context: RunContext, observer: RunListener, stop: threading.Event
+    plan: JobPlan, runner: TaskRunner, context: RunContext, listener: RunListener, stop: threading.Event
 ) -> list[TaskState]:
     tasks = {
         unit.id: TaskInput(unit, dataset.commit_id, dataset.previous_schemas)
         for dataset in plan.datasets
         for unit in dataset.work_units
     }
-    # What holds no position is committed without a task: nobody has to look that nothing is there.
+    # A unit without rows and positions is committed without a task.
     empty = [unrun(task, WorkingState.SUCCESSFUL, None) for task in tasks.values() if task.unit.is_empty]
     for state in empty:
         del tasks[state.work_unit_id]
@@ -100,13 +100,13 @@ def _run_units(
     packs = [pack for pack in packs if pack]
     if not packs:
         return empty
-    observer.spark_starting()
+    listener.spark_starting()
     runner.start_early()
     done = 0
 
     def on_result(state: TaskState) -> None:
         nonlocal done
         done += 1
-        observer.task_done(state, done, len(tasks))
+        listener.task_done(state, done, len(tasks))
 
     return [*empty, *runner.run(context, packs, on_result, stop)]

@@ -1,6 +1,7 @@
-"""One run of one job: recover, plan, run on Spark, commit, report. The way of the data, in one direction.
+"""Run one job: recover, plan, run on Spark, commit, report. Data flows in this one direction.
 
-`run_job` does all of it. Dagster's layer calls the same four methods of `JobRun`, with the commit inside its IO manager.
+`run_job` does all of it. The Dagster layer calls the same four methods of `JobRun`, with the commit inside its IO
+manager.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.listener import CommitListener, FanOutListener, SilentListener
 from gobblin_dagster.engine.job_context import JobContext
-from gobblin_dagster.engine.listener import FanOutObserver, RunListener
+from gobblin_dagster.engine.listener import FanOutRunListener, RunListener
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.plan.schema_preview import with_schema_notes
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RecoveredDataset, RunResult
-from gobblin_dagster.engine.run.acquire import claim
-from gobblin_dagster.engine.run.execute import extract
+from gobblin_dagster.engine.run.acquire import acquire_datasets
+from gobblin_dagster.engine.run.execute import execute_plan
 from gobblin_dagster.engine.run.publish import publish_datasets
 from gobblin_dagster.engine.run.record import run_record, run_status
 from gobblin_dagster.engine.run.recovery import recover
@@ -50,9 +51,9 @@ def plan_job(
 ) -> JobPlan:
     """Plan a run for people, without running it; reads metadata only.
 
-    Says which columns change, and what a run would refuse because the state store was lost.
-    `spark` is asked for a session by sources that plan with Spark, and by no others. `startpoints` count instead of those
-    that are stored. A `store` that is given stays open; default: one of its own. Raises as `JobContext.of` and `JobContext.plan`.
+    The plan also says which columns change, and what a run would refuse because the state store was lost. Only sources
+    that plan with Spark ask `spark` for a session. `startpoints` are used instead of the stored ones. A given `store`
+    stays open; default: open one and close it. Raises as `JobContext.of` and `JobContext.plan`.
     """
     with project.use_store(store) as open_store:
         opened = JobContext.of(project, job, open_store, selection, runner=spark)
@@ -78,16 +79,17 @@ def run_job(
         project: the project.
         job: one of its jobs.
         runner: runs the work units.
-        selection: the datasets that count; default: all.
-        listeners: are called as the run goes on, in this order. What one raises is logged, and the run goes on.
-        commit_listener: is called between the steps of a commit. What it raises ends that commit, as a crash would.
-        stop: set it to end the run early: work units that run end, and what is whole is committed.
-        run_id: names the run in the state store, in Dagster's metadata and in the staging folder; default: a new one.
-        store: an open state store, which stays open; default: one of its own.
+        selection: the datasets to run; default: all.
+        listeners: called while the run goes on, in this order. An error that one raises is logged, and the run goes on.
+        commit_listener: called between the steps of a commit. An error that it raises ends that commit, as a crash
+            would.
+        stop: set it to end the run early: running work units finish, and complete ones are committed.
+        run_id: id of the run in the state store, in Dagster's metadata and in the staging folder; default: a new one.
+        store: an open state store, which stays open; default: open one and close it.
 
     Raises:
-        SourceError, UsageError, TransientError: what concerns the whole job; faults of a dataset are in its DatasetResult.
-            UsageError also if `run_id` cannot name a run, or the job ran under it before.
+        SourceError, UsageError, TransientError: the whole job cannot run; errors of one dataset are in its
+            DatasetResult. UsageError also if `run_id` is no valid id, or the job has used it before.
 
     Source: gobblin-runtime `AbstractJobLauncher.launchJob`. Differs: recovery fails single datasets, never the job.
     """
@@ -103,8 +105,8 @@ def run_job(
 class JobRun:
     """One run of one job; use as a context manager, call its methods in the order recover, plan, extract, publish.
 
-    Every run that has work or ends with an error is in the history: from the moment at which it takes leases, as running.
-    An error that ends it is noted there; the record of a killed run is ended by the run that recovers after it.
+    The history holds every run that has work or ends with an error: as `running` from the moment when it takes leases.
+    If an error ends the run, the record says so; the record of a killed run is ended by the next run.
     """
 
     def __init__(
@@ -115,11 +117,11 @@ class JobRun:
         commit_listener: CommitListener | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        # What was read must outlive a restart of the database.
+        # A restart of the database must not cost the rows that were read.
         opened = dataclasses.replace(opened, store=patient(opened.store, opened.project.spec.lease_ttl_s))
         self._opened = opened
         self._runner = runner
-        self._observer = FanOutObserver(listeners)
+        self._listener = FanOutRunListener(listeners)
         self._commit_listener = commit_listener or SilentListener()
         self._stop = stop or threading.Event()
         self._leases = opened.lease_keeper()
@@ -137,10 +139,10 @@ class JobRun:
         self._leases.__exit__(kind, error, trace)
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
-        """Finish or undo what earlier runs left of selected datasets; one that fails does not stop the others."""
+        """Finish or undo the stored sequences of selected datasets; an error of one does not stop the others."""
         recovered = recover(self._opened, self._leases, self._committer())
         for dataset in recovered:
-            self._observer.recovered(dataset)
+            self._listener.recovered(dataset)
         return recovered
 
     def plan(self) -> JobPlan:
@@ -148,27 +150,27 @@ class JobRun:
         return self._opened.plan(self._runner)
 
     def extract(self, plan: JobPlan) -> CommitPlan:
-        """Run the plan's work units and decide what is to be committed; publishes nothing."""
+        """Run the plan's work units and decide what to commit; publishes nothing."""
         opened = self._opened
-        plan, busy = claim(opened, self._leases, plan, self._runner)
+        plan, busy = acquire_datasets(opened, self._leases, plan, self._runner)
         if plan.is_moving:
             self._is_begun = True
             opened.store.save_run(RunRecord(opened.run_id, plan.job, opened.started_at, RunStatus.RUNNING))
-        self._observer.planned(plan)
-        decided = extract(opened, plan, busy, self._runner, self._observer, self._stop)
+        self._listener.planned(plan)
+        decided = execute_plan(opened, plan, busy, self._runner, self._listener, self._stop)
         return CommitPlan(plan.job, opened.run_id, opened.started_at, tuple(decided), self._stop.is_set())
 
     def publish(self, commit: CommitPlan, recovered: Sequence[RecoveredDataset] = ()) -> RunResult:
         """Commit each dataset on its own, delete the staging, and record the run."""
         for one in commit.datasets:
             if one.sequence is None and one.result.outcome is not DatasetOutcome.IDLE:
-                self._observer.dataset_done(one.result)
+                self._listener.dataset_done(one.result)
         committer = self._committer({one.result.dataset_urn: one.result for one in commit.datasets})
         datasets = publish_datasets(self._opened, self._leases, committer, commit.datasets)
         for one, result in zip(commit.datasets, datasets, strict=True):
             is_unseen = result.dataset_urn in committer.unseen
             if one.sequence is not None and (is_unseen or not result.is_committed):
-                self._observer.dataset_done(result)
+                self._listener.dataset_done(result)
         return self._report(commit, datasets, tuple(recovered))
 
     def _report(
@@ -184,7 +186,7 @@ class JobRun:
             datasets=datasets,
             recovered=recovered,
         )
-        # A stored sequence may still need what is staged.
+        # A stored sequence may still need its staged files.
         is_needed = any(one.sequence_id and one.outcome is not DatasetOutcome.COMMITTED for one in datasets)
         if not is_needed and any(one.outcome is not DatasetOutcome.IDLE for one in datasets):
             self._delete_staging()
@@ -192,14 +194,14 @@ class JobRun:
         if record.datasets or recovered or self._is_begun:
             self._record(record)
         self._is_recorded = True
-        self._observer.finished(result)
+        self._listener.finished(result)
         return result
 
     def _delete_staging(self) -> None:
         try:
             self._opened.storage.delete_tree(self._opened.context.staging_root)
         except OSError as error:
-            # What the run did is true all the same, and has to be reported.
+            # The results are final all the same, and must be reported.
             log.warning("The staging of run %s is left to `gobblin clean`: %s", self._opened.run_id, error)
 
     def _record_error(self, status: RunStatus) -> None:
@@ -213,24 +215,24 @@ class JobRun:
             opened.store.save_run(record)
             opened.store.prune_runs(record.job, opened.project.spec.history_runs)
         except GobblinDagsterError as error:
-            # What the run did, or the error that ended it, must not be hidden.
-            log.warning("The end of run %s could not be noted: %s", record.run_id, error)
+            # The results of the run, or the error that ended it, must not be hidden by this error.
+            log.warning("The end of run %s could not be recorded: %s", record.run_id, error)
 
     def _committer(self, planned: Mapping[str, DatasetResult] | None = None) -> Committer:
-        announcer = _Announcer(self._observer, planned or {})
+        announcer = _Announcer(self._listener, planned or {})
         return self._opened.committer(FanOutListener(announcer, self._commit_listener), self._runner)
 
 
 class _Announcer(SilentListener):
-    """Passes on what a commit does to the observer."""
+    """Passes the events of a commit to the run's listeners."""
 
-    def __init__(self, observer: RunListener, planned: Mapping[str, DatasetResult]) -> None:
-        self._observer = observer
+    def __init__(self, listener: RunListener, planned: Mapping[str, DatasetResult]) -> None:
+        self._listener = listener
         self._planned = planned
 
     def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
-        self._observer.step_done(sequence, step, number)
+        self._listener.step_done(sequence, step, number)
 
     def committed(self, sequence: CommitSequence) -> None:
         if sequence.dataset_urn in self._planned:
-            self._observer.dataset_done(self._planned[sequence.dataset_urn])
+            self._listener.dataset_done(self._planned[sequence.dataset_urn])

@@ -1,4 +1,4 @@
-"""What a run decided becomes true: each dataset on its own, or all of them together (`commit.scope: job`)."""
+"""Commit the planned sequences: each dataset on its own, or all as one group (`commit.scope: job`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gobblin_dagster.state.store import StateStore
 def publish_datasets(
     opened: JobContext, leases: LeaseKeeper, committer: Committer, decided: Sequence[DatasetCommit]
 ) -> tuple[DatasetResult, ...]:
-    """Commit what is to be committed, and return what became of each dataset."""
+    """Commit the planned sequences, and return the result of each dataset."""
     sequences = {one.sequence.dataset_urn: one.sequence for one in decided if one.sequence is not None}
     if not sequences:
         return tuple(one.result for one in decided)
@@ -39,7 +39,7 @@ def publish_datasets(
 
 
 def _with_failure(result: DatasetResult, error: Exception | None) -> DatasetResult:
-    """Return the result of a dataset that is committed and that readers of manifests do not see yet."""
+    """Return the result of a dataset that is committed, with the error that kept its manifest from being written."""
     if error is None:
         return result
     return dataclasses.replace(result, failures=(*result.failures, describe_failure(error)))
@@ -48,13 +48,13 @@ def _with_failure(result: DatasetResult, error: Exception | None) -> DatasetResu
 def _free(
     sequences: Mapping[str, CommitSequence], leases: LeaseKeeper
 ) -> tuple[list[Leased], dict[str, GobblinDagsterError]]:
-    """Return what may be published, with the epochs, and why the rest may not."""
+    """Return the sequences that may be published, with their epochs, and the errors of those that may not."""
     read_under = leases.epochs()
     grant = leases.acquire(list(sequences))
     kept_back: dict[str, GobblinDagsterError] = {urn: busy_error(lease) for urn, lease in grant.busy.items()}
     for urn, lease in grant.granted.items():
         if (ours := read_under.get(urn, lease.epoch)) != lease.epoch:
-            # Whoever held it since may have deleted what we staged.
+            # Another run held the lease since then and may have deleted our staged files.
             kept_back[urn] = StaleEpochError(dataset_urn=urn, ours=ours, current=lease.epoch)
     free = [(one, grant.granted[urn].epoch) for urn, one in sequences.items() if urn not in kept_back]
     return free, kept_back
@@ -71,7 +71,7 @@ def _publish_all(
 
 
 def _is_committed(sequence: CommitSequence, store: StateStore) -> bool:
-    """Look whether a publication that ended with an error became true all the same."""
+    """True if a publication that ended with an error was committed nevertheless."""
     try:
         stored = store.load_sequence(sequence.id)
     except GobblinDagsterError:
@@ -80,7 +80,7 @@ def _is_committed(sequence: CommitSequence, store: StateStore) -> bool:
 
 
 def _not_committed(planned: DatasetResult, error: Exception) -> DatasetResult:
-    """Return the result of a dataset whose publication failed or was left for the next run."""
+    """Return the result of a dataset if its publication failed or is left for the next run."""
     return dataclasses.replace(
         planned,
         outcome=DatasetOutcome.FAILED,

@@ -1,4 +1,4 @@
-"""How a run ended: its status, and what the history keeps of it. Pure."""
+"""Compute the status of a finished run, and its record for the history. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gobblin_dagster.engine.commit.all_or_none import is_held_back
 from gobblin_dagster.engine.results import DatasetResult, RecoveredDataset, RunResult
 
 _MAX_ERROR = 1000
-"""Characters of a dataset's errors that are kept."""
+"""Number of characters that are kept of a dataset's errors."""
 
 
 def run_status(
     datasets: Sequence[DatasetResult], recovered: Sequence[RecoveredDataset], *, interrupted: bool, is_strict: bool
 ) -> RunStatus:
-    """Return how a run ended; a strict one failed as soon as a part of one dataset did (`failed_units_fail_run`)."""
+    """Return the status of a run; a strict run fails if any part of any dataset failed (`failed_units_fail_run`)."""
     if interrupted:
         return RunStatus.INTERRUPTED
     good = any(d.outcome is DatasetOutcome.COMMITTED for d in datasets)
@@ -36,7 +36,7 @@ def run_status(
 
 
 def run_record(result: RunResult) -> RunRecord:
-    """Return what the history keeps of a run: its datasets that had work or trouble."""
+    """Return the record of a run: the datasets that had work or errors."""
     moved = {
         dataset.dataset_urn: DatasetRunRecord(
             outcome=dataset.outcome,

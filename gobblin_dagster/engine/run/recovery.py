@@ -1,4 +1,4 @@
-"""What a run does first: finish or undo the commit sequences that earlier runs left, and tidy up after them."""
+"""Recover a job before its run: finish or undo stored commit sequences, and clean up after crashed runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gobblin_dagster.engine.commit.group import Bundle, GroupCommitter, bundles
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import RecoveredDataset
-from gobblin_dagster.engine.run.aftermath import end_records, mend_manifests, tidy_up_after
+from gobblin_dagster.engine.run.crash_cleanup import delete_staging_of, end_records, write_missing_manifests
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.state.store import StateStore
 
 
 def recover_job(opened: JobContext) -> tuple[RecoveredDataset, ...]:
-    """Do what the next run would do first, and nothing more; see `recover`. Try again what is quarantined, too.
+    """Do what the next run would do first, and nothing more; see `recover`. Quarantined sequences are tried again too.
 
-    Whoever asks for it may have mended what was in the way: a schema that was missing, a file that was none of ours.
+    The person who calls this may have removed the cause: created a missing schema, or deleted a foreign file.
     """
     with opened.lease_keeper() as leases:
         _leave_quarantine(opened, leases)
@@ -39,7 +39,7 @@ def _leave_quarantine(opened: JobContext, leases: LeaseKeeper) -> None:
 
 
 def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tuple[RecoveredDataset, ...]:
-    """Finish or undo what earlier runs left of selected datasets; one that fails does not stop the others."""
+    """Finish or undo the stored sequences of selected datasets; an error of one does not stop the others."""
     job, store = opened.job, opened.store
     waiting = bundles(store.load_sequences(job.job), opened.selection.matches)
     now = opened.project.clock.now()
@@ -65,21 +65,21 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
 
 
 def _tidied(opened: JobContext, leases: LeaseKeeper, left: Sequence[Lease]) -> list[RecoveredDataset]:
-    """Do what the holders of these leases left undone besides commit sequences; return what concerns published data."""
+    """Clean up after the holders of these leases; return the results that concern published data."""
     job, store, root = opened.job.job, opened.store, opened.context.output_root
-    # Of a damaged state, the plan tells.
+    # The plan reports damaged states.
     urns = [lease.dataset_urn for lease in left]
     states, damaged = store.load_readable_states(job, urns) if left else ({}, {})
-    written, faults = mend_manifests(states, job=job, store=store, storage=opened.storage, output_root=root)
+    written, faults = write_missing_manifests(states, job=job, store=store, storage=opened.storage, output_root=root)
     leases.settle([urn for urn in urns if urn not in {*faults, *damaged}])
     dead = [lease for lease in left if lease.owner.is_provably_dead()]
-    tidy_up_after(dead, job=job, store=store, storage=opened.storage, output_root=root)
+    delete_staging_of(dead, job=job, store=store, storage=opened.storage, output_root=root)
     end_records({lease.owner.run_id for lease in dead}, job=job, store=store, now=opened.project.clock.now())
     return [_of_manifest(store, state, faults.get(urn)) for urn, state in states.items() if urn in {*written, *faults}]
 
 
 def _of_manifest(store: StateStore, state: DatasetState, fault: Exception | None) -> RecoveredDataset:
-    """Return what became of a committed snapshot whose manifest was missing."""
+    """Return the result for a committed snapshot whose manifest was missing."""
     urn = state.dataset_urn
     newest = store.load_sequences(state.job, {SequenceState.COMMITTED}, [urn], limit=1)
     reason = str(fault) if fault else f"the manifest of snapshot {state.snapshot} was missing and is written"
@@ -107,8 +107,8 @@ def _audited(opened: JobContext, done: Recovery) -> RecoveredDataset:
     if done.outcome is SequenceState.COMMITTED:
         try:
             audit = audit_dataset(opened.job, opened.source, opened.store, done.dataset_urn)
-        except Exception as error:  # noqa: BLE001 - it is committed, whoever can be asked for its rows now
-            reason = f"its rows could not be counted anew: {describe_failure(error).message}"
+        except Exception as error:  # noqa: BLE001 - the commit stands, even if its rows cannot be counted now
+            reason = f"its rows could not be counted again: {describe_failure(error).message}"
     return RecoveredDataset(
         done.sequence_id,
         done.dataset_urn,

@@ -1,8 +1,8 @@
-"""A state store that was lost, set back or is another one: told by the manifests of the output and the ledgers of tables.
+"""Detect that the state store was lost, restored from an old copy, or replaced: by manifests and ledgers.
 
-Both outlive the store. A manifest is written after its commit, so one above the state's snapshot tells that the store is not
-the one, or not as new as the one, that knew of it. A commit is stored before a table or topic notes it, so a noted one that
-the store does not hold tells the same. What the store does not know it would publish again.
+Manifests in the output and ledgers of tables outlive the store. A manifest is written after its commit, so a manifest
+newer than the state's snapshot shows that the store is another one or too old. A commit is stored before a table or
+topic notes it, so a noted commit that the store does not hold shows the same. Running on would publish rows twice.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan, left_out, re
 from gobblin_dagster.engine.publishers import ledger_keepers
 
 MOST_DATASETS = 200
-"""Datasets with a state that a plan looks at before it looks at all: each may cost a request to a far file system."""
+"""Number of datasets with a state that a plan checks first: each may cost a request to a remote file system."""
 
 
 def unknown_snapshots(
     opened: JobContext, datasets: Iterable[DatasetPlan], states: Mapping[str, DatasetState]
 ) -> dict[str, str]:
-    """Say of which datasets the output holds snapshots that the store does not know: their rows would be published again.
+    """Return, by dataset.urn, why a run would publish rows again: the output holds snapshots unknown to the store.
 
-    Costs one listing for all datasets without a state, and one request for each other.
+    Costs one listing for all datasets without a state, and one request for each of the others.
 
     Raises:
         EnvironmentFaultError: the package for the output's storage is not installed.
@@ -42,9 +42,9 @@ def unknown_snapshots(
     manifests = internal_dir(root, MANIFEST_DIR, job.job)
     held = {*opened.storage.list_names(manifests)} if new else set()
     strange = {
-        urn: f"{manifests}/{folder} tells of snapshots that the state store {store} does not know: it was lost, or is "
-        "another one. Point `state:` at the former store, or import its last export (`gobblin state import`); to begin "
-        "anew, give the job another output, or delete that folder: what is published stays beside."
+        urn: f"{manifests}/{folder} holds snapshots that the state store {store} does not know: the store was lost, "
+        "or is another one. Point `state:` at the former store, or import its last export (`gobblin state import`); "
+        "to begin again from nothing, give the job another output, or delete that folder: the published files stay."
         for urn in new
         if (folder := DatasetUrn(urn).path_segment) in held
     }
@@ -52,22 +52,23 @@ def unknown_snapshots(
     next_ones = [manifest_path(root, job.job, urn, states[urn].snapshot + 1) for urn in known]
     sizes = in_parallel(opened.storage.size, next_ones, job.commit.parallelism)
     return strange | {
-        urn: f"{path} tells of a snapshot after {states[urn].snapshot}, the newest that the state store {store} knows: it "
-        "was set back to an older copy. Restore a newer one, or import a newer export (`gobblin state import`). Else delete "
-        "the files that this manifest and those above name in `branches`, then these manifests: what they held is read "
-        "again. Of what went to a table or topic, or is gone from the source, set the watermark behind it instead "
-        "(`gobblin state set`) and delete the manifests alone: their files stay in the folders, and are in no snapshot."
+        urn: f"{path} holds a snapshot after {states[urn].snapshot}, the newest that the state store {store} knows: "
+        "the store was restored from an older copy. Restore a newer one, or import a newer export (`gobblin state "
+        "import`). Else delete the files that this manifest and newer ones list in `branches`, then these manifests: "
+        "their rows are read again. If rows went to a table or topic, or are gone from the source, set the watermark "
+        "after them instead (`gobblin state set`) and delete only the manifests: their files stay in the folders, "
+        "and are in no snapshot."
         for urn, path, size in zip(known, next_ones, sizes, strict=True)
         if size is not None
     }
 
 
 def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict[str, str]:
-    """Say of which datasets a table or topic notes commits that the store does not hold: their rows would be in it twice.
+    """Return, by dataset.urn, why a run would publish rows twice: a table or topic notes commits unknown to the store.
 
-    Asks each target once, for all datasets, and the store for one or two sequences of each. A dataset with a startpoint is
-    not looked at: a person said where its rows begin. Nor is anything if rows may come twice by `commit.delivery`: a run
-    that was killed leaves such commits.
+    Asks each target once, for all datasets, and the store for one or two sequences of each. A dataset with a startpoint
+    is not checked, because a person chose where its rows begin. Nothing is checked if `commit.delivery` allows rows to
+    come twice, because a run that was killed leaves such commits.
 
     Raises:
         StorageError, StepRefusedError, EnvironmentFaultError: a target cannot be asked.
@@ -89,11 +90,11 @@ def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict
         }
         states = store.load_dataset_states(job.job, list(lost)) if lost else {}
         strange |= {
-            urn: f"{publisher.ledger} notes commit {commits[0].commit_id} of this dataset, which the state store {store.url} "
-            "does not know: it was lost, was set back to an older copy, or is another one. Restore the newest copy, point "
-            "`state:` at the former store, or import its last export (`gobblin state import`). Else say where to read on, "
-            "behind the rows that are there (`gobblin startpoint set`); to begin again from the first row, delete those rows "
-            "and set the startpoint `oldest`."
+            urn: f"{publisher.ledger} notes commit {commits[0].commit_id} of this dataset, which the state store "
+            f"{store.url} does not know: the store was lost, restored from an older copy, or is another one. Restore "
+            "the newest copy, point `state:` at the former store, or import its last export (`gobblin state "
+            "import`). Else set a startpoint after the rows that are there (`gobblin startpoint set`); to begin "
+            "again from the first row, delete those rows and set the startpoint `oldest`."
             for urn, commits in lost.items()
             if not any(_moved_since(states.get(urn), commit) for commit in commits)
         }
@@ -101,15 +102,15 @@ def unknown_commits(opened: JobContext, datasets: Iterable[DatasetPlan]) -> dict
 
 
 def _moved_since(state: DatasetState | None, commit: NotedCommit) -> bool:
-    """Tell whether a dataset moved after a commit that its store does not know: a person said from where it goes on."""
+    """True if the dataset moved after the noted commit: a person has decided since then where it goes on."""
     return state is not None and commit.published_at is not None and state.updated_at > commit.published_at
 
 
 def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
-    """Return the plan with the problem of each dataset that a run would refuse for its store, found without a lease.
+    """Return the plan with the problem of each dataset that a run would refuse because of its store; takes no lease.
 
-    If the output or a table cannot be read here, the run alone tells. So it does of manifests beyond `MOST_DATASETS` datasets
-    of which none has a problem.
+    If the output or a table cannot be read now, only the run reports it. If none of the first `MOST_DATASETS` datasets
+    with a state has a problem, only the run checks the manifests of the others.
     """
     working = [one for one in plan.datasets if one.has_work]
     if not working:
@@ -129,7 +130,7 @@ def with_lost_store(opened: JobContext, plan: JobPlan) -> JobPlan:
         strange = unknown_commits(opened, working) | strange
     if not strange:
         return plan
-    # A run may have committed one since its state was loaded, and written the manifest that we found.
+    # Since a state was loaded, another run may have committed and written the manifest that was found.
     states = opened.store.load_dataset_states(plan.job, list(strange))
     found = {urn: state.version for urn, state in states.items()}
     versions = {one.dataset_urn: one.version_read for one in working}

@@ -1,4 +1,4 @@
-"""The audit: rows of the source counted anew against the published files counted anew."""
+"""The audit: rows of the source counted again against the published files counted again."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def project(root: Path, *jobs: JobSpec) -> Project:
     return Project(root, ProjectSpec(project="tests"), jobs)
 
 
-def run(root: Path, job: JobSpec, selection: Selection | None = None, observer: RunListener | None = None) -> RunResult:
+def run(root: Path, job: JobSpec, selection: Selection | None = None, listener: RunListener | None = None) -> RunResult:
     """Run a job without Spark."""
     return run_job(
-        project(root, job), job, runner=InlineRunner(), selection=selection, listeners=[observer] if observer else []
+        project(root, job), job, runner=InlineRunner(), selection=selection, listeners=[listener] if listener else []
     )
 
 

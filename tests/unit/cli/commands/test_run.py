@@ -90,11 +90,11 @@ def test_run_whose_state_store_was_lost_does_not_publish_everything_again(
     shutil.rmtree(project / ".gobblin")
     planned = cli("plan")
     assert "0 datasets with new data, 0 up to date, 2 that cannot be planned" in planned.out
-    assert "_gobblin/manifests/numbers/a tells of snapshots that the state store sqlite:///" in planned.out
+    assert "_gobblin/manifests/numbers/a holds snapshots that the state store sqlite:///" in planned.out
     called = cli("run")
     assert called.code == 1
     assert "a: error[source]: " in called.out
-    assert "_gobblin/manifests/numbers/b%2Fc tells of snapshots that the state store sqlite:///" in called.out
+    assert "_gobblin/manifests/numbers/b%2Fc holds snapshots that the state store sqlite:///" in called.out
     assert cli("state", "import", export, "--yes").code == 0
     shutil.rmtree(project / "lake/_gobblin/manifests/numbers/b%2Fc")
     assert "1 committed, 1 idle" in cli("run").out
@@ -114,11 +114,11 @@ def test_run_whose_state_store_was_set_back_does_not_publish_again_what_came_sin
     cli: Cli, project: Path, inline: list[InlineRunner]
 ) -> None:
     set_back_store(cli, project)
-    assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1" in cli("plan").out
+    assert "_gobblin/manifests/numbers/a/0000000002.json holds a snapshot after 1" in cli("plan").out
     called = cli("run")
     assert called.code == 1
-    assert "_gobblin/manifests/numbers/a/0000000002.json tells of a snapshot after 1, the newest that " in called.out
-    assert "it was set back to an older copy" in called.out
+    assert "_gobblin/manifests/numbers/a/0000000002.json holds a snapshot after 1, the newest that " in called.out
+    assert "the store was restored from an older copy" in called.out
     manifest = project / "lake/_gobblin/manifests/numbers/a/0000000002.json"
     for file in json.loads(manifest.read_text())["branches"]["main"]:
         (project / "lake" / file["path"]).unlink()

@@ -77,7 +77,7 @@ def test_recovery_summary_adds_up() -> None:
     datasets = [RecoveredDataset("s", audit.dataset_urn, "committed", audit=audit) for audit in audits]
     assert recovery_summary([*datasets, RecoveredDataset("s", "c", "aborted")]) == (
         "Recovered what an earlier run left: 3 commit sequences (1 aborted, 2 committed); "
-        "1 lost, 2 duplicated in 2 datasets counted anew"
+        "1 lost, 2 duplicated in 2 datasets counted again"
     )
 
 

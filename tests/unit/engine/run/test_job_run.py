@@ -283,7 +283,7 @@ def test_recovery_stands_where_the_source_cannot_be_counted(tmp_path: Path, monk
     committed = [one for one in result.recovered if one.state == "committed"]
     assert committed
     assert {recovery_line(one).partition("; ")[2] for one in committed} == {
-        "its rows could not be counted anew: The source is away."
+        "its rows could not be counted again: The source is away."
     }
     assert all(published(tmp_path, job, urn) == list(range(10)) for urn in "ab")
 
@@ -317,7 +317,7 @@ def test_dataset_moved_by_another_run_while_reading_is_refused(tmp_path: Path) -
                 connection.execute("delete from gobblin_leases")
             run(tmp_path, job)
 
-    result = run(tmp_path, job, observer=Overtake())
+    result = run(tmp_path, job, listener=Overtake())
     assert by_urn(result)["a"].failures[-1].code == "watermark-moved"
     assert published(tmp_path, job, "a") == list(range(10))
     assert len(list((tmp_path / "lake/test/numbers/all").rglob("*.parquet"))) == 1

@@ -164,7 +164,7 @@ def test_position_outside_of_the_unit_is_an_error_and_publishes_nothing(tmp_path
     source = {"type": f"{__name__}:LyingSource", "datasets": BROKEN}
     state = _state(tmp_path, job_spec({}, source=source, commit=PARTIAL))
     assert (state.is_part, state.files) == (False, ())
-    assert "read up to 5000, which lies outside of [0, 1000)" in state.failures[0].message
+    assert "reports position 5000, which lies outside of [0, 1000)" in state.failures[0].message
 
 
 @pytest.mark.parametrize(("strict", "status"), [(False, RunStatus.PARTIAL), (True, RunStatus.FAILED)])

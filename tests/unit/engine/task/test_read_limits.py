@@ -114,7 +114,7 @@ def test_watermark_is_the_end_of_what_was_read(tmp_path: Path) -> None:
     job = job_spec({"a": {"rows": 1000, "unit_rows": 500}}, execution={"limit": {"rows": 150}})
     dataset = by_urn(run(tmp_path, job))["a"]
     assert (dataset.outcome, str(dataset.actual_high)) == (DatasetOutcome.COMMITTED, "200")
-    assert dataset.notes == ("2 work unit(s) ended at their limit; the next run reads on.",)
+    assert dataset.notes == ("2 work unit(s) ended at their limit; the next run goes on from there.",)
     units = plan_job(project(tmp_path, job), job).datasets[0].work_units
     assert [str(unit.interval) for unit in units] == ["[200, 500)", "[700, 1000)"]
     store = project(tmp_path, job).open_store()

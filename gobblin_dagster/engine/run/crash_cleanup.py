@@ -1,7 +1,4 @@
-"""What a run that was killed or failed leaves besides its commit sequences: leases, staged files, a missing manifest.
-
-And a record that says it is running.
-"""
+"""Clean up after a run that crashed or failed: write missing manifests, delete staged files, end its run record."""
 
 from __future__ import annotations
 
@@ -20,13 +17,14 @@ from gobblin_dagster.engine.layout import staging_dir
 from gobblin_dagster.state.store import StateStore
 
 
-def mend_manifests(
+def write_missing_manifests(
     states: Mapping[str, DatasetState], *, job: str, store: StateStore, storage: Storage, output_root: str
 ) -> tuple[dict[str, DatasetState], dict[str, Exception]]:
-    """Write the manifests that are missing; one that cannot be written does not stop the others.
+    """Write missing manifests; if one cannot be written, the others still are.
 
     Returns:
-        The datasets whose manifest was missing and is written, and why others could not be looked after, by urn.
+        The datasets with a manifest that was missing and is written now, and the errors of datasets that failed, by
+        urn.
     """
     written: dict[str, DatasetState] = {}
     faults: dict[str, Exception] = {}
@@ -45,29 +43,31 @@ def mend_manifests(
     return written, faults
 
 
-def tidy_up_after(dead: Collection[Lease], *, job: str, store: StateStore, storage: Storage, output_root: str) -> None:
-    """Delete the staging of dead runs.
+def delete_staging_of(
+    dead: Collection[Lease], *, job: str, store: StateStore, storage: Storage, output_root: str
+) -> None:
+    """Delete the staged files of dead runs.
 
     Args:
-        dead: leases whose owner is provably gone; they must have been taken over, and their sequences recovered.
+        dead: leases of owners that have certainly ended; they must have been taken over, and their sequences recovered.
         job: the job's name.
         store: the state store.
-        storage: where the output is.
-        output_root: absolute.
+        storage: the storage of the output.
+        output_root: absolute path of the output.
 
     Raises:
         OSError: the storage refused; nothing is lost, `gobblin clean` tries again.
     """
     if not dead:
         return
-    # A sequence that waits for a redo or for a person still needs its staged files.
+    # A sequence that waits for recovery or for a person still needs its staged files.
     waiting = store.load_sequences(job, states=WAITING)
     for run_id in {lease.owner.run_id for lease in dead} - {sequence.run_id for sequence in waiting}:
         storage.delete_tree(staging_dir(output_root, run_id))
 
 
 def end_records(run_ids: Collection[str], *, job: str, store: StateStore, now: datetime) -> None:
-    """Note of runs that are over, and could not say so, that they were interrupted."""
+    """Mark the records of runs that crashed, and so still say `running`, as interrupted."""
     for record in store.load_runs(job, RECENT_RUNS) if run_ids else ():
         if record.run_id in run_ids and record.status is RunStatus.RUNNING:
             store.save_run(replace(record, status=RunStatus.INTERRUPTED, ended_at=now))
