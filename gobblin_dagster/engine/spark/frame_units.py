@@ -1,4 +1,4 @@
-"""Work units that Spark reads (`FrameSource`): a Spark job each, some at a time, every partition through the lane's task."""
+"""Run work units that Spark reads (`FrameSource`): one Spark job each, several at a time, a task part per partition."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from gobblin_dagster.engine.task.spark_partition import PART_COLUMNS, part_of_ro
 from gobblin_dagster.spec.job import JobSpec
 
 JOBS_AT_ONCE = 4
-"""Spark jobs that run side by side, so that small ones do not wait for each other."""
+"""Number of Spark jobs that run at the same time, so that small ones do not wait for each other."""
 
 
 class FrameRun:
-    """Runs the work units of one run."""
+    """Runs the work units of one run, each as a Spark job."""
 
     def __init__(
         self, session: Any, runner: RunContext, source: FrameSource, arrow_schema: Callable[[Any], pa.Schema]
@@ -44,7 +44,7 @@ class FrameRun:
     def run(
         self, tasks: Sequence[TaskInput], on_result: Callable[[TaskState], None], stop: threading.Event
     ) -> list[TaskState]:
-        """Run all work units and return their TaskStates in the order given; see `engine.task.runner.TaskRunner.run`."""
+        """Run all work units and return the TaskStates in order; see `engine.task.runner.TaskRunner.run`."""
         states: dict[str, TaskState] = {}
         with ThreadPoolExecutor(JOBS_AT_ONCE, thread_name_prefix="spark-frame") as pool:
             for done in as_completed([pool.submit(self._run_unit, task, stop) for task in tasks]):
@@ -65,17 +65,17 @@ class FrameRun:
             schema = stable_schema(self._arrow_schema(frame.schema))
             function = partial(run_part_in_arrow, self._context_json, to_json(task), schema.serialize().to_pybytes())
             rows = frame.mapInArrow(function, PART_COLUMNS).collect()
-            # A work unit without rows has no partitions, and is put before converters and policies all the same.
+            # A work unit without rows has no partitions, but its schema must pass the converters and policies too.
             parts = [part_of_row(*row) for row in rows] or [run_partition(self._runner, self._spec, task, schema, ())]
             return merge_parts(self._runner, self._spec, task, parts, time.monotonic() - started)
-        except Exception as error:  # noqa: BLE001 - what Spark makes of a work unit is that unit's failure
+        except Exception as error:  # noqa: BLE001 - an error of Spark in a work unit is the failure of that unit
             ours = error if isinstance(error, GobblinDagsterError) else read_error(error, task.unit.dataset_urn)
             return unrun(task, WorkingState.FAILED, describe_failure(ours))
 
 
 def stable_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema whose columns may all be null.
+    """Return the schema with all columns nullable.
 
-    Whether Spark takes a column for one without nulls depends on how the query is written, not on the data.
+    Whether Spark marks a column as not nullable depends on how the query is written, not on the data.
     """
     return pa.schema([field.with_nullable(True) for field in schema])

@@ -1,4 +1,4 @@
-"""Finding Java the way Spark does, and starting it once: JAVA_HOME first, then PATH."""
+"""Find Java as Spark does (JAVA_HOME first, then PATH), and start it once to check it."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ def find_java() -> Java:
     """Return the Java that Spark would use.
 
     Raises:
-        EnvironmentFaultError: there is none, it does not start, or it is older than `MIN_JAVA`.
+        EnvironmentFaultError: there is no Java, it does not start, or it is older than `MIN_JAVA`.
     """
     home = os.environ.get("JAVA_HOME")
     path = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if path is None:
         raise EnvironmentFaultError(problem="Java was not found on PATH.", hint=_REMEDY)
     try:
-        # The path is the user's own Java, as Spark itself would start it.
-        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603 - Java itself
+        # The user's own Java, started as Spark itself would start it.
+        command = [path, "-version"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)  # noqa: S603 - Java itself
     except (OSError, subprocess.SubprocessError) as error:
         where = f"{path} (from JAVA_HOME)" if home else path
         raise EnvironmentFaultError(problem=f"Java at {where} does not start: {error}.", hint=_REMEDY) from error
     found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', done.stderr + done.stdout)
     if found is None or int(found[2]) < MIN_JAVA:
-        what = f"is version {found[1]}" if found else "does not tell its version"
+        what = f"is version {found[1]}" if found else "does not print its version"
         raise EnvironmentFaultError(problem=f"Java at {path} {what}; Spark needs {MIN_JAVA} or newer.", hint=_REMEDY)
     return Java(path, found[1], int(found[2]))

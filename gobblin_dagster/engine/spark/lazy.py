@@ -1,4 +1,4 @@
-"""Starts the Spark lane only when there is work, so that planning and idle runs never import pyspark."""
+"""Start Spark only when there is work, so that planning and idle runs never import pyspark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LazySparkRunner:
-    """A Lane on Spark that begins to start, in a thread, when the first work is found."""
+    """A task runner on Spark that begins to start, in a thread, when the first work is found."""
 
     def __init__(self, spec: SparkSpec, log_file: Path | None = None) -> None:
         self.cores = spec.local_cores
@@ -28,11 +28,11 @@ class LazySparkRunner:
 
     @property
     def is_started(self) -> bool:
-        """Whether Spark was asked for."""
+        """True if Spark was started, or is being started."""
         return self._thread is not None
 
     def start_early(self) -> None:
-        """Begin to start Spark; does nothing the second time."""
+        """Begin to start Spark; further calls do nothing."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._thread.start()
@@ -44,15 +44,15 @@ class LazySparkRunner:
         on_result: Callable[[TaskState], None],
         stop: threading.Event,
     ) -> list[TaskState]:
-        """Run all packs; raises EnvironmentFaultError where Spark does not start."""
+        """Run all packs; raises EnvironmentFaultError if Spark does not start."""
         return self.started().run(runner, packs, on_result, stop)
 
     def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
-        """Move very many files in Spark tasks; see `engine.commit.spread.StepExecutor`."""
+        """Move a large number of files in Spark tasks; see `engine.commit.step_distribution.StepExecutor`."""
         return self.started().execute_batches(paths, output_root, verify_content=verify_content)
 
     def started(self) -> SparkRunner:
-        """Start Spark, wait for it and return its lane; raises EnvironmentFaultError where it does not start."""
+        """Start Spark, wait for it and return its runner; raises EnvironmentFaultError if it does not start."""
         self.start_early()
         if self._thread is not None:
             self._thread.join()
@@ -61,20 +61,20 @@ class LazySparkRunner:
         return self._spark
 
     def open_session(self) -> Any:
-        """Start Spark and return its session, for a source that plans and reads with it; raises as `started`."""
+        """Start Spark and return its session, for a source that plans and reads with Spark; raises as `started`."""
         return self.started().open_session()
 
     def close(self) -> None:
-        """Let Spark end, without waiting for it."""
+        """Stop Spark, without waiting for its end."""
         if self._spark is not None:
             self._spark.close()
 
     def _start(self) -> None:
         try:
-            # Here and not above: the import alone takes half a second that an idle run need not pay.
+            # Imported here because the import takes half a second, which an idle run need not spend.
             from gobblin_dagster.engine.spark.runner import SparkRunner  # noqa: PLC0415
 
-            if self._log_file is not None:  # the project may have written nothing yet: its state is elsewhere
+            if self._log_file is not None:  # the folder may not exist, if the state is stored elsewhere
                 self._log_file.parent.mkdir(parents=True, exist_ok=True)
             self._spark = SparkRunner.start(self._spec, self._log_file)
         except Exception as error:  # noqa: BLE001 - raised again in the thread that needs Spark

@@ -1,4 +1,4 @@
-"""The Spark lane: starts Spark quickly and runs packs of work units as one Spark job. The only pyspark in `engine`.
+"""Start Spark quickly and run packs of work units as one Spark job. The only pyspark in `engine`.
 
 DataFrame API only, so the same code runs on local Spark, a cluster and a Spark Connect server.
 """
@@ -45,12 +45,12 @@ from gobblin_dagster.spec.project import SparkSpec
 from gobblin_dagster.storage import open_storage
 
 MAX_CLOSURE_BYTES = 1 << 20
-"""Plans above this size travel as pack files on staging storage instead of in the task's code."""
+"""Plans above this size are sent as pack files on staging storage instead of in the task's code."""
 POLL_S = 0.2
-"""Seconds between looks at the board while Spark works."""
+"""Seconds between two looks at the checkpoints while Spark works."""
 _LOG = logging.getLogger(__name__)
 ARCHIVE_SETTLE_S = 10
-"""Seconds that a class-data archive must not have grown before it is used."""
+"""Seconds without a change of size after which a class-data archive is used."""
 
 _READING = {
     "spark.sql.adaptive.enabled": "true",
@@ -59,14 +59,14 @@ _READING = {
     # Texts without a zone must mean the same instants on every machine.
     "spark.sql.session.timeZone": "UTC",
 }
-"""Settings of a session that reads with Spark itself: what the lane alone does without pays off here."""
+"""Settings of a session that reads with Spark itself; task runs alone do not need them."""
 
 
 class SparkRunner:
-    """The one Spark job of a run, on a session that it is given.
+    """Runs each run of a job as one Spark job, on a given session.
 
-    `start` makes a session of its own, which `close` stops; a session given from outside (Dagster's resource, a test)
-    is used as it is and never stopped.
+    `start` makes a session, which `close` stops. A session given from outside (Dagster's resource, a test) is used as
+    it is and never stopped.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SparkRunner:
         self.cores = cores
         self._conf = conf or {}
         self.session = session
-        """For those who read published data with Spark too."""
+        """Also for callers that read published data with Spark."""
         self._owns_session = owns_session
 
     @classmethod
@@ -88,11 +88,11 @@ class SparkRunner:
         """Start Spark, or connect to it.
 
         Args:
-            spec: which Spark.
-            log_file: what the JVM prints goes there; default: nowhere.
+            spec: where Spark runs, and its settings.
+            log_file: receives the output of the JVM; default: the output is dropped.
 
         Raises:
-            EnvironmentFaultError: Java is missing or Spark did not start; names the log.
+            EnvironmentFaultError: Java is missing or Spark did not start; the message names the log.
         """
         if spec.remote:
             return cls(_connect(spec), owns_session=True, conf=spec.conf)
@@ -110,15 +110,15 @@ class SparkRunner:
     ) -> list[TaskState]:
         """Run all packs as one Spark job and return one TaskState per work unit, in the order given.
 
-        `on_result` is called for each work unit while Spark works. When `stop` is set, running work units end and no
-        other begins. A work unit that Spark lost for good comes back as failed; it does not take others with it.
+        `on_result` is called for each work unit while Spark works. After `stop` is set, running work units end and no
+        other begins. A work unit that Spark lost for good is returned as failed; the other units are not affected.
         """
         tasks = [task for pack in packs for task in pack]
         spec = runner.spec
         if issubclass(registry.load(ConstructKind.SOURCE, spec.source.type), FrameSource):
             source = registry.create(ConstructKind.SOURCE, spec.source, runner.construct_context(spec))
             return FrameRun(self.open_session(), runner, source, to_arrow_schema).run(tasks, on_result, stop)
-        board = TaskCheckpoints(open_storage(runner.output_root, durable=False), runner.staging_root)
+        checkpoints = TaskCheckpoints(open_storage(runner.output_root, durable=False), runner.staging_root)
         texts = [[to_json(task) for task in pack] for pack in packs]
         inline = sum(len(text) for pack in texts for text in pack) <= MAX_CLOSURE_BYTES
         if not inline:
@@ -127,19 +127,19 @@ class SparkRunner:
         job.start()
         stopping = False
         while job.is_running(POLL_S):
-            for state in board.new_results():
+            for state in checkpoints.new_results():
                 on_result(state)
             if stop.is_set() and not stopping:
-                # On a disk that is full the request cannot be left; the next look tries again.
+                # On a full disk the stop file cannot be written; the next look tries again.
                 with suppress(OSError):
-                    board.request_stop()
+                    checkpoints.request_stop()
                     stopping = True
-        for state in board.new_results():
+        for state in checkpoints.new_results():
             on_result(state)
-        return job.states(tasks, board)
+        return job.states(tasks, checkpoints)
 
     def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
-        """Run batches of commit steps in Spark tasks, one each; see `engine.commit.spread.StepExecutor`."""
+        """Run batches of commit steps in Spark tasks, one each; see `engine.commit.step_distribution.StepExecutor`."""
         function = functools.partial(run_batches_in_arrow, list(paths), output_root, verify_content)
         try:
             frame = self.session.range(0, len(paths), 1, len(paths))
@@ -149,9 +149,9 @@ class SparkRunner:
         return [result for _, result in sorted((row[0], row[1]) for row in rows)]
 
     def open_session(self) -> SparkSession:
-        """Return the session for a source that reads with Spark; one of our own is set up for that first."""
+        """Return the session for a source that reads with Spark; our own session is set up for it first."""
         for kind in ("SQL", "DataFrame"):
-            # They write each error that we translate as pages of JSON to standard error.
+            # These loggers write each error that we translate as pages of JSON to standard error.
             PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
         if self._owns_session:
             for key, value in _READING.items():
@@ -160,12 +160,12 @@ class SparkRunner:
         return self.session
 
     def start_early(self) -> None:
-        """Nothing to do: the session is there."""
+        """Do nothing: the session has started."""
 
     def close(self) -> None:
-        """Stop an own session, without waiting for the JVM to end.
+        """Stop a session that this runner started, without waiting for the JVM to end.
 
-        Raises nothing: what the run committed stays so, also where the JVM died meanwhile and cannot be told to stop.
+        Raises nothing: what the run committed stays committed, even if the JVM died meanwhile and cannot be stopped.
         """
         if self._owns_session:
             with _without_trace():
@@ -174,7 +174,7 @@ class SparkRunner:
 
 @contextmanager
 def _without_trace() -> Iterator[None]:
-    """Say in one line that Spark could not be stopped; py4j would print a stack trace for each call that fails."""
+    """Log in one line that Spark could not be stopped; py4j would print a stack trace for each call that fails."""
     loggers = [logging.getLogger(name) for name in ("py4j", "py4j.java_gateway", "py4j.clientserver")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -183,8 +183,8 @@ def _without_trace() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, the session is of no further use, and what it did is done
-        # What py4j goes on to say of a JVM that is gone, when Python forgets its objects, is no news either.
+    except Exception as error:  # noqa: BLE001 - whatever the error is, the session is finished, and so is its work
+        # py4j logs more errors about the ended JVM when Python frees its objects; they are no news either.
         _LOG.info("Spark had ended before it was stopped: %s", error)
     else:
         for logger, level in zip(loggers, levels, strict=True):
@@ -192,7 +192,7 @@ def _without_trace() -> Iterator[None]:
 
 
 class _SparkJob:
-    """One Spark job, collected in a thread so that the driver can watch the board meanwhile."""
+    """One Spark job, collected in a thread so that the driver can watch the checkpoints meanwhile."""
 
     def __init__(self, session: SparkSession, context_json: str, packs: Sequence[Sequence[str]], inline: bool) -> None:
         self._session = session
@@ -209,11 +209,11 @@ class _SparkJob:
         self._thread.join(timeout_s)
         return self._thread.is_alive()
 
-    def states(self, tasks: Sequence[TaskInput], board: TaskCheckpoints) -> list[TaskState]:
-        """Return one TaskState per task, from the rows that came back or, if the job failed, from the board."""
+    def states(self, tasks: Sequence[TaskInput], checkpoints: TaskCheckpoints) -> list[TaskState]:
+        """Return one TaskState per task, from the returned rows or, if the job failed, from the checkpoints."""
         by_unit = {state.work_unit_id: state for state in (from_json(TaskState, row) for row in self._rows)}
         if any(task.unit.id not in by_unit for task in tasks):
-            by_unit = board.all_results() | by_unit
+            by_unit = checkpoints.all_results() | by_unit
         return [by_unit.get(task.unit.id) or unrun(task, WorkingState.FAILED, self._lost()) for task in tasks]
 
     def _collect(self) -> None:
@@ -221,7 +221,7 @@ class _SparkJob:
             # range(0, n, 1, n) gives exactly one number per partition; repartition does not.
             frame = self._session.range(0, self._count, 1, self._count)
             self._rows = [row[0] for row in frame.mapInArrow(self._function, "state string").collect()]
-        except Exception as error:  # noqa: BLE001 - a failed Spark job fails its unfinished work units only
+        except Exception as error:  # noqa: BLE001 - a failed Spark job fails only its unfinished work units
             self._error = error
 
     def _lost(self) -> TaskFailure:
@@ -230,7 +230,7 @@ class _SparkJob:
 
 
 def _existing_session() -> SparkSession | None:
-    """Return the process's session, whichever thread made it: there can be one only."""
+    """Return the session of the process, whichever thread made it: there can be only one."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -245,9 +245,9 @@ def _connect(spec: SparkSpec) -> SparkSession:
 
 
 def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
-    # Workers must be this interpreter: without it they pick the system's Python and die.
+    # Workers must run this interpreter: without the setting they use the system's Python and die.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    java = Path(find_java().path).resolve()  # starts it: what is wrong with it is said before Spark fails
+    java = Path(find_java().path).resolve()  # starts Java, so an error of Java is reported before Spark fails
     is_local = spec.local_cores is not None
     settings = {
         "spark.app.name": "gobblin",
@@ -256,7 +256,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.adaptive.enabled": "false",
-        # The lane evaluates no SQL in the JVM: compiling generated Java would only cost start-up time.
+        # The runner evaluates no SQL in the JVM, so compiling generated Java would only make the start slower.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
@@ -271,7 +271,7 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
     try:
         _Jvm.gateway = _Jvm.gateway or _launch(conf, log_file)
         context = SparkContext(conf=conf, gateway=_Jvm.gateway)
-        # Its thread would print a stack trace when the JVM dies; what that means for a run is said by the run.
+        # Its thread would print a stack trace when the JVM dies; the run itself reports what failed by it.
         vars(context._accumulatorServer).update(handle_error=lambda *_: _LOG.info("the JVM closed its connection"))
         return SparkSession(context)
     except Exception as error:
@@ -281,13 +281,13 @@ def _start_classic(spec: SparkSpec, log_file: Path | None) -> SparkSession:
 
 
 class _Jvm:
-    """The JVM of this process: pyspark keeps the first one for good, so that another would stand idle."""
+    """The JVM of this process: pyspark keeps the first JVM for good, so a second one would never be used."""
 
     gateway: ClassVar[Any] = None
 
 
 def _launch(conf: SparkConf, log_file: Path | None) -> Any:
-    """Start a JVM that prints to the log, in a session of its own: Ctrl-C in a terminal must reach the driver only."""
+    """Start a JVM that prints to the log, in its own process session: Ctrl-C in a terminal reaches only the driver."""
     with (log_file or Path(os.devnull)).open("ab") as log:
         process = _WithoutForkHooks(stderr=log, stdout=log, start_new_session=True)
         return launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
@@ -296,8 +296,9 @@ def _launch(conf: SparkConf, log_file: Path | None) -> Any:
 class _WithoutForkHooks(dict[str, Any]):
     """Settings of a process that never take a `preexec_fn`.
 
-    pyspark sets one, to ignore Ctrl-C, which a session of its own does better. With it Python runs in the forked child what
-    libraries hook to forks, and some of it waits for threads that are not there: fsspec drops clients of HDFS, and hangs.
+    pyspark sets one to ignore Ctrl-C, which a session of its own already does. With a `preexec_fn`, Python runs the
+    fork hooks of libraries in the forked child, and some hooks wait for threads that do not exist there: fsspec's drops
+    HDFS clients, and hangs.
     """
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -306,10 +307,10 @@ class _WithoutForkHooks(dict[str, Any]):
 
 
 def _fast_start_options(java: Path) -> list[str]:
-    """Return JVM options that halve Spark's cold start, at the price of slower code that this lane hardly runs.
+    """Return JVM options that halve Spark's cold start; they slow down long-running code, and this runner runs little.
 
-    A class-data archive is made when the first JVM ends, in its own time, and used from then on. It is written under a
-    name of its own and put in place by a later start, so that a torn archive is never used.
+    The first JVM writes a class-data archive when it ends; later JVMs use it. It is written under a name of its own,
+    and a later start renames it, so that an incomplete archive is never used.
     """
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=off:stderr"]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gobblin-dagster"
@@ -323,7 +324,7 @@ def _fast_start_options(java: Path) -> list[str]:
             return [*options, f"-XX:SharedArchiveFile={archive}"]
         return [*options, f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"]
     except OSError:
-        return options  # a cache that cannot be written costs seconds, nothing else
+        return options  # a cache that cannot be written only costs seconds
 
 
 def _adopt_finished_archive(archive: Path) -> None:

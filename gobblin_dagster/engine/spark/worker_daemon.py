@@ -1,8 +1,9 @@
 """The process from which local Spark forks its Python workers, started as a module: `spark.python.daemon.module`.
 
-Spark puts its own Python code, as archives, first on the path of workers. They hold no compiled code, so each session would
-compile it anew; and before every task a worker reads their lists of files again, which took 130 ms of a warm task. The same
-code is installed beside them: here they are taken from the path, and what work units need is imported once for all workers.
+Spark puts its own Python code, as archives, first on the path of workers. They hold no compiled code, so each session
+would compile it again; and before every task a worker would read their lists of files again, which took 130 ms of a
+warm task. The same code is installed beside them. So the archives are removed from the path, and the modules that work
+units need are imported once for all workers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """Return the path without what lies inside the installed pyspark; the path as it is where that would hide a package."""
+    """Return the path without entries inside the installed pyspark; unchanged if a package needs them."""
     unpacked = [entry for entry in path if not entry.endswith((".zip", ".jar"))]
     spark, py4j = (PathFinder.find_spec(name, unpacked) for name in ("pyspark", "py4j"))
     if spark is None or spark.origin is None or py4j is None:
@@ -28,9 +29,9 @@ def main() -> None:
     before, sys.path[:] = set(sys.path), without_archives(sys.path)
     for archive in before.difference(sys.path):
         sys.path_importer_cache.pop(archive, None)
-    from pyspark.daemon import manager  # noqa: PLC0415 - from the path as it is now
+    from pyspark.daemon import manager  # noqa: PLC0415 - after the path was changed
 
-    import gobblin_dagster.engine.task.multi_work_unit  # noqa: F401, PLC0415 - once, before the workers fork; behind the path
+    import gobblin_dagster.engine.task.multi_work_unit  # noqa: F401, PLC0415 - before workers fork; needs the path
 
     manager()  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
 
