@@ -1,8 +1,8 @@
-"""The commit protocol: publish what was staged, exactly once. Imports up to `state`.
+"""The commit protocol: publish staged files, exactly once. Imports up to `state`.
 
-It knows neither Spark nor Dagster, so that crash tests run thousands of schedules a minute.
-Read first: `committer.py`. `policy.py` decides what is published, `build.py` makes the commit sequence, `steps/` holds its
-steps, `step_runner.py` does them, `undo.py` takes them back, `manifest.py` writes what readers without a state store see.
+It knows neither Spark nor Dagster, so that crash tests run thousands of schedules a minute. Read first: `committer.py`.
+`policy.py` chooses what is published, `build.py` makes the commit sequence, `steps/` holds its steps, `step_runner.py`
+runs them, `undo.py` undoes them, `manifest.py` writes the file list for readers without a state store.
 """
 
 from gobblin_dagster.engine.commit.build import build_sequence

@@ -1,7 +1,8 @@
-"""The rule "all datasets or none" (`commit.scope: job`): which datasets of a run are held back, and because of which.
+"""The rule "all datasets or none" (`commit.scope: job`): which datasets are held back, because of which other.
 
-Each stage of a run asks here: before it reads (`blocked_by`), after the commits are decided (`hold_back`), before and
-while they are published (`with_held_back`). `group.py` commits and recovers the datasets that are published together.
+Each stage of a run calls this module: before it reads (`blocked_by`), after the commits are planned (`hold_back`),
+before and while they are published (`with_held_back`). `group.py` commits and recovers the datasets that are published
+together.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from gobblin_dagster.spec.job import JobSpec
 
 
 def is_all_or_none(job: JobSpec) -> bool:
-    """Tell whether the datasets of a run are published together or not at all."""
+    """True if the datasets of a run are published together or not at all."""
     return job.commit.scope == "job"
 
 
 def blocked_by(job: JobSpec, results: Iterable[DatasetResult]) -> str:
-    """Say which dataset keeps the others from being published; empty if none does.
+    """Return which dataset keeps the others from being published, and why; empty if none does.
 
-    Only policy `full` holds datasets back for one that failed before publishing: the other policies publish what succeeded.
+    Only policy `full` holds datasets back if another one failed before publishing: the other policies publish the
+    successful ones.
     """
     if not is_all_or_none(job) or job.commit.policy != "full":
         return ""
@@ -36,7 +38,7 @@ def blocked_by(job: JobSpec, results: Iterable[DatasetResult]) -> str:
 
 
 def hold_back(job: JobSpec, decided: Sequence[DatasetCommit]) -> list[DatasetCommit]:
-    """Return what is left to publish: nothing, if the rule holds and any dataset failed."""
+    """Return the commits to publish: none, if the rule applies and any dataset failed."""
     because = blocked_by(job, [one.result for one in decided])
     if not because:
         return list(decided)
@@ -44,7 +46,7 @@ def hold_back(job: JobSpec, decided: Sequence[DatasetCommit]) -> list[DatasetCom
 
 
 def held_back(result: DatasetResult, because: str) -> DatasetResult:
-    """Return the result of a dataset that has no fault of its own and may not be published alone."""
+    """Return the result of a dataset that did not fail itself but may not be published alone."""
     error = GroupHeldBackError(dataset_urn=result.dataset_urn, because=because)
     return dataclasses.replace(
         result,
@@ -57,16 +59,16 @@ def held_back(result: DatasetResult, because: str) -> DatasetResult:
 
 
 def is_held_back(result: DatasetResult) -> bool:
-    """Tell whether a dataset failed for nothing but another one."""
+    """True if a dataset failed only because of another one."""
     return bool(result.failures) and all(failure.code == GroupHeldBackError.code for failure in result.failures)
 
 
 def with_held_back(urns: Iterable[str], errors: Mapping[str, Exception | None]) -> dict[str, Exception | None]:
-    """Return an error for each dataset: its own, or the one that holds it back because of another dataset's.
+    """Return an error for each dataset: its own, or one that names the failed dataset that holds it back.
 
     Args:
         urns: the datasets that are published together.
-        errors: by dataset.urn, None if all is well; at least one is an error, maybe of a dataset not in `urns`.
+        errors: by dataset.urn, None if the dataset is fine; at least one is an error, maybe of a dataset not in `urns`.
     """
     (urn, first), *more = [(urn, error) for urn, error in errors.items() if error is not None]
     because = _because(urn, str(first), len(more))

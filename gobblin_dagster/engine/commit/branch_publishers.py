@@ -1,4 +1,4 @@
-"""What the publishers of a dataset's branches make of its staged files: pure, as everything before the commit."""
+"""Ask the publishers of a dataset's branches what to do with its staged files: pure, like all before the commit."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class BranchPublications:
-    """All branches of one publication."""
+    """The publication of all branches."""
 
     moves: tuple[Move, ...]
-    """Of the files that are published, in the order of the staged ones."""
+    """The files that are published, in the order in which they were staged."""
     removed: tuple[str, ...] = ()
     steps: tuple[CommitStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Publishers:
-    """The publishers of a job's branches, for one dataset; branches without one (the quarantine) are appended to."""
+    """The publishers of a job's branches, for one dataset; a branch without one (the quarantine) is appended to."""
 
     by_branch: Mapping[str, DataPublisher] = field(default_factory=dict)
     current: Sequence[PublishedFile] = ()
-    """What the dataset's newest snapshot holds; empty where no publisher reads it."""
+    """The files of the dataset's newest snapshot; empty if no publisher reads them."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Of each of these branches, the dataset's folder, relative to the output's root."""
+    """The dataset's folder by branch, relative to the output's root."""
 
     def plan(
         self, frame: PublishView, moves: Iterable[Move], schemas: Mapping[str, str], snapshot: int
     ) -> BranchPublications:
-        """Ask each branch's publisher.
+        """Ask each branch's publisher for its publication.
 
         Args:
-            frame: what all branches have in common; `branch`, `folder` and what follows `now` are filled in.
-            moves: every staged file with the target that its writer gave it.
+            frame: the facts that all branches share; `branch`, `folder` and the fields after `now` are filled in.
+            moves: every staged file with the target that its writer chose.
             schemas: the schema of each branch as text.
-            snapshot: number of the snapshot that the publication makes if it changes what readers see.
+            snapshot: number of the new snapshot, if the publication changes what readers see.
 
         Raises:
-            StepRefusedError: a publisher removes what its branch does not hold, or names a folder elsewhere.
-            GobblinDagsterError: what a publisher raises.
+            StepRefusedError: a publisher removes a file that its branch does not hold, or names a folder outside of its
+                own.
+            GobblinDagsterError: raised by a publisher.
         """
         moves = list(moves)
         kept = dict.fromkeys(range(len(moves)), True)
@@ -85,17 +86,17 @@ class Publishers:
 
 
 def reads_current(publishers: Iterable[DataPublisher]) -> bool:
-    """Tell whether one of them must know what its branch holds."""
+    """True if one of the publishers must know the current files of its branch."""
     return any(traits_of(publisher, PublisherTraits).reads_current for publisher in publishers)
 
 
 def needs_all_units(publishers: Iterable[DataPublisher]) -> bool:
-    """Tell whether one of them may publish nothing where a work unit failed."""
+    """True if one of the publishers must publish nothing if a work unit failed."""
     return any(traits_of(publisher, PublisherTraits).needs_all_units for publisher in publishers)
 
 
 def published_file(move: Move, snapshot: int) -> PublishedFile:
-    """Return a moved file as the manifest names it."""
+    """Return a moved file as the manifest lists it."""
     staged = move.staged
     return PublishedFile(staged.branch, move.target, staged.size_bytes, staged.sha256, staged.rows, snapshot)
 
@@ -103,7 +104,7 @@ def published_file(move: Move, snapshot: int) -> PublishedFile:
 def _subfolder(publisher: DataPublisher, view: PublishView) -> str:
     subfolder = publisher.subfolder(view) if isinstance(publisher, ChoosesFolder) else ""
     if subfolder and {"", ".", ".."} & set(subfolder.split("/")):
-        problem = f"the subfolder {subfolder!r} is no plain relative path"
+        problem = f"the subfolder {subfolder!r} is not a plain relative path"
         raise StepRefusedError(step=f"publish branch {view.branch!r}", problem=problem)
     return subfolder
 

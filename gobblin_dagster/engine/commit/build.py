@@ -49,8 +49,8 @@ def build_sequence(
 ) -> CommitSequence:
     """Return the sequence that publishes a decision: one rename per published file, and the state to come.
 
-    A sequence may have no files (work units that read no rows): then only the watermark moves, and what publishers remove
-    is removed.
+    A sequence may have no files (work units that read no rows): then only the watermark moves, and what publishers
+    remove is removed.
 
     Args:
         commit_id: 128 random bits in hex; the name of every target must carry it.

@@ -1,4 +1,4 @@
-"""Stored form of a commit sequence: bookkeeping in columns, all else in one JSON body under a digest."""
+"""Stored form of a commit sequence: key facts in columns, the rest in one JSON body with a digest."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from gobblin_dagster.engine.commit.steps import is_known_step, renames_of, step_
 
 FORMAT = "CommitSequence/2"
 _READABLE = (FORMAT, "CommitSequence/1")
-"""Formats of stored sequences; those of 1 repeat every file, which the renames name too."""
+"""Formats of stored sequences. Format 1 repeats every file that the renames already list."""
 _OLD_REPORT = "DatasetResult/1"
-"""Format of the reports of older programs: with facts that the sequence tells too, and a format of the startpoint's own."""
+"""Format of the reports of older versions: it repeats facts of the sequence, and has another form of the startpoint."""
 
 
 def encode_sequence(sequence: CommitSequence) -> StoredSequence:
-    """Return the sequence as it is stored: PREPARED, with its digest.
+    """Return the sequence in its stored form: PREPARED, with its digest.
 
     Raises:
         UsageError: it has no `created_at`.
@@ -69,16 +69,16 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
 
 
 def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False) -> CommitSequence:
-    """Read a stored sequence whole, or not at all.
+    """Read a stored sequence; raises an error if any part of it is damaged.
 
     Args:
         stored: the sequence.
-        skip_unknown_steps: leave out steps of types that are not registered, as those of a job's own are where no job is
-            loaded; for readers that do none of its steps.
+        skip_unknown_steps: leave out steps of unregistered types, for readers that run no steps. Custom steps are
+            registered only while their job is loaded.
 
     Raises:
-        CorruptRecordError: the body does not match its digest or its columns, or is of an unknown format; or, caused by a
-            WatermarkTypeError, the class of its watermarks is not here.
+        CorruptRecordError: the body does not match its digest or its columns, or its format is unknown; or, caused by a
+            WatermarkTypeError, the class of its watermarks cannot be imported.
     """
     what = f"Commit sequence {stored.id} of dataset {stored.dataset_urn!r}"
     if body_digest(stored.body) != stored.digest:
@@ -118,12 +118,12 @@ def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps:
 
 
 def _load_report(raw: dict[str, Any]) -> CommitReport:
-    # Those of sequences that a step store brought had no format.
+    # Reports of sequences from a step store had no format.
     return from_document(CommitReport, {"format": _OLD_REPORT, **raw}, older_formats=(_OLD_REPORT,))
 
 
 def _identity(value: CommitSequence | StoredSequence) -> dict[str, Any]:
-    """Return what names a sequence; kept in the body too, so that a body under another row is found out."""
+    """Return the fields that identify a sequence; the body repeats them, so a body in a wrong row is found."""
     return {
         "id": value.id,
         "job": value.job,
@@ -134,7 +134,7 @@ def _identity(value: CommitSequence | StoredSequence) -> dict[str, Any]:
 
 
 def _files_to_json(sequence: CommitSequence) -> dict[str, Any]:
-    """Return the published files: only what the renames do not say, where these move just those files, in their order."""
+    """Return the published files; if the renames are just these files in this order, only the other facts."""
     files, snapshot = sequence.files, sequence.after.snapshot
     moved = [(rename.target, rename.size_bytes, rename.sha256) for rename in renames_of(sequence.steps)]
     if moved != [(file.path, file.size_bytes, file.sha256) for file in files] or any(

@@ -101,7 +101,8 @@ class Committer:
         self._listener = listener or SilentListener()
         self._runner = StepRunner(storage, parallelism, self._listener, spread)
         self.unseen: dict[str, Exception] = {}
-        """Why datasets that it committed have no manifest yet, by urn: the next run writes it, readers wait for that."""
+        """Why datasets that it committed have no manifest yet, by urn: the next run writes it, readers wait for
+        that."""
 
     @classmethod
     def of(
@@ -304,8 +305,8 @@ class Committer:
             CommitConflictError: another run took the dataset over.
             CommitStateUnknownError, TransientError: the store did not answer; nothing was decided.
 
-        Where a redo fails for what this machine lacks (EnvironmentFaultError, a user's type of watermark), the sequence waits
-        and no failure is counted.
+        Where a redo fails for what this machine lacks (EnvironmentFaultError, a user's type of watermark), the sequence
+        waits and no failure is counted.
         """
         try:
             sequence = decode_sequence(stored)
@@ -433,7 +434,8 @@ class Committer:
         leader = self._store.load_sequence(group.leader) if group is not None else None
         if leader is not None and leader.id != sequence.id and leader.state is SequenceState.COMMITTED:
             raise self._quarantine(sequence, f"{reason} Other datasets of its run are published, so it is not undone")
-        # The steps of a group begin once its leader is stored, and whoever is here holds the lease that storing it needs.
+        # The steps of a group begin once its leader is stored, and whoever is here holds the lease that storing it
+        # needs.
         has_begun = group is None or leader is not None
         if has_begun and not self._storage.is_move_atomic:
             # A copy of a run that is only frozen may arrive after the undo: a duplicate for readers of the folder.
@@ -501,7 +503,8 @@ def _manifest_error(sequence: CommitSequence, error: OSError) -> StorageError:
     return StorageError(
         operation=f"write the manifest of snapshot {number}, at",
         path=str(error.filename2 or error.filename or sequence.output_root),
-        problem=f"{error.strerror or error}. The snapshot is committed; readers of manifests find it after the next run",
+        problem=f"{error.strerror or error}. The snapshot is committed; readers of manifests find it after the next "
+        "run",
         dataset_urn=sequence.dataset_urn,
     )
 

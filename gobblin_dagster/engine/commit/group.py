@@ -5,8 +5,8 @@
     conclude   the leader's COMMIT decides; those of the others follow
     recover    leader committed: forward; leader prepared: forward, all or none; anything else: back
 
-Whoever works on a group holds the lease of the leader's dataset, so its epoch fences the group as a dataset's fences the
-dataset: a run that was frozen can neither store nor commit the leader once another run looked at the group. What a
+Whoever works on a group holds the lease of the leader's dataset, so its epoch fences the group as a dataset's fences
+the dataset: a run that was frozen can neither store nor commit the leader once another run looked at the group. What a
 reader sees between the leader's COMMIT and the last one, and after a crash there until the next run, are some datasets
 before others; never is one published whose group is not, once recovery has come to rest.
 """
@@ -80,7 +80,8 @@ class GroupCommitter:
         store: the state store.
         parallelism: sequences that are worked on at a time.
 
-    Source: none; the original publishes dataset by dataset, or leaves "all of the job" to the publisher's folder rename.
+    Source: none; the original publishes dataset by dataset, or leaves "all of the job" to the publisher's folder
+    rename.
     """
 
     def __init__(self, committer: Committer, store: StateStore, parallelism: int = 8) -> None:

@@ -1,4 +1,4 @@
-"""What of a sequence is done, found out anew: from the files, the store and the manifest, never from its recorded state."""
+"""Check which parts of a sequence are done: in the files, the store and the manifest, not by its recorded state."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gobblin_dagster.state.store import StateStore
 
 @dataclass(frozen=True, slots=True)
 class StepStatus:
-    """One step and what was found of it."""
+    """One step and whether it is done."""
 
     step: str
     """In words."""
     is_done: bool | None
-    """None where it could not be found out."""
+    """None if it cannot be found out."""
 
 
 def inspect_steps(sequence: CommitSequence, storage: Storage) -> Iterator[StepStatus]:
-    """Yield the stored steps in order; reads published files whole, so it takes its time where they are large."""
+    """Yield the stored steps in order; reads published files completely, so large files take time."""
     return (StepStatus(step.describe(), _verified(partial(step.verify, storage))) for step in sequence.steps)
 
 
 def inspect_progress(sequence: CommitSequence, store: StateStore, storage: Storage) -> Iterator[StepStatus]:
-    """Yield what the commit transaction does, and the manifest that follows it."""
+    """Yield the steps of the commit transaction, and the manifest that follows it."""
     for step in watermark_steps(sequence):
         yield StepStatus(step.describe(), _verified(partial(step.verify_in, store)))
     if sequence.files or sequence.removed:

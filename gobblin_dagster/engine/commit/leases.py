@@ -17,17 +17,17 @@ log = logging.getLogger(__name__)
 
 
 class LeaseKeeper:
-    """Acquires leases, renews them every third of their time to live, gives them back at the end.
+    """Acquires leases, renews them every third of their time to live, and releases them at the end.
 
-    What a holder did not give back, because it was killed, failed or could not finish what follows a commit, is inherited
-    by the next one. Such a lease is given back only after `settle`; else it is left again, so that the next run's recovery
-    looks after the dataset. An error that ends the `with` block leaves all of them.
+    If a holder did not release a lease, because it was killed, failed or could not finish the work after a commit, the
+    next holder inherits the lease. An inherited lease is released only after `settle`; otherwise it is left again, so
+    that the next run's recovery cleans up after the dataset. An error that ends the `with` block leaves all leases.
 
-    A lease that was taken over keeps its old epoch here, so that whatever is tried with it is refused by the store. A
-    lease only saves work; the epoch and version checks of the commit keep data right even where renewal fails.
+    If another run took a lease over, the old epoch is kept here, so the store refuses everything that is tried with it.
+    A lease only saves work; the epoch and version checks of the commit keep data right even if renewal fails.
 
     Args:
-        store: where leases are.
+        store: the state store that holds the leases.
         job: the job's name.
         owner: this process.
         ttl: time to live of a lease; a run that freezes for longer may lose it.
@@ -70,11 +70,11 @@ class LeaseKeeper:
                 self._store.leave_leases(self._job, left)
             if done:
                 self._store.release_leases(self._job, done)
-        except Exception as error:  # noqa: BLE001  # leases expire by themselves; the run's own outcome must not be hidden
+        except Exception as error:  # noqa: BLE001  # leases expire; the run's own result must not be hidden
             log.warning("Leases of job %r were not given back and will expire: %s", self._job, error)
 
     def acquire(self, urns: Collection[str]) -> LeaseGrant:
-        """Take leases, in one transaction; may be called again for more datasets.
+        """Acquire leases, in one transaction; may be called again for more datasets.
 
         Raises:
             TransientError: the store cannot be reached.
@@ -87,12 +87,12 @@ class LeaseKeeper:
         return grant
 
     def settle(self, urns: Collection[str]) -> None:
-        """Note that nothing is left undone of inherited datasets."""
+        """Record that the work that earlier holders of these datasets left is finished."""
         with self._lock:
             self._unsettled.difference_update(urns)
 
     def take(self, urn: str) -> int:
-        """Take the lease of one dataset and return its epoch.
+        """Acquire the lease of one dataset and return its epoch.
 
         Raises:
             DatasetBusyError: another process holds it.
@@ -126,7 +126,7 @@ class LeaseKeeper:
             return frozenset(self._lost)
 
     def renew(self) -> None:
-        """Renew what is held, once; the background thread calls it."""
+        """Renew all held leases once; the background thread calls it."""
         with self._lock:
             leases = {urn: lease for urn, lease in self._held.items() if urn not in self._lost}
         if not leases:
@@ -140,11 +140,11 @@ class LeaseKeeper:
         while not self._stop.wait(self._ttl.total_seconds() / 3):
             try:
                 self.renew()
-            except Exception as error:  # noqa: BLE001  # the store may be back at the next turn; until then leases only age
+            except Exception as error:  # noqa: BLE001  # the next renewal may succeed in time
                 log.warning("Leases of job %r were not renewed: %s", self._job, error)
 
 
 def busy_error(lease: Lease) -> DatasetBusyError:
-    """Return the error that names who holds a lease."""
+    """Return the error that names the holder of a lease."""
     until = lease.until.strftime("%Y-%m-%d %H:%M:%SZ")
     return DatasetBusyError(dataset_urn=lease.dataset_urn, holder=str(lease.owner), until=until)

@@ -1,4 +1,4 @@
-"""Folders that are links: names alone do not tell whether a path lies inside of the output."""
+"""Check folders that may be links: a path below the output may lead outside of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gobblin_dagster.core.storage import LinkStorage, Storage
 
 
 def require_no_way_out(storage: Storage, output_root: str, paths: Iterable[str]) -> None:
-    """Refuse files whose folders lead to places outside of the output, as they are when the files are touched.
+    """Refuse files in folders that lead outside of the output at the moment when the files are touched.
 
     Raises:
-        StepRefusedError: one does.
+        StepRefusedError: a folder leads outside.
     """
     if not isinstance(storage, LinkStorage):
         return
@@ -20,5 +20,5 @@ def require_no_way_out(storage: Storage, output_root: str, paths: Iterable[str])
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         real = storage.real_path(folder)
         if real != root and not real.startswith(f"{root.rstrip('/')}/"):
-            problem = f"it leads to {real}, outside of {root}; take the link away, then `gobblin commit recover`"
+            problem = f"it leads to {real}, outside of {root}; remove the link, then `gobblin commit recover`"
             raise StepRefusedError(step=f"change files in {folder}", problem=problem)

@@ -1,4 +1,4 @@
-"""Listeners: how a commit tells others of its steps, and how a crash is ordered for a demonstration."""
+"""Listeners of a commit: calls after its steps, and a crash on demand for demonstrations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gobblin_dagster.core.commit import CommitSequence, CommitStep
 
 
 class CommitListener(Protocol):
-    """Told of a commit as it goes, from several threads. Must be quick and must not raise.
+    """Called while a commit goes on, from several threads. Must be quick and must not raise.
 
-    Called by `Committer`: `prepared` once the write-ahead is durable, `step_done` after each step that was executed
-    (not for one found done), `committed` right after the commit transaction.
+    Called by `Committer`: `prepared` after the write-ahead record is durable, `step_done` after each executed step (not
+    for a step that was found done), `committed` right after the commit transaction.
     """
 
     def prepared(self, sequence: CommitSequence) -> None:
@@ -24,11 +24,11 @@ class CommitListener(Protocol):
         """A step was executed, the `number`-th of its sequence, from 1."""
 
     def committed(self, sequence: CommitSequence) -> None:
-        """The sequence became true."""
+        """The sequence is committed."""
 
 
 class SilentListener:
-    """Listens and says nothing; base of listeners that care for some events only."""
+    """Ignores all events; base of listeners that need only some of them."""
 
     def prepared(self, sequence: CommitSequence) -> None:
         """Ignore it."""
@@ -41,7 +41,7 @@ class SilentListener:
 
 
 class FanOutListener:
-    """Tells several listeners, in order."""
+    """Calls several listeners, in order."""
 
     def __init__(self, *listeners: CommitListener) -> None:
         self._listeners = listeners
@@ -71,7 +71,7 @@ class CrashListener(SilentListener):
         with self._lock:
             self._executed += 1
             if self._executed == self._n:
-                # Inside the lock: no other thread reports a further step before the process is gone.
+                # Inside the lock, so that no other thread reports a further step before the process ends.
                 os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,11 +1,11 @@
 """Snapshot manifests: one small file per snapshot, for readers that have no state store.
 
 `<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, the
-paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback, the
-one gone back to. Every 64th is whole: it names all files that the snapshot holds, so nobody follows a longer chain. A
-manifest is put in place after COMMIT, in one piece, so a reader sees whole commits only: it may lag behind the store for a
-moment, and never shows half a commit. It derives from the store: recovery, the next publication and
-`gobblin clean` write one that a crash or an error left out.
+paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback,
+the one gone back to. Every 64th is whole: it names all files that the snapshot holds, so nobody follows a longer chain.
+A manifest is put in place after COMMIT, in one piece, so a reader sees whole commits only: it may lag behind the store
+for a moment, and never shows half a commit. It derives from the store: recovery, the next publication and `gobblin
+clean` write one that a crash or an error left out.
 """
 
 from __future__ import annotations
@@ -218,7 +218,8 @@ def read_manifest(
 
     Raises:
         UsageError: that snapshot does not exist, or has expired.
-        CorruptRecordError: a manifest is damaged, one of the chain was deleted, or one names a file outside of the roots.
+        CorruptRecordError: a manifest is damaged, one of the chain was deleted, or one names a file outside of the
+            roots.
     """
     known = list_manifests(storage, output_root, job, dataset_urn)
     if snapshot is not None and snapshot not in known:

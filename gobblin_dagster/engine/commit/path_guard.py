@@ -1,4 +1,4 @@
-"""Which paths a commit may touch: nothing outside the output root, staging only in its own corner of it."""
+"""Check the paths that a commit touches: nothing outside the output root, staging only in the internal folder."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from gobblin_dagster.engine.layout import INTERNAL_DIR, MANIFEST_DIR, internal_d
 
 
 def is_below(path: str, root: str) -> bool:
-    """Tell whether a path is plain (absolute, no `..`, no `//`) and strictly inside a folder."""
+    """True if a path is plain (absolute, no `..`, no `//`) and strictly inside a folder."""
     return path.startswith(root.rstrip("/") + "/") and _normal(path) == path and _normal(root) == root.rstrip("/")
 
 
 def is_apart(path: str, root: str) -> bool:
-    """Tell whether a path is plain and absolute, and neither inside a folder nor around it."""
+    """True if a path is plain and absolute, and neither inside a folder nor around it."""
     is_plain = _normal(path) == path and (path.startswith("/") or "://" in path)
     return is_plain and path != root and not is_below(path, root) and not is_below(root, path)
 
 
 def _normal(path: str) -> str:
-    # A URL keeps its `//`; only what follows the scheme is a path.
+    # A URL keeps its `//`; only the part after the scheme is a path.
     scheme, mark, rest = path.rpartition("://")
     return scheme + mark + posixpath.normpath(rest)
 
 
 def check_paths(sequence: CommitSequence) -> None:
-    """Refuse a sequence that would touch what is not its own; made before anything is touched, also on recovery.
+    """Refuse a sequence with paths outside of its own folders; called before anything is touched, also on recovery.
 
-    Targets lie below the output root and outside its internal folder; staging folders lie inside the internal folder
-    and away from the manifests, or, if the sequence is staged beside the output, apart from the output root; sources lie in
-    a staging folder of the sequence.
+    Targets must be below the output root and outside its internal folder. Staging folders must be inside the internal
+    folder and not among the manifests; if the sequence is staged beside the output, they must be apart from the output
+    root. Sources must be in a staging folder of the sequence.
 
     Raises:
         StepRefusedError: one of these does not hold.
@@ -50,7 +50,7 @@ def check_paths(sequence: CommitSequence) -> None:
             problem = f"a staging folder must lie inside {internal}{beside}"
             raise StepRefusedError(step=f"delete {folder}", problem=problem)
 
-    # Thousands of files share a few folders, which are judged once.
+    # Thousands of files share a few folders, so each folder is checked once.
     @cache
     def may_receive(folder: str) -> bool:
         inside = folder == root or is_below(folder, root)
@@ -69,7 +69,7 @@ def check_paths(sequence: CommitSequence) -> None:
         folder, _, name = step.source.rpartition("/")
         if not may_give(folder) or name in {"", ".", ".."}:
             raise StepRefusedError(step=step.describe(), problem="the source lies in no staging folder of the sequence")
-    # Of what else a step touches we know what it says; it answers for the rest.
+    # Of a step's other paths only those that it declares can be checked; the step is responsible for the rest.
     for other in sequence.steps:
         for path in traits_of(other, StepTraits).output_paths:
             if not may_receive(path.rpartition("/")[0]):

@@ -1,4 +1,4 @@
-"""Which work units of a dataset may be published. Decides from task states alone; touches nothing."""
+"""Choose the work units of a dataset that may be published, from task states alone; changes nothing."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ _NO_FAULT_OF_ITS_OWN = frozenset({WorkingState.CANCELLED, WorkingState.SKIPPED})
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What of one dataset is published, and what failed."""
+    """The task states of one dataset: those to publish, and those that failed."""
 
     publish: tuple[TaskState, ...]
     failed: tuple[TaskState, ...]
     gives_up: bool = False
-    """Whether the ranges of the failed ones are not read again."""
+    """True if the ranges of the failed work units are not read again."""
 
 
 def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) -> Decision:
     """Choose the work units to publish.
 
-    `full` publishes all or nothing; `successful` publishes what succeeded; `partial` also the part that a failed unit left
-    (`TaskState.is_part`), which stays among the failed ones. Cancelled and skipped units are never
-    published and never count as failures. A unit that neither ended well nor was cancelled (also one that never came
-    back) failed.
+    `full` publishes all or nothing. `successful` publishes the successful units. `partial` also publishes the complete
+    part of a failed unit (`TaskState.is_part`), which is still listed as failed. Cancelled and skipped units are never
+    published and never count as failures. Every other unit failed, also one without a result.
 
     Args:
         policy: `full`, `successful` or `partial`.
         states: the states of all work units of one dataset.
 
-    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS,
-    COMMIT_ON_PARTIAL_SUCCESS). Differs: judged per dataset; a part is published only up to a position that its extractor
-    vouches for, and the rest is a gap that is planned again alone.
+    Source: gobblin-api `JobCommitPolicy` (COMMIT_ON_FULL_SUCCESS, COMMIT_SUCCESSFUL_TASKS, COMMIT_ON_PARTIAL_SUCCESS).
+    Differs: applied per dataset; a part is published only up to a position that its extractor confirms, and the rest is
+    a gap that is planned again alone.
     """
     succeeded = tuple(state for state in states if state.state is WorkingState.SUCCESSFUL)
     failed = tuple(
@@ -52,9 +51,9 @@ def choose_publishable(policy: CommitPolicyName, states: Sequence[TaskState]) ->
 
 
 def is_retried(rule: RetryFailed, policy: str) -> bool:
-    """Tell whether the next run reads the ranges of failed work units again, beside what was published of their dataset.
+    """True if the next run reads the ranges of failed work units again; the rest of the dataset was published.
 
-    Source: gobblin-core `AbstractSource.getPreviousWorkUnitsForRetry`, `WorkUnitRetryPolicy`. Differs: a failed range is a
-    gap that is planned or not; the original also lowers the watermark and so reads the range twice.
+    Source: gobblin-core `AbstractSource.getPreviousWorkUnitsForRetry`, `WorkUnitRetryPolicy`. Differs: a failed range
+    is a gap that is planned or not; the original also lowers the watermark and so reads the range twice.
     """
     return rule == "always" or rule == {"full": "onfull", "partial": "onpartial"}.get(policy)

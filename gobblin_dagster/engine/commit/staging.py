@@ -1,4 +1,4 @@
-"""Deleting what a sequence staged, once it has ended."""
+"""Delete the staged files of a sequence after it has ended."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gobblin_dagster.engine.commit.path_guard import is_apart, is_below
 def delete_staging(storage: Storage, sequence: CommitSequence) -> None:
     """Delete the staging folders of a sequence; raises OSError.
 
-    Those apart from the output belong to whoever put the steps: only what is left empty of them is deleted, with the
-    folders around it up to the one that the output lies in too.
+    Folders apart from the output belong to the program that put the steps: only empty ones are deleted, and the empty
+    folders above them up to the folder that also contains the output.
     """
     for folder in sequence.staging_dirs:
         if is_apart(folder, sequence.output_root):
@@ -32,6 +32,6 @@ def _delete_empty(storage: Storage, folder: str, root: str) -> None:
 
 
 def _is_shared(folder: str, root: str) -> bool:
-    """Tell whether a folder and the output lie in one folder that is not the root of the file system."""
+    """True if a folder and the output are in one folder that is not the root of the file system."""
     shared = posixpath.commonpath([folder, root]) if folder.startswith("/") == root.startswith("/") else ""
     return shared.count("/") > 0 and shared != "/" and is_below(folder, shared)

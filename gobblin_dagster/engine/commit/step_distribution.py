@@ -1,8 +1,8 @@
-"""Moving very many files elsewhere than on the driver: batches of steps as files in staging, results as counts.
+"""Move many files in tasks instead of on the driver: batches of steps as files in staging, results as counts.
 
-The committer knows no Spark: whoever has it brings a `StepExecutor` (see `engine/spark/runner.py`), whose tasks call
-`run_batches_in_arrow`. Only renames travel; they are verified by content, so it does no harm where a task runs twice, or
-still runs when the next run does the same. Syncing the folders and COMMIT stay on the driver.
+The committer knows no Spark: the caller gives it a `StepExecutor` (see `engine/spark/runner.py`), whose tasks call
+`run_batches_in_arrow`. Only renames are distributed. They are verified by content, so it does no harm if a task runs
+twice, or still runs when the next run does the same. The driver syncs the folders and commits.
 
 Source: the scalability section of the exactly-once design, which moves the steps into containers.
 """
@@ -25,7 +25,7 @@ from gobblin_dagster.engine.commit.steps.rename import RenameFileStep
 from gobblin_dagster.storage import open_storage
 
 FILES_PER_BATCH = 2_000
-"""Files that one task moves: a second or so of work."""
+"""Number of files that one task moves: about a second of work."""
 _ERRORS: dict[str, type[StepRefusedError] | type[StagedFileLostError]] = {
     error.code: error for error in (StepRefusedError, StagedFileLostError)
 }
@@ -33,19 +33,19 @@ _ERRORS: dict[str, type[StepRefusedError] | type[StagedFileLostError]] = {
 
 @runtime_checkable
 class StepExecutor(Protocol):
-    """Runs batches of steps in tasks; called by the committer, from several threads."""
+    """Runs batches of steps in tasks; the committer calls it from several threads."""
 
     def execute_batches(self, paths: Sequence[str], output_root: str, *, verify_content: bool) -> list[str]:
-        """Have `run_batches_in_arrow` run each batch, and return its results in the order of the paths.
+        """Let `run_batches_in_arrow` run each batch, and return its results in the order of the paths.
 
         Raises:
-            TransientError: tasks were lost; some may have done their work, others may still.
+            TransientError: tasks were lost; they may have done their work, or may still do it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class StepDistribution:
-    """From how many files of a sequence on, and by whom, its files are moved elsewhere."""
+    """Moves the files of a sequence by `executor` if it has at least `threshold` files."""
 
     executor: StepExecutor
     threshold: int
@@ -59,8 +59,8 @@ class StepDistribution:
         *,
         verify_content: bool,
     ) -> list[tuple[int, list[Exception]]]:
-        """Run batches of renames and return of each (steps executed, what went wrong)."""
-        # A folder of its own: a redo may find what the first try wrote here, whole or not.
+        """Run batches of renames; return (steps executed, errors) of each batch."""
+        # A new folder: a redo may find complete or incomplete files of the first try.
         folder = f"{staging_dir}/_steps/{secrets.token_hex(8)}"
         paths = [f"{folder}/{number:05d}.json" for number in range(len(batches))]
         for path, steps in zip(paths, batches, strict=True):
@@ -70,7 +70,7 @@ class StepDistribution:
 
 
 def run_rename(storage: Storage, step: RenameFileStep, *, verify_content: bool) -> bool:
-    """Move one file unless that is done; tell whether it was moved. Raises as `RenameFileStep.execute`."""
+    """Move one file unless it is moved already; return True if it was moved now. Raises as `RenameFileStep.execute`."""
     if verify_content:
         if step.verify(storage):
             return False
@@ -80,7 +80,7 @@ def run_rename(storage: Storage, step: RenameFileStep, *, verify_content: bool) 
 
 
 def run_batch(storage: Storage, path: str, *, verify_content: bool) -> str:
-    """Run the steps of one batch file up to the first error, and return counts and error as JSON."""
+    """Run the steps of one batch file up to the first error; return the count and the error as JSON."""
     executed = 0
     try:
         for raw in json.loads(storage.read(path)):

@@ -1,4 +1,4 @@
-"""Rolling forward: folders, steps and syncs of one sequence, spread over threads where there are many."""
+"""Run the folders, steps and syncs of one sequence, in several threads if there are many."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gobblin_dagster.engine.commit.steps import is_rename, renames_of
 
 log = logging.getLogger(__name__)
 STEPS_PER_CHUNK = 128
-"""Steps of one file that one thread works through at a time; a batch counts as its files."""
+"""Number of single-file steps that one thread runs at a time; a batch counts as its files."""
 SLOW_STEP_S = 0.0005
-"""Seconds per step above which threads pay. A local rename takes a hundredth of it: threads would only queue for the
-interpreter's lock; copies, far file systems and comparing content take more."""
+"""Seconds per step above which threads are faster. A local rename takes a hundredth of it, so threads would only wait
+for the interpreter's lock; copies, remote file systems and comparing content take more."""
 
 
 def folders_of(paths: Iterable[str]) -> list[str]:
@@ -45,7 +45,7 @@ class StepRunner:
         in_parallel(self._storage.sync_dir, folders_of(paths), self._parallelism)
 
     def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
-        """Do all steps and make them durable: renames first, in any order, then the others in theirs.
+        """Run all steps and make them durable: renames first, in any order, then the others in their order.
 
         Args:
             sequence: prepared, its paths checked.
@@ -55,8 +55,8 @@ class StepRunner:
             (steps found done, steps executed).
 
         Raises:
-            StepRefusedError, StagedFileLostError, OSError: the gravest of what went wrong, in this order; the other
-                steps went on as far as they could.
+            StepRefusedError, StagedFileLostError, OSError: the worst of the errors, in this order; the other steps ran
+                as far as they could.
         """
         targets = [rename.target for rename in renames_of(sequence.steps)]
         require_no_way_out(self._storage, sequence.output_root, targets)
@@ -71,14 +71,14 @@ class StepRunner:
                     if self._run(step, verify_content=verify_content):
                         executed += 1
                         self._listener.step_done(sequence, step, next(numbers))
-                except Exception as error:  # noqa: BLE001  # raised below, once the other threads have ended
+                except Exception as error:  # noqa: BLE001  # raised below, after the other threads have ended
                     return executed, [error]
             return executed, []
 
         if self._spread is not None and len(targets) >= self._spread.threshold and sequence.staging_dirs:
             results = self._run_elsewhere(self._spread, sequence, renames, verify_content=verify_content)
         else:
-            # A chunk of copies would keep one thread busy for half a minute.
+            # A large chunk of copies would keep one thread busy for half a minute.
             per_chunk = STEPS_PER_CHUNK if self._storage.is_move_atomic else 1
             chunks = list(_chunks(renames, per_chunk))
             started = time.perf_counter()
@@ -100,13 +100,13 @@ class StepRunner:
         return len(sequence.steps) - executed, executed
 
     def _end_uploads(self, targets: Collection[str]) -> None:
-        """End what the run before us began to move: all targets are in place, and their names are of this sequence."""
+        """End uploads that an earlier run began: all targets are in place, and their names belong to this sequence."""
         if not isinstance(self._storage, UploadStorage) or not targets:
             return
         try:
             self._storage.end_uploads(targets)
         except OSError as error:
-            # They are invisible: no reason to hold data back.
+            # Unfinished uploads are invisible, so they are no reason to hold data back.
             log.warning("Uploads that a killed run left at %s ... could not be ended: %s", min(targets), error)
 
     def _run_elsewhere(
@@ -124,7 +124,7 @@ class StepRunner:
         return results
 
     def _run(self, step: CommitStep, *, verify_content: bool) -> bool:
-        """Do what of a step is not done yet; tell whether anything was."""
+        """Run a step unless it is done; return True if anything was executed."""
         if renames := list(renames_of([step])):
             return sum(run_rename(self._storage, one, verify_content=verify_content) for one in renames) > 0
         if step.verify(self._storage):
@@ -148,5 +148,5 @@ def _chunks(steps: Sequence[CommitStep], size: int) -> Iterator[Sequence[CommitS
 
 
 def _gravity(error: Exception) -> int:
-    """Order errors: what needs a person, what ends the sequence, what a later try may mend."""
+    """Order errors: first those for a person, then those that end the sequence, then those that a retry may solve."""
     return 0 if isinstance(error, StepRefusedError) else 1 if isinstance(error, StagedFileLostError) else 2

@@ -148,9 +148,9 @@ class CommitStepStore:
     Args:
         store: the state store, of any kind.
         storage: where the files are.
-        output_root: absolute; targets lie below it, sources apart from it (`task-output` beside `job-output`) or below its
-            `_gobblin` folder. Once their sequence has ended, folders of sources are deleted: those below `_gobblin` whole,
-            so each dataset needs its own, others if nothing is left in them.
+        output_root: absolute; targets lie below it, sources apart from it (`task-output` beside `job-output`) or below
+            its `_gobblin` folder. Once their sequence has ended, folders of sources are deleted: those below `_gobblin`
+            whole, so each dataset needs its own, others if nothing is left in them.
         clock: when sequences are made.
         lease_ttl: time to live of the dataset's lease while `commit` and `remove` work.
 

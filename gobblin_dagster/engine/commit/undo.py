@@ -1,7 +1,7 @@
-"""Undoing a sequence that cannot be finished: sources first, then those targets that are provably ours.
+"""Undo a sequence that cannot be finished: delete its sources first, then the targets that are certainly its own.
 
-Sources go first because a frozen run may wake at any moment and go on moving: once no source is left, nothing can
-appear at a target behind our back. (Targets first was searched exhaustively: it publishes duplicates.)
+Sources go first because a frozen run may wake at any moment and go on moving files: after the last source is deleted,
+no target can appear any more. (Targets first was searched exhaustively: it publishes duplicates.)
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from gobblin_dagster.engine.commit.steps import RenameFileStep, renames_of
 
 
 def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection[str]) -> None:
-    """Delete what a sequence staged or moved; done twice, it changes nothing.
+    """Delete what a sequence staged or moved; a second call changes nothing.
 
     Args:
-        storage: where the files are; its moves must be atomic.
-        sequence: ABORTING in the store, so that nobody may commit it any more.
-        published: paths that snapshots of the dataset name.
+        storage: holds the files; its moves must be atomic.
+        sequence: ABORTING in the store, so that no run may commit it any more.
+        published: paths that snapshots of the dataset list.
 
     Raises:
-        StepRefusedError: a target exists that is not provably ours; nothing but sources was deleted then.
-        OSError: the storage refused; to be tried again.
+        StepRefusedError: a target exists that is not certainly the sequence's own; only sources were deleted.
+        OSError: the storage refused; try again.
     """
     steps = list(renames_of(sequence.steps))
     for step in steps:
@@ -39,7 +39,7 @@ def undo_steps(storage: Storage, sequence: CommitSequence, published: Collection
 
 
 def _is_ours(storage: Storage, sequence: CommitSequence, step: RenameFileStep, published: Collection[str]) -> bool:
-    """Tell whether the target is there and ours: it bears our commit id, holds our bytes, and no snapshot names it."""
+    """True if the target exists and is ours: it has our commit id and our bytes, and no snapshot lists it."""
     if storage.size(step.target) is None:
         return False
     if step.target in published:
@@ -56,4 +56,4 @@ def _sync(storage: Storage, paths: Iterable[str]) -> None:
         try:
             storage.sync_dir(folder)
         except FileNotFoundError:
-            continue  # never made, or gone with staging: nothing in it can come back
+            continue  # never made, or deleted with staging: no file in it can come back

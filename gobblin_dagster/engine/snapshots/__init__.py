@@ -1,1 +1,1 @@
-"""Reading what is published, through the snapshot manifests. Read first: `reader`."""
+"""Read published data through the snapshot manifests. Read first: `reader`."""

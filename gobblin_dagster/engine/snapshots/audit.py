@@ -1,4 +1,4 @@
-"""The audit: rows of the source counted again against the published files counted again."""
+"""Audit a dataset: count its rows again in the source and in the published files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from gobblin_dagster.state.store import StateStore
 def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: str) -> Audit | None:
     """Count a dataset's rows in its source (within the committed ranges) and in its published files.
 
-    Neither count comes from the state: the source is read again, the files are opened. Only the rows that converters,
-    policies and the fork kept back are taken from the commits' records; for branches whose publisher replaces files, how
-    many rows each file of the newest snapshot got; and for those that had a table or topic once, how many went there.
+    Neither count comes from the state: the source is read again, the files are opened. Three facts are taken from the
+    records of commits: the rows that converters, policies and the fork kept back; for branches whose publisher replaces
+    files, the rows of each file of the newest snapshot; for branches that once had a table or topic, the rows that went
+    there.
 
     Returns:
-        The counts, or None where the source cannot count or nothing was committed.
+        The counts, or None if the source cannot count or nothing was committed.
     """
     state = store.load_dataset_states(job.job, [dataset_urn]).get(dataset_urn)
     if state is None:
@@ -43,7 +44,7 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
     kept_back = {name: totals.rows_read - n for name, n in totals.branch_rows.items() if name not in unpublished}
     expected = {branch: source_rows - rows for branch, rows in kept_back.items()}
     for branch in replaced_branches(job) & expected.keys():
-        # The source's rows are those of all publications, the snapshot's those of some.
+        # The source holds the rows of all publications, the snapshot only those of some.
         expected[branch] = sum(file.rows for file in files if file.branch == branch)
     if totals.rows_quarantined:
         expected[QUARANTINE_BRANCH] = totals.rows_quarantined
@@ -60,13 +61,13 @@ def audit_dataset(job: JobSpec, source: Source, store: StateStore, dataset_urn: 
 
 
 def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Counter[str]:
-    """Count the rows by branch that commits brought to tables and topics alone, whose publishers the job may have lost."""
+    """Count by branch the rows that commits brought only to tables and topics, which the job may have lost since."""
     elsewhere: Counter[str] = Counter()
     for stored in store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn]):
         try:
             sequence = decode_sequence(stored)
         except CorruptRecordError:
-            continue  # what it brought elsewhere is not known, so it is missed
+            continue  # the rows that it brought there are unknown, so the audit reports them as lost
         if not any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):
             continue
         in_files = {file.branch for file in sequence.files}
@@ -76,13 +77,13 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
 
 
 def count_published(files: Sequence[PublishedFile], options: Mapping[str, Any]) -> int:
-    """Count the rows in published files by opening them; a format that nobody registered is counted by its lines.
+    """Count the rows in published files by opening them; files of an unregistered format are counted by lines.
 
     Args:
         files: files of one branch.
-        options: those of the branch's writer.
+        options: options of the branch's writer.
     """
-    # Here and not above: it loads pyarrow's file systems, which an idle run need not wait for.
+    # Imported here because it loads pyarrow's file systems, which an idle run does not need.
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
     by_format: dict[str, list[str]] = {}

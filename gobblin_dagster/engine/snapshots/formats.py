@@ -1,6 +1,6 @@
-"""How published files are read back as they were written: types out of the dataset's state, the options of its writer.
+"""Read published files back as they were written: with the types in the dataset's state and the options of its writer.
 
-What differs from format to format is asked of `DatasetFormat`. Folder names are texts.
+The differences between formats are in `DatasetFormat`. Names of folders are read as text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SPARK_NAMES: dict[pa.DataType | None, str] = {
 
 
 def stored_types(schema_text: str) -> dict[str, pa.DataType | None]:
-    """Return the types of a stored schema by column; None for lists, structs and other types made of types."""
+    """Return the types of a stored schema by column; None for nested types (lists, structs)."""
     kinds = {}
     for name, text in type_texts(schema_text).items():
         match = _DICTIONARY.fullmatch(text)
@@ -51,18 +51,18 @@ def arrow_dataset(
     options: Mapping[str, Any],
     whose: str,
 ) -> ds.Dataset:
-    """Return files as one lazy dataset; a column that only some of them have is null in the others.
+    """Return files as one lazy dataset; a column that only some files have is null in the others.
 
-    Without any file it has no columns.
+    Without files it has no columns.
 
     Args:
         paths: files by dataset.urn.
         types: as of `stored_types`, by dataset.urn.
-        options: those of the branch's writer.
-        whose: what the files are of, for messages.
+        options: options of the branch's writer.
+        whose: the dataset and branch of the files, for messages.
 
     Raises:
-        UsageError: pyarrow cannot read the files, or their types cannot be brought together.
+        UsageError: pyarrow cannot read the files, or there is no common type for a column.
     """
     groups = list(reader_groups(paths, options))
     if not groups:
@@ -81,7 +81,7 @@ def arrow_dataset(
 def reader_groups(
     paths: Mapping[str, Sequence[str]], options: Mapping[str, Any]
 ) -> Iterator[tuple[DatasetFormat, str, list[str]]]:
-    """Yield (format, dataset.urn, paths): files that one reader takes together, below one folder of the dataset.
+    """Yield (format, dataset.urn, paths): files that one reader can read together, below one folder of the dataset.
 
     Raises:
         UsageError: pyarrow does not read the format of a file.
@@ -123,14 +123,14 @@ def _arrow_factory(
     levels = folder_levels(urn, paths)
     filesystem, inside = arrow_files(paths)
     reading = kind.arrow_format(kind.column_names(types, levels), types)
-    if not types.keys() >= {*levels}:  # then files tell better what they hold beside their folders' names
+    if not types.keys() >= {*levels}:  # then look into the files for columns that are not folder names
         held = ds.FileSystemDatasetFactory(filesystem, inside, reading).inspect(fragments=1).names
         levels = [level for level in levels if level in types or level not in held]
     folders = pa.schema([(level, _folder_type(types.get(level))) for level in levels])
     options = ds.FileSystemFactoryOptions(partitioning=ds.partitioning(folders, flavor="hive"))
     factory = ds.FileSystemDatasetFactory(filesystem, inside, reading, options)
     schema = kind.arrow_schema(factory.inspect(promote_options="permissive"), types)
-    # A column that these files have nulls of only.
+    # A column that is null in all of these files.
     return factory, pa.schema([_typed(field, types) for field in schema])
 
 
@@ -142,9 +142,9 @@ def folder_levels(urn: str, paths: Sequence[str]) -> list[str]:
 
 
 def spark_fields(schema: Mapping[str, Any], told: Types, names: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON form of one of Spark's schemas with the types that are told, where Spark has them.
+    """Return the JSON form of a Spark schema with the given types, if Spark has them.
 
-    `names` are those of the first columns where the files name none.
+    `names` are the names of the first columns, for files that hold none.
     """
     known = [*names, *(field["name"] for field in schema["fields"][len(names) :])]
     fields = [
@@ -159,7 +159,7 @@ def _typed(field: pa.Field, types: Types) -> pa.Field:
 
 
 def _folder_type(kind: pa.DataType | None) -> pa.DataType:
-    """Return the type of a level's column: text where pyarrow makes nothing else of a folder's name."""
+    """Return the type of a folder level's column: text if pyarrow cannot parse the type from a folder's name."""
     is_other = kind is None or pa.types.is_decimal(kind) or pa.types.is_string_view(kind)
     return pa.string() if is_other else kind
 

@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 # -- history -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """One snapshot that there was, for people."""
+    """One past or present snapshot, for people."""
 
     snapshot: int
     committed_at: datetime
     run_id: str
     sequence_id: str
-    """Of the commit that made it."""
+    """Id of the sequence that committed it."""
     rows: Mapping[str, int]
     """Rows that it added, by branch."""
     files: int
     """Files that it added."""
     removed: int
-    """Files of earlier snapshots that it no longer holds; not those that a rollback left behind."""
+    """Files of earlier snapshots that it no longer holds, without the files that a rollback left."""
     state: DatasetState
-    """The dataset's state once it was made; later moves of the watermark alone, by a run or a person, are not part of it."""
+    """The dataset's state right after its commit, before later moves of the watermark alone by a run or a person."""
     went_back_to: int | None
-    """The snapshot that a rollback made it equal to."""
+    """The snapshot that a rollback restored; None if it was no rollback."""
 
     @property
     def watermark(self) -> Watermark | None:
-        """Where reading went on from it."""
+        """Watermark after its commit."""
         return self.state.watermark
 
 
 def list_snapshots(store: StateStore, job: str, dataset_urn: str) -> list[SnapshotInfo]:
-    """Return every snapshot that the store remembers, newest first; a record that cannot be read is left out."""
+    """Return all snapshots in the store, newest first; a record that cannot be read is left out."""
     found: dict[int, SnapshotInfo] = {}
     for stored in reversed(store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn])):
         try:
             sequence = decode_sequence(stored, skip_unknown_steps=True)
         except CorruptRecordError:
             continue
-        # Others of the same number moved the watermark and published nothing.
+        # Other sequences of the same number moved the watermark and published nothing.
         if sequence.after.snapshot and sequence.after.snapshot not in found:
             found[sequence.after.snapshot] = _info(sequence, stored.created_at)
     return [found[number] for number in sorted(found, reverse=True)]

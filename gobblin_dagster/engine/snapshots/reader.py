@@ -1,7 +1,7 @@
-"""Snapshots of a dataset: what readers see, which ones there were, and going back to one of them.
+"""Snapshots of a dataset as readers see them.
 
-A snapshot is what whole commits published up to one moment: never half a commit. Going back is a commit like any other: a
-new snapshot that holds what an older one held, with that one's watermark, so that the next run reads on from there.
+A snapshot holds the files of whole commits up to one moment, never half a commit. `history` lists the snapshots, and
+`engine.maintenance.rollback` restores an older one by a new commit.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSnapshot:
-    """The files of one snapshot of one dataset: give them to any reader, and it sees whole commits only."""
+    """The files of one snapshot of one dataset. Give them to any reader, and it sees whole commits only."""
 
     job: str
     dataset_urn: str
     snapshot: int
-    """0 where nothing was published."""
+    """Number of the snapshot; 0 if nothing was published."""
     files: tuple[PublishedFile, ...]
-    """Of all branches, ordered by branch and path."""
+    """Files of all branches, ordered by branch and path."""
     schemas: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Newest Arrow schema by branch, as text, before a writer made text or folders of columns; manifests hold none."""
+    """Newest Arrow schema by branch, as text, before a writer turned columns into text or folders; not in manifests."""
     writer_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
-    """Options of the branches' writers, which say how CSV is read; manifests hold none."""
+    """Options of the branches' writers, needed to read CSV; not in manifests."""
 
     def paths(self, branch: str) -> list[str]:
         """Return the paths (or URLs) of a branch's files.
 
         Raises:
-            UsageError: no file of the snapshot is of that branch, and it has others.
+            UsageError: the snapshot has files, but none of that branch.
         """
         found = [file.path for file in self.files if file.branch == branch]
         if self.files and not found:
@@ -58,24 +58,25 @@ class PublishedSnapshot:
     def folder(self, branch: str) -> str:
         """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`).
 
-        Where the branch's `path` has changed, it is that of the first of `paths`; others may lie elsewhere.
+        If the branch's `path` has changed, this is the folder of the first of `paths`; others may be elsewhere.
         """
         path = self.paths(branch)[0]
         return DatasetUrn(self.dataset_urn).folder_in(path)
 
     def to_arrow(self, branch: str) -> ds.Dataset:
-        """Return a branch's files as one lazy pyarrow dataset, wherever they lie.
+        """Return a branch's files as one lazy pyarrow dataset, on whatever storage they are.
 
-        Shape: the columns of all files, in their widest types, null where a file lacks one; then those that became folders. Types
-        that the files do not tell are those of `schemas`; without them folders are text, and CSV and JSON lines as pyarrow
-        guesses them.
+        Shape: the columns of all files in their widest types, null if a file lacks one; then the columns that became
+        folders. Types that the files do not hold are taken from `schemas`. Without `schemas`, folders are text, and
+        pyarrow guesses the types of CSV and JSON lines.
 
         Raises:
-            UsageError: as `paths`, or nothing was published, or pyarrow cannot read the files, or a column's types cannot
-                be brought together.
+            UsageError: as `paths`, or nothing was published, or pyarrow cannot read the files, or there is no common
+                type for a column.
             EnvironmentFaultError: the storage's package is not installed.
         """
-        from gobblin_dagster.engine.snapshots.formats import arrow_dataset, stored_types  # noqa: PLC0415  # slow to load
+        # Imported here because it is slow to load.
+        from gobblin_dagster.engine.snapshots.formats import arrow_dataset, stored_types  # noqa: PLC0415
 
         urn = self.dataset_urn
         if not self.files:
@@ -106,8 +107,8 @@ def load_published(
         project: the project.
         job: one of its jobs.
         dataset_urn: the dataset.
-        snapshot: number; None takes the newest.
-        store: an open state store, which stays open; default: one of its own.
+        snapshot: number of the snapshot; None means the newest.
+        store: an open state store, which stays open; default: open one and close it.
 
     Raises:
         UsageError: there is no such snapshot, or it has expired.
@@ -125,7 +126,7 @@ def load_published(
 
 
 def writer_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
-    """Return the options of a job's writers by branch: some formats are read by them."""
+    """Return the options of a job's writers by branch; readers of some formats need them."""
     return {branch.name: job.writer_of(branch).options for branch in job.fork.branches}
 
 
@@ -137,18 +138,20 @@ def read_published(
     *,
     former_roots: Collection[str | PathLike[str]] = (),
 ) -> PublishedSnapshot:
-    """Look up a snapshot in the manifests beside the data: no project, no state store, also on a copy of the lake.
+    """Look up a snapshot in the manifests beside the data; needs no project and no state store.
+
+    Works on a copy of the lake too.
 
     Args:
         output: path or URL of the job's output root.
         job: the job's name.
         dataset_urn: the dataset.
-        snapshot: number; None takes the newest.
-        former_roots: where the job's output was before it was changed for another one, if older files still lie there.
+        snapshot: number of the snapshot; None means the newest.
+        former_roots: earlier output roots of the job, if older files still lie there.
 
     Raises:
         UsageError: there is no such snapshot.
-        CorruptRecordError: a manifest is damaged or missing, or names a file outside of these folders.
+        CorruptRecordError: a manifest is damaged or missing, or lists a file outside of these folders.
         OSError: the output cannot be read.
     """
     root = _root_of(output)

@@ -1,6 +1,6 @@
-"""The quarantine: rows that were rejected, as the newest snapshots hold them, with rule, reason and origin.
+"""Read the rejected rows in the newest snapshots, with rule, reason and origin.
 
-Reads the published files of the branch `quarantine`, wherever the job's output lies; changes nothing.
+They are the published files of the branch `quarantine`, on the storage of the job's output. Changes nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class QuarantinedRow:
     """One rejected row."""
 
     policy: str
-    """Name of the row policy, or of the converter that could not take it."""
+    """Name of the row policy that rejected it, or of the converter that could not convert it."""
     reason: str
     source_file: str
     source_row: int | None
-    """Row number in the file, from 1, header not counted; None where no single row is to blame."""
+    """Row number in the file, from 1 and without the header; None if the faulty row is not known."""
     stage: str
     """`pre_fork`, or the branch that rejected it."""
     record: str
@@ -44,12 +44,12 @@ class QuarantinedRow:
 
 
 def count_quarantined(store: StateStore, job: str, urns: Sequence[str] | None = None) -> list[QuarantineCount]:
-    """Count rejected rows by policy; memory does not grow with their number.
+    """Count rejected rows by policy; memory does not grow with the number of rows.
 
     Args:
         store: the state store.
-        job: name of a job, also of one that has no file any more.
-        urns: datasets; default: all that were published.
+        job: name of a job; it need not have a job file any more.
+        urns: datasets; default: all published ones.
 
     Returns:
         One entry for each dataset and policy with rejected rows, by dataset.urn, then policy.
@@ -79,7 +79,7 @@ def read_quarantined(
         job: name of the job.
         dataset_urn: the dataset.
         policy: only rows that broke this policy; default: all.
-        limit: at most this many; no more is read than is needed.
+        limit: number of rows at most; reads no more than needed.
 
     Raises:
         TransientError: store or storage cannot be reached.
@@ -100,7 +100,7 @@ def _files(store: StateStore, job: str, dataset_urn: str) -> list[PublishedFile]
 
 def _parts(files: Sequence[PublishedFile], columns: list[str]) -> Iterator[Any]:
     """Yield record batches of some columns, file by file."""
-    # Here and not above: the command line's help need not wait for it.
+    # Imported here because the command line's help does not need it.
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
