@@ -21,7 +21,7 @@ class Selection:
     """Exact urns (partitions of a Dagster run); None means all."""
 
     def matches(self, dataset_urn: str) -> bool:
-        """Tell whether the dataset is selected."""
+        """Return whether the dataset is selected."""
         if self.urns is not None and dataset_urn not in self.urns:
             return False
         if any(_glob(pattern, dataset_urn) for pattern in self.exclude):

@@ -73,7 +73,7 @@ def from_document(cls: type[D], document: Any, *, older_formats: Collection[str]
 
 
 def from_json(cls: type[D], text: str) -> D:
-    """Read what `to_json` wrote; raises as `from_document`."""
+    """Read what `to_json` wrote; raises like `from_document`."""
     try:
         document = pydantic_core.from_json(text, cache_strings="keys")  # half the time of `json.loads`
     except ValueError as error:

@@ -103,7 +103,7 @@ class FoldingStorage(Protocol):
     """A storage in which names that differ in case only may be one."""
 
     def folds_case(self, path: str) -> bool:
-        """Tell whether they are in a folder, which need not be there yet."""
+        """Return whether they are in a folder, which need not be there yet."""
 
 
 @runtime_checkable

@@ -1,1 +1,1 @@
-"""SQL plumbing without tables of its own: engines, dialects, migrations; for `state` and `service`."""
+"""Engines, dialects and migrations of SQL databases, for the packages with tables (`state`, `service`)."""

@@ -1,4 +1,4 @@
-"""The few expressions that SQLite and PostgreSQL spell differently."""
+"""The few SQL expressions that SQLite and PostgreSQL write differently."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy import JSON, ColumnElement, Connection, Table, cast, func, liter
 
 
 def insert(connection: Connection, table: Table) -> Any:
-    """Return an INSERT that knows ON CONFLICT; both dialects write it the same way."""
-    # Imported by name because only the dialect in use is loaded, and it is loaded already.
+    """Return an INSERT statement that supports ON CONFLICT, for the connection's dialect."""
+    # Imported by name: only the dialect in use, which is imported already.
     return import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
 
 
 def listed(connection: Connection, values: Collection[str]) -> ColumnElement[str]:
-    """Return texts as a column, sorted: one parameter however many they are, where `IN (?, ?, ...)` has a limit."""
+    """Return texts as a column, sorted. They are passed as one parameter, because `IN (?, ?, ...)` has a limit."""
     text = json.dumps(sorted(values))
     if connection.dialect.name == "sqlite":
         return func.json_each(text).table_valued("value", name="listed").c.value
@@ -25,5 +25,5 @@ def listed(connection: Connection, values: Collection[str]) -> ColumnElement[str
 
 
 def is_among(connection: Connection, column: ColumnElement[Any], values: Collection[str]) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of the texts."""
+    """Return the condition that a column holds one of these texts."""
     return column.in_(select(listed(connection, values)))

@@ -1,8 +1,8 @@
-"""Engines of the SQL state store: what makes SQLite and PostgreSQL durable, and their errors as ours.
+"""Make SQLAlchemy engines with durable commits for SQLite and PostgreSQL, and turn their errors into ours.
 
-SQLite: one file in WAL mode with `synchronous=FULL` (one fsync per commit); transactions that write take the write lock
-as they begin. PostgreSQL: a runner frozen inside a transaction is cut off by the server, so that it cannot stall the
-others.
+SQLite: one file in WAL mode with `synchronous=FULL` (one fsync per commit). A transaction that writes takes the write
+lock when it begins. PostgreSQL: the server ends the connection of a process that hangs inside a transaction, so that
+it cannot block the others.
 """
 
 from __future__ import annotations
@@ -23,29 +23,35 @@ from gobblin_dagster.core.postgresql import postgresql_may_recover
 from gobblin_dagster.storage import LocalStorage
 
 LOCK_WAIT_S = 30
-"""How long a transaction waits for another one's lock."""
+"""Seconds that a transaction waits for the lock of another one."""
 IDLE_IN_TRANSACTION_S = 60
+"""Seconds after which PostgreSQL ends a connection that does nothing inside a transaction."""
 CONNECT_WAIT_S = 10
+"""Seconds to wait for a connection to PostgreSQL."""
 
 _HERE = Path()
 _HINT = "Write it as sqlite:///folder/state.db or postgresql://user:password@host:port/database."
 
 WRITE = "gobblin_write"
-"""Execution option of connections that will write."""
+"""Execution option of connections that will write; set it to True before the transaction begins."""
 
 _POSTGRESQL_SESSION = (
     f"SET lock_timeout = '{LOCK_WAIT_S}s'",
     f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'",
-    # A commit that the server forgets in a power loss would leave the watermark behind its data for ever.
+    # If a power loss made the server forget a commit, the watermark would stay behind the published data for ever.
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
 
 
 def parse_url(text: str | URL, base_dir: Path = _HERE) -> URL:
-    """Return a store's URL with its driver and an absolute file.
+    """Return a store's URL with its driver; for SQLite with an absolute path.
+
+    Args:
+        text: the URL, as in `state:` of gobblin.yaml.
+        base_dir: folder that a relative SQLite path starts from.
 
     Raises:
-        UsageError: it is no URL, or names no file.
+        UsageError: the text is not a URL, or a SQLite URL without a file.
     """
     try:
         url = make_url(text)
@@ -62,16 +68,16 @@ def parse_url(text: str | URL, base_dir: Path = _HERE) -> URL:
 
 
 def shown_url(url: URL) -> str:
-    """Return the URL as people may see it: no password, nor options, which may hold one too."""
+    """Return the URL for messages: without password, and without options, which may hold a password too."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def make_engine(url: URL) -> Engine:
-    """Return an engine that keeps the rules above; opens no connection to PostgreSQL yet.
+    """Return an engine with the settings that this module describes; PostgreSQL is connected on first use.
 
     Raises:
         EnvironmentFaultError: the database's driver is not installed.
-        StorageError: the folder of the SQLite file cannot be made.
+        StorageError: the folder of the SQLite file cannot be created.
     """
     try:
         if url.get_backend_name() == "sqlite":
@@ -90,14 +96,14 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
-        # Python's driver would begin transactions when it thinks fit; SQLAlchemy's `begin` event does it instead.
+        # Keep Python's driver from beginning transactions by itself; the `begin` event below does it.
         connection.isolation_level = None
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later fails at once where another wrote in between.
+        # IMMEDIATE, because a transaction that reads first and writes later fails if another one wrote in between.
         write = connection.get_execution_options().get(WRITE, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
@@ -105,14 +111,14 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL, where a commit is one fsync instead of three; the mode stays with the file."""
+    """Switch the file to WAL mode, in which a commit needs one fsync instead of three; the file keeps the mode."""
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # Of several programs that open a new file at once, all but one may be told that it is locked; unlike
-            # everywhere else SQLite does not wait here.
+            # If several programs open a new file at once, some of them get "locked": SQLite does not wait for this
+            # lock.
             if not _is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -121,7 +127,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _postgresql_engine(url: URL) -> Engine:
-    # The ping spares an error for each pooled connection after the server was restarted.
+    # Without the ping, each pooled connection would raise an error once after a restart of the server.
     engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_WAIT_S})
 
     @event.listens_for(engine, "connect")
@@ -135,7 +141,7 @@ def _postgresql_engine(url: URL) -> Engine:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and its parents, so that they outlive a power loss."""
+    """Make a folder and its parents, so that they survive a power loss."""
     if folder.is_dir():
         return
     try:
@@ -151,11 +157,11 @@ _FOLDER_FAULTS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_I
 
 @contextmanager
 def errors_of(shown: str) -> Iterator[None]:
-    """Turn what the database raises into our errors.
+    """Turn errors of the database into ours; `shown` is the store's URL for messages (`shown_url`).
 
     Raises:
         TransientError: the database cannot be reached, is locked, or ended the connection.
-        StorageError: it refuses to work: no space, read-only, no database at all.
+        StorageError: the database refuses: no space, read-only, not a database.
     """
     try:
         yield
@@ -164,14 +170,14 @@ def errors_of(shown: str) -> Iterator[None]:
     except DBAPIError as error:
         problem = " ".join(str(error.orig).split())
         if getattr(error.orig, "sqlite_errorname", "").startswith(_FOLDER_FAULTS):
-            problem += "; its folder must be writable and have room, for reading too"
+            problem += "; its folder must be writable and must have free space, even for reading"
         if _is_transient(error):
             raise TransientError(problem=f"State store {shown} cannot be used now: {problem}.") from error
         raise StorageError(operation="use the state store", path=shown, problem=problem) from error
 
 
 _REFUSED_STATES = ("28", "3D", "42")
-"""SQLSTATE classes that no retry mends: who one is, which database, what one may do."""
+"""SQLSTATE classes that no retry can help: authorization, unknown database, access rules."""
 
 
 def _is_transient(error: DBAPIError) -> bool:
@@ -182,10 +188,10 @@ def _is_transient(error: DBAPIError) -> bool:
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     state = getattr(error.orig, "pgcode", None)
-    # A lock that was not given counts as lost too. Drivers give no SQLSTATE of connections that did not come about.
+    # A lock timeout counts as transient too. Drivers give no SQLSTATE for a connection that failed.
     return not state.startswith(_REFUSED_STATES) if state else postgresql_may_recover(None, str(error.orig))
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    # Errors that the driver itself raises carry no name.
+    # Errors that Python's driver raises by itself have no `sqlite_errorname`.
     return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

@@ -1,7 +1,8 @@
-"""Revisions of the tables of one store: read with plain SQL on each opening, moved by Alembic if they are behind.
+"""Bring the tables of a store to the newest revision when it is opened.
 
-Several stores may share a database: each has a version table and a chain of revisions of its own. Alembic costs half a
-second to import, so an opening that finds the newest revision never imports it.
+The stored revision is read with plain SQL; Alembic is used only if it is not the newest one, because importing Alembic
+takes half a second. Several stores may share a database: each has its own version table and its own chain of
+revisions.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ class RevisionChain:
     """
 
     version_table: str
-    """Alembic's own table; it holds the revision of the store."""
+    """Alembic's table with the revision of the store."""
     revisions: tuple[str, ...]
-    """All revisions, in order; the code works on the last one."""
+    """All revisions, oldest first; the code works with the last one."""
     scripts: Path
     """The folder with Alembic's `env.py` and `versions/`."""
     advisory_lock: int
-    """The number of PostgreSQL's lock that a migration holds; one for each chain."""
+    """Number of the PostgreSQL advisory lock that a migration holds; another number for each chain."""
 
     @property
     def newest(self) -> str:
-        """The revision on which the code works."""
+        """The revision that the code works with."""
         return self.revisions[-1]
 
     def is_current(self, connection: Connection, shown: str) -> bool:
-        """Tell whether the store has the newest revision.
+        """Return whether the store has the newest revision.
 
         Args:
-            connection: open, to the store's database.
-            shown: the store's URL as people may see it, for errors.
+            connection: an open connection to the store's database.
+            shown: the store's URL for messages (`shown_url`).
 
         Raises:
             StoreVersionError: the store has a revision that this program does not know.
@@ -56,15 +57,15 @@ class RevisionChain:
         return bool(found == self.newest)
 
     def upgrade(self, connection: Connection, shown: str) -> None:
-        """Bring the store to the newest revision, in the caller's transaction; raises as `is_current`.
+        """Bring the store to the newest revision, in the caller's transaction; raises like `is_current`.
 
-        Of two programs that open a new store at once, one migrates and the other waits, then finds it done.
+        If two programs open a new store at once, one migrates; the other waits and then has nothing to do.
         """
         if connection.dialect.name == "postgresql":  # SQLite's write lock is held already
             connection.execute(select(func.pg_advisory_xact_lock(self.advisory_lock)))
         if self.is_current(connection, shown):
             return
-        # Imported here because it is slow and seldom needed.
+        # Imported here because it is slow to import and rarely needed.
         from alembic import command  # noqa: PLC0415
         from alembic.config import Config  # noqa: PLC0415
 

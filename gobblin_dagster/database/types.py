@@ -1,4 +1,4 @@
-"""Column types that SQLite and PostgreSQL keep differently."""
+"""Column types that SQLite and PostgreSQL store differently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import DateTime, Dialect, TypeDecorator
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware instant in UTC; SQLite, which knows no time zones, keeps it without one."""
+    """An aware instant in UTC; SQLite stores it without a time zone, because it has none."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -91,7 +91,7 @@ def gobblin_job(
     """Return the Dagster job `<job>_job` of a job's branches, and nothing else.
 
     Assets downstream would be skipped in silence in a run without partitions: let automation or a sensor launch them.
-    Runs in one process, so that Spark starts once. Raises as `gobblin_assets`.
+    Runs in one process, so that Spark starts once. Raises like `gobblin_assets`.
     """
     binding = JobBinding.of(project, job, translator)
     return dg.define_asset_job(

@@ -15,7 +15,7 @@ from gobblin_dagster.spec.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class JobBinding:
-    """One job in one code location. Made anew by every part that needs it; equal jobs give equal bindings."""
+    """One job in one code location. Made again by every part that needs it; equal jobs give equal bindings."""
 
     project: Project
     job: JobSpec

@@ -149,7 +149,7 @@ def _options(kind: str, node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _render(context: dg.ResolutionContext, value: Any) -> Any:
-    """Fill in Dagster's templates (`{{ env.HOST }}`), and leave all other text as it stands: Dagster would read `"08"` anew."""
+    """Fill in Dagster's templates (`{{ env.HOST }}`), and leave all other text as it stands: Dagster would read `"08"` again."""
     if isinstance(value, Mapping):
         return {key: _render(context.at_path(key), item) for key, item in value.items()}
     if isinstance(value, list):

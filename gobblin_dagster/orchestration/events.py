@@ -28,7 +28,7 @@ class Publication:
     run_id: str
     files: Sequence[PublishedFile] = ()
     moved: bool = True
-    """False where it is reported once more because a run found nothing new."""
+    """False if it is reported once more because a run found nothing new."""
 
     @classmethod
     def of_commit(cls, commit: DatasetCommit, result: DatasetResult, run_id: str) -> Publication:

@@ -70,7 +70,7 @@ class CommitStepIOManager(dg.IOManager):
             report.log_failures(outcome, result)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Return the outcome to `report`, and published data to downstream assets; raises as `PublishedDatasets.load`."""
+        """Return the outcome to `report`, and published data to downstream assets; raises like `PublishedDatasets.load`."""
         if not context.has_asset_key:
             upstream = context.upstream_output
             return self._outcomes.pop(upstream.run_id, None) if upstream else None

@@ -24,7 +24,7 @@ def to_urn(key: str) -> str:
 
 
 def tagged_keys(instance: dg.DagsterInstance, run: dg.DagsterRun, partitions_name: str) -> frozenset[str] | None:
-    """Return the partition keys that a run was launched for; None where it was launched for none in particular.
+    """Return the partition keys that a run was launched for; None if it was launched for none in particular.
 
     A range counts in order of creation, as Dagster counts it.
 

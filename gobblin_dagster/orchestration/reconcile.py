@@ -51,7 +51,7 @@ def newest(publications: Iterable[Publication]) -> dict[str, Publication]:
 
 
 def is_known(binding: JobBinding, instance: dg.DagsterInstance, publication: Publication) -> bool:
-    """Tell whether Dagster's newest event of the dataset, in its last branch, is that of this commit."""
+    """Return whether Dagster's newest event of the dataset, in its last branch, is that of this commit."""
     key = list(binding.keys.values())[-1]
     wanted = dg.AssetRecordsFilter(key, asset_partitions=[to_key(publication.result.dataset_urn)])
     for record in instance.fetch_materializations(wanted, limit=1).records:

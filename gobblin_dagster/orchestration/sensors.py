@@ -184,7 +184,7 @@ class _Sweep:
 
 
 def _finds_everything_new(job: JobSpec) -> bool:
-    """Tell whether the position that a source reads up to is only the time at which it was looked at."""
+    """Return whether the position that a source reads up to is only the time at which it was looked at."""
     return job.source.type == "spark" and not job.source.options.get("watermark")
 
 

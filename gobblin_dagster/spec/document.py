@@ -60,7 +60,7 @@ class Document:
     """A file as read."""
 
     data: Any = None
-    """Mappings, lists and scalars, references replaced; None where the file is empty or is no YAML."""
+    """Mappings, lists and scalars, references replaced; None if the file is empty or is no YAML."""
     lines: dict[Loc, int] = field(default_factory=dict)
     """Line of each part, from 1: of its key, or of the item in a list."""
     faults: list[tuple[Loc, str, int]] = field(default_factory=list)

@@ -97,7 +97,7 @@ def _without_member(loc: Loc, *, alone: bool) -> Loc:
 
 
 def _is_consequence(details: ErrorDetails) -> bool:
-    """Tell whether a list is called too short only because its faulty items were left out; those have their faults."""
+    """Return whether a list is called too short only because its faulty items were left out; those have their faults."""
     given = details.get("input")
     return details["type"] == "too_short" and isinstance(given, list) and len(given) >= details["ctx"]["min_length"]
 
@@ -153,7 +153,7 @@ def _problem(details: ErrorDetails, loc: Loc, model: type[BaseModel], got: str, 
 
 
 def _wanted(details: ErrorDetails) -> str:
-    """Return what was expected; empty where the fault is of another kind."""
+    """Return what was expected; empty if the fault is of another kind."""
     kind, facts = details["type"], details.get("ctx", {})
     if kind in ("literal_error", "enum"):
         return str(facts["expected"])
@@ -188,7 +188,7 @@ def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def _tagged(annotation: Any, tag: str) -> Any:
-    """Return the member of a union that pydantic names by its tag in a place; None where there is none."""
+    """Return the member of a union that pydantic names by its tag in a place; None if there is none."""
     for member in get_args(annotation):
         if any(isinstance(note, Tag) and note.tag == tag for note in get_args(member)):
             return member

@@ -386,7 +386,7 @@ class ExecutionSpec(SpecModel):
     """Work units of one dataset in one pack are written to common files up to about this many bytes of input; 0: each has
     files of its own."""
     retries: RetrySpec = Field(default_factory=RetrySpec)
-    """Retries of work units that failed for a passing reason (a lost connection); each begins anew."""
+    """Retries of work units that failed for a passing reason (a lost connection); each begins again."""
 
 
 class OutputSpec(SpecModel):

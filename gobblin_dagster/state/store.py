@@ -179,13 +179,13 @@ class StateStore(Protocol):
         """Store a startpoint, of an id never stored before, in place of the one that its dataset has."""
 
     def pin_startpoint(self, startpoint: Startpoint) -> bool:
-        """Replace the stored startpoint of the same id by this one; False where the dataset has another one or none."""
+        """Replace the stored startpoint of the same id by this one; False if the dataset has another one or none."""
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
         """Return startpoints by dataset.urn, expired ones too."""
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        """Delete a startpoint by its id; False where the dataset has another one or none."""
+        """Delete a startpoint by its id; False if the dataset has another one or none."""
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str) -> list[StoredSequence]:

@@ -1,6 +1,6 @@
-"""Implementations of `core.storage.Storage`: the file operations that the commit stands on. Imports `core` only.
+"""Implementations of `core.storage.Storage`: the file operations that the commit needs. Imports `core` only.
 
-Read first: `local.py`; `urls.py` says which storage a path means.
+Read first: `local.py`; `urls.py` finds the storage of a path.
 """
 
 from gobblin_dagster.storage.hdfs import HdfsStorage

@@ -1,4 +1,4 @@
-"""Renaming a file without overwriting, on systems with and without a call for it."""
+"""Rename a file without overwriting, on systems with and without a system call for it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from pathlib import Path
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL})
-"""What a kernel or a file system (NFS, some FUSE) answers that does not know the flag."""
+"""Errors of a kernel or file system (NFS, some FUSE) that does not support the flag."""
 
 
 def _find_renameat2() -> Callable[[str, str], int] | None:
-    """Return the C library's `renameat2` as (source, target) -> errno, 0 for done; None where there is none."""
+    """Return the C library's `renameat2` as a function (source, target) -> errno, 0 if it succeeded.
+
+    None if the library has no such function.
+    """
     try:
         function = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -33,7 +36,7 @@ _renameat2 = _find_renameat2()
 
 
 def rename_new(source: str, target: str) -> None:
-    """Rename in one step; raises FileExistsError where the target exists, FileNotFoundError, or OSError(EXDEV)."""
+    """Rename in one step; raises FileExistsError (target), FileNotFoundError (source), or OSError(EXDEV)."""
     code = _renameat2(source, target) if _renameat2 else errno.ENOSYS
     if code in _UNSUPPORTED:
         link_new(source, target)
@@ -42,9 +45,10 @@ def rename_new(source: str, target: str) -> None:
 
 
 def link_new(source: str, target: str) -> None:
-    """Rename in two steps, of which the first is atomic for readers of the target; raises as `rename_new`.
+    """Rename by a hard link and an unlink; raises like `rename_new`.
 
-    A crash between them leaves the file under both names, which a repeated commit step finds done.
+    Readers of the target see the whole file at once. A crash between both steps leaves the file under both names; a
+    commit step that is repeated then finds its target and deletes the source.
     """
     Path(target).hardlink_to(source)
     Path(source).unlink()

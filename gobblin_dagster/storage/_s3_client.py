@@ -1,4 +1,4 @@
-"""One connection per process to an S3 store, its errors as OSError, and the check that it honours conditions."""
+"""The S3 client of a process, its errors as OSError, and the check that the store supports conditional writes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
 MARK = "gobblin-write"
-"""Metadata of every object that we write: 128 random bits, so that after a lost answer we know our own work again."""
+"""Metadata key of every object that we write; the value is 128 random bits.
+
+If the answer to a write is lost, the value shows whether the object is the one that we wrote."""
 ABSENT = "*"
-"""The condition `If-None-Match: *`: write only where nothing stands."""
+"""Value of `If-None-Match`: write only if the object does not exist."""
 _CODES = {
     401: errno.EACCES,
     403: errno.EACCES,
@@ -31,23 +33,23 @@ _BUSY_CONNECTIONS = 64
 
 @cache
 def s3_client(process: int) -> Any:
-    """Return the client of this process; credentials, region and endpoint come from boto3's own chain.
+    """Return the client of this process. Credentials, region and endpoint come from boto3's usual places.
 
     Raises:
         EnvironmentFaultError: boto3 is not installed.
     """
     with optional_package("boto3", "paths that begin with s3://", extra="s3"):
-        from boto3.session import Session  # noqa: PLC0415  # asked for where a job uses it
+        from boto3.session import Session  # noqa: PLC0415  # an optional package, imported only if a job uses it
         from botocore.config import Config  # noqa: PLC0415  # as above
-    # A session of its own: the shared default one must not be used by several threads at once.
+    # Not the shared default session: several threads must not use that one at once.
     return Session().client("s3", config=Config(max_pool_connections=_BUSY_CONNECTIONS))
 
 
 @contextmanager
 def s3_errors(path: str, target: str | None = None) -> Iterator[None]:
-    """Turn what boto3 raises into what the operating system would raise for a local file."""
+    """Turn errors of boto3 into the OSErrors that a local file would raise."""
     with optional_package("boto3", "paths that begin with s3://", extra="s3"):
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  # optional, as above
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  # as above
 
     try:
         yield
@@ -68,9 +70,9 @@ def status_of(error: Any) -> int:
 
 
 class ConditionCheck:
-    """Makes sure, once per process and bucket, that a store refuses to write where something stands.
+    """Checks once per process and bucket that the store refuses to overwrite an object if told so.
 
-    Everything that is exact here rests on it, and a store that ignores the header does so without a word.
+    The exactly-once guarantee on S3 depends on this, and stores that ignore the header report no error.
     """
 
     def __init__(self) -> None:
@@ -78,10 +80,10 @@ class ConditionCheck:
         self._lock = threading.Lock()
 
     def require(self, client: Any, bucket: str, folder: str) -> None:
-        """Write an object below a folder twice, in both ways that we write, and delete it.
+        """Write a test object below `folder` twice, by PutObject and by CompleteMultipartUpload, then delete it.
 
         Raises:
-            EnvironmentFaultError: the store overwrote it.
+            EnvironmentFaultError: the store overwrote the object.
         """
         key = (os.getpid(), client.meta.endpoint_url, bucket)
         with self._lock:
@@ -107,7 +109,7 @@ def _check(client: Any, bucket: str, folder: str) -> None:
 
 @contextmanager
 def _refusing(bucket: str, operation: str) -> Iterator[None]:
-    """Expect that the store refuses because something stands there."""
+    """Expect status 412 (the object exists); raise EnvironmentFaultError if the write succeeds."""
     with optional_package("boto3", "paths that begin with s3://", extra="s3"):
         from botocore.exceptions import ClientError  # noqa: PLC0415  # optional, as above
 
@@ -119,6 +121,6 @@ def _refusing(bucket: str, operation: str) -> Iterator[None]:
         return
     raise EnvironmentFaultError(
         problem=f"The S3 store of bucket {bucket!r} ignores the condition `If-None-Match: *` of {operation}: "
-        "it overwrote an object that it had been told to keep, so nothing can be published exactly once there.",
-        hint="Use a store that honours conditional writes (Amazon S3, newer MinIO or Ceph), or HDFS or a local disk.",
+        "it overwrote an object that it should have kept, so nothing can be published exactly once there.",
+        hint="Use a store with conditional writes (Amazon S3, newer MinIO or Ceph), or HDFS, or a local disk.",
     )

@@ -1,4 +1,4 @@
-"""Upload: an object in parts that nobody sees before it is whole, and that never replaces another."""
+"""Upload: write an object in parts. It becomes visible only when complete, and never replaces another object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gobblin_dagster.storage._s3_client import ABSENT, MARK, s3_errors
 
 
 def mark_of(client: Any, bucket: str, key: str) -> str:
-    """Return the mark of the write that made an object; empty where there is none."""
+    """Return the mark of an object (`MARK`); empty if the object has no mark or does not exist."""
     with suppress(FileNotFoundError), s3_errors(key):
         found: str = client.head_object(Bucket=bucket, Key=key)["Metadata"].get(MARK, "")
         return found
@@ -18,7 +18,7 @@ def mark_of(client: Any, bucket: str, key: str) -> str:
 
 
 class Upload:
-    """A multipart upload of one object; raises OSError as `s3_errors`, naming `path`."""
+    """A multipart upload of one object. All methods but `abort` raise OSErrors that name `path`."""
 
     def __init__(self, client: Any, bucket: str, key: str, path: str) -> None:
         self._client = client
@@ -32,18 +32,18 @@ class Upload:
 
     @property
     def parts(self) -> int:
-        """Parts so far."""
+        """Number of parts so far."""
         return len(self._parts)
 
     def add(self, data: bytes | bytearray) -> None:
-        """Append bytes as the next part: at least 5 MiB but for the last one."""
+        """Append bytes as the next part: at least 5 MiB, except for the last part."""
         number = len(self._parts) + 1
         with s3_errors(self._path):
             part = self._client.upload_part(**self._upload, PartNumber=number, Body=bytes(data))
         self._parts.append({"PartNumber": number, "ETag": part["ETag"]})
 
     def copy(self, source: str, etag: str, start: int, end: int) -> None:
-        """Append the bytes `[start, end)` of another object of the bucket, which must still have its ETag."""
+        """Append the bytes `[start, end)` of another object of the bucket, if that still has this ETag."""
         number = len(self._parts) + 1
         with s3_errors(self._path):
             part = self._client.upload_part_copy(
@@ -59,7 +59,7 @@ class Upload:
         """Make the object visible.
 
         Raises:
-            FileExistsError: another object stands there; it was left alone.
+            FileExistsError: another object exists under this key; it was not changed.
             FileNotFoundError: the upload was aborted meanwhile.
         """
         try:
@@ -68,15 +68,16 @@ class Upload:
                     **self._upload, MultipartUpload={"Parts": self._parts}, IfNoneMatch=ABSENT
                 )
         except (FileExistsError, FileNotFoundError):
-            # Where the answer to the first try was lost, boto3's second one finds the object there or the upload gone.
+            # If the answer to the first request was lost, boto3 repeats it: the object exists then, or the upload is
+            # gone.
             if not self.is_visible():
                 raise
 
     def is_visible(self) -> bool:
-        """Tell whether the object is there and is of this upload."""
+        """Return whether the object exists and was written by this upload."""
         return mark_of(self._client, self._where["Bucket"], self._where["Key"]) == self._mark
 
     def abort(self) -> None:
-        """Give the parts up; never raises."""
+        """End the upload and delete its parts; never raises."""
         with suppress(OSError), s3_errors(self._path):
             self._client.abort_multipart_upload(**self._upload)

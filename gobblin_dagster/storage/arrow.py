@@ -1,4 +1,4 @@
-"""Reading published files with pyarrow, wherever they lie. Imported only where data is read: pyarrow.fs is slow to load."""
+"""Read published files with pyarrow from any storage. Import it only to read data: pyarrow.fs is slow to load."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from gobblin_dagster.storage.urls import open_storage, storage_path
 
 
 def arrow_files(paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
-    """Return the pyarrow file system that holds some files, and their paths as it knows them.
+    """Return the pyarrow file system that holds some files, and the paths of these files in it.
 
     Args:
-        paths: absolute paths or URLs of one storage, as `PublishedFile.path` has them; none means local ones.
+        paths: absolute paths or URLs of one storage, as in `PublishedFile.path`. If empty, the local file system is
+            returned.
 
     Raises:
         UsageError: the storage cannot be read by pyarrow (`memory://`).
@@ -46,10 +47,10 @@ def arrow_files(paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
 
 @cache
 def _hdfs(authority: str, _process: int) -> pafs.FileSystem:
-    # Kept for good, in forked children too: fsspec drops its own there, and a client that goes waits for ever for the
-    # threads that only its process has.
+    # Cached by process, and kept in forked children too. fsspec deletes its own cached clients in a child, and
+    # deleting a client waits for ever for threads that only the parent has.
     HdfsStorage(authority).connect()
-    # An optional package, which `connect` has asked for in words.
+    # An optional package; `connect` has already raised a helpful error if it is missing.
     with optional_package("hdfs-native", "paths that begin with hdfs://", extra="hdfs"):
         from hdfs_native.fsspec import HdfsFileSystem  # noqa: PLC0415
 
@@ -57,8 +58,8 @@ def _hdfs(authority: str, _process: int) -> pafs.FileSystem:
 
 
 def arrow_s3() -> pafs.FileSystem:
-    """Return S3 as pyarrow reads it; raises EnvironmentFaultError where boto3 is not installed."""
-    # Arrow finds credentials as boto3 does, but neither endpoint nor region in all the places where boto3 looks.
+    """Return pyarrow's S3 file system; raises EnvironmentFaultError if boto3 is not installed."""
+    # Arrow finds credentials as boto3 does, but not always region and endpoint: these are taken from boto3.
     where = s3_client(os.getpid()).meta
     is_amazon = ".amazonaws.com" in where.endpoint_url
     return pafs.S3FileSystem(region=where.region_name, endpoint_override=None if is_amazon else where.endpoint_url)

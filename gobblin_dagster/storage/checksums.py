@@ -1,12 +1,14 @@
-"""Checksums of input files: what their store tells of them, else the SHA-256 of their bytes.
+"""Checksums of input files: taken from the store if it keeps one, else the SHA-256 of the bytes.
 
-A checksum is `kind=value`. Two of one kind tell whether contents are equal; two of different kinds tell nothing, so a file is
-compared in the kind of the checksum that is known of it:
+A checksum is a text `kind=value`. Only checksums of one kind can be compared, so a file is always compared by the kind
+of its known checksum:
 
-- `sha256`, `md5`: of the bytes, read in pieces. Google tells the MD5 of objects that were not composed.
-- `etag`: what S3 tells. Of an object put in one piece, and not encrypted with a key of its own, it is the MD5 of the bytes,
-  and is compared as such where two differ. Of one put in parts it depends on the parts: there only equal ones tell anything.
-- `crc32c`: what Google tells of composed objects; 32 bits, and the size.
+- `sha256`, `md5`: of the bytes, which are read in pieces. Google keeps the MD5 of objects that were not composed of
+  others.
+- `etag`: kept by S3. For an object written in one piece and not encrypted with a customer's key it is the MD5 of the
+  bytes: if two such ETags differ, the MD5 is computed and compared. For an object written in parts it depends on the
+  parts too: equal ETags mean equal contents, different ones mean nothing.
+- `crc32c`: kept by Google for composed objects; it has only 32 bits, so the size is compared too.
 """
 
 from __future__ import annotations
@@ -24,17 +26,20 @@ from gobblin_dagster.storage._s3_client import s3_client, s3_errors
 from gobblin_dagster.storage.remote import FileFacts, RemoteEntry, remote_files
 
 _PIECE_BYTES = 4 << 20
-"""Bytes in memory at a time; each piece of a far file is a request."""
+"""Bytes read at a time; each piece of a remote file is a request."""
 _ETAG_OF_ONE_PIECE = re.compile(r"etag=([0-9a-f]{32})")
 
 
 def take_checksum(path: str) -> str:
-    """Return what tells the content of a file: its store's word, or the SHA-256 of its bytes; raises OSError."""
+    """Return the checksum of a file: the one of its store, else the SHA-256 of its bytes; raises OSError."""
     return told_checksum(path) or _digest(path, "sha256")
 
 
 def told_checksum(path: str) -> str:
-    """Return the checksum that a file's store tells without handing it out; empty where it tells none; raises OSError."""
+    """Return the checksum that the store keeps of a file, without reading the file.
+
+    Empty if the store keeps none. Raises OSError.
+    """
     if path.startswith("s3://"):
         bucket, _, key = path.removeprefix("s3://").partition("/")
         with s3_errors(path):
@@ -45,12 +50,12 @@ def told_checksum(path: str) -> str:
 
 
 def has_content(path: str, known: str, told: str = "") -> bool:
-    """Tell whether a file has the content of which a checksum is known; False where that cannot be told.
+    """Return True if the file's checksum equals `known`; False if it differs or cannot be computed.
 
     Args:
-        path: absolute, or a URL.
-        known: checksum of the content.
-        told: what the store said of the file, where it was asked already.
+        path: absolute path or URL.
+        known: checksum of the expected content.
+        told: checksum of the file by `told_checksum`, if the caller has it already; empty otherwise.
 
     Raises:
         OSError: the file is gone, or cannot be read.
@@ -65,12 +70,12 @@ def has_content(path: str, known: str, told: str = "") -> bool:
 
 
 def scan_with_checksums(url: str) -> Iterable[RemoteEntry]:
-    """Return the names in a far folder, with the checksums that its lists hold: those of S3 do; raises OSError."""
+    """Return the entries of a remote folder, with checksums if the store lists them (S3 does); raises OSError."""
     return _scan_s3(url) if url.startswith("s3://") else remote_files(url).scan(url)
 
 
 def _scan_s3(url: str) -> Iterator[RemoteEntry]:
-    # By boto3: Arrow, which lists faster, does not hand out ETags.
+    # boto3, because Arrow lists faster but does not return ETags.
     bucket, _, folder = url.removeprefix("s3://").rstrip("/").partition("/")
     prefix, is_there = (f"{folder}/" if folder else ""), not folder
     with s3_errors(url):
@@ -85,7 +90,7 @@ def _scan_s3(url: str) -> Iterator[RemoteEntry]:
             for found in page.get("Contents", ()):
                 is_there, name = True, found["Key"].removeprefix(prefix)
                 modified_us = int(found["LastModified"].timestamp()) * 1_000_000
-                if name:  # one of the folder's own name only says that the folder is there
+                if name:  # an object with the folder's own name only marks that the folder exists
                     facts = FileFacts(found["Size"], modified_us, _etag(found))
                     yield RemoteEntry(name, f"{url}/{name}", facts, is_folder=False)
     if not is_there:
@@ -107,7 +112,7 @@ def _told_by_google(url: str) -> str:
 
 
 def _digest(path: str, kind: str) -> str:
-    # It tells versions apart, and guards against nobody who would forge one.
+    # MD5 is fine here: it detects changes, it does not protect against forged files.
     digest = hashlib.new(kind, usedforsecurity=False)
     with remote_files(path).open(path) if "://" in path else Path(path).open("rb", buffering=0) as file:
         while piece := file.read(_PIECE_BYTES):

@@ -1,8 +1,9 @@
 """HdfsStorage: files of an HDFS cluster through hdfs-native, a client without a JVM (extra `hdfs`).
 
-What holds there: a rename is one entry of the NameNode's journal, and never overwrites; what the journal holds survives
-the NameNode, so folders need no syncing. A block is synced to the disks of its DataNodes only when asked for: the sink asks
-at the end of each block and of the file, before it is closed (closing alone leaves the blocks in memory).
+Guarantees of HDFS: a rename is one entry in the NameNode's journal and never overwrites. Entries of the journal
+survive a crash of the NameNode, so folders need no sync. A block is written to the disks of its DataNodes only on
+request: the sink requests it at the end of each block and of the file, before closing (closing alone leaves blocks in
+memory).
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ _CODES = {
     "QuotaExceededException": errno.EDQUOT,
     "InvalidPathException": errno.EINVAL,
 }
-"""What the NameNode says where hdfs-native has no exception of Python for it, in the order in which it is looked for."""
+"""Error numbers by words of the NameNode's message, for errors that hdfs-native raises as RuntimeError; the first match
+counts."""
 
 
 def _os_error(error: Exception, path: str, target: str | None) -> OSError:
-    """Return what the operating system would raise for a local file; without the server's stack trace."""
+    """Return the OSError that a local file would raise, without the server's stack trace."""
     if isinstance(error, OSError) and error.errno is not None:
         return error  # our own
     text = str(error)
@@ -55,7 +57,7 @@ def _os_error(error: Exception, path: str, target: str | None) -> OSError:
 
 @contextmanager
 def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
-    """Turn what hdfs-native raises into what the operating system would raise for a local file."""
+    """Turn errors of hdfs-native into the OSErrors that a local file would raise."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -64,14 +66,14 @@ def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
 
 @cache
 def _client(authority: str, process: int) -> Client:
-    """Return the connection of this process; one that was forked must not use its parent's."""
+    """Return the connection of this process; a forked process must not use the connection of its parent."""
     with optional_package("hdfs-native", "paths that begin with hdfs://", extra="hdfs"):
-        from hdfs_native import Client  # noqa: PLC0415  # asked for where a job uses it
+        from hdfs_native import Client  # noqa: PLC0415  # an optional package, imported only if a job uses it
     return Client(f"hdfs://{authority}" if authority else None)
 
 
 class HdfsSink:
-    """A new file; other clients see what was synced so far, under its staging name."""
+    """A new file; other clients can see the bytes synced so far, under the staging name."""
 
     def __init__(self, client: Client, name: str, path: str, durable: bool) -> None:
         with hdfs_errors(path):
@@ -92,19 +94,19 @@ class HdfsSink:
                 self._file.write(piece)
                 self._size_bytes += piece.nbytes
                 if self._durable and self._size_bytes % self._block_bytes == 0:
-                    # Now or never: with the next byte this block is closed, and closing does not sync.
+                    # The next byte closes this block, and closing does not sync.
                     self._file.hsync()
         return view.nbytes
 
     def _pieces(self, view: memoryview) -> Iterator[memoryview]:
-        """Cut data where blocks end."""
+        """Cut data at the ends of blocks."""
         while view.nbytes:
             room = self._block_bytes - self._size_bytes % self._block_bytes if self._durable else view.nbytes
             yield view[:room]
             view = view[room:]
 
     def finish(self) -> FileDigest:
-        # A folder that was deleted meanwhile took the file along; it stays deleted, as a local file would.
+        # If the folder was deleted meanwhile, the file is gone too and stays so, like a local file.
         with suppress(FileNotFoundError), hdfs_errors(self._path):
             if self._durable and self._size_bytes % self._block_bytes:
                 self._file.hsync()
@@ -114,7 +116,8 @@ class HdfsSink:
     def abort(self) -> None:
         with suppress(OSError), hdfs_errors(self._path):
             self._client.delete(self._name)
-        # After the delete, so that nothing half written is ever a closed file; ends the renewal of its lease.
+        # Close after the delete, so that a half-written file is never closed. Closing ends the renewal of its HDFS
+        # lease.
         with suppress(OSError), hdfs_errors(self._path):
             self._file.close()
 
@@ -123,19 +126,20 @@ class HdfsSink:
 class HdfsStorage:
     """Files of one HDFS cluster, by `hdfs://authority/path` or by absolute path.
 
-    Who we are comes from where Hadoop's own clients take it: `HADOOP_CONF_DIR`, `HADOOP_USER_NAME`, a Kerberos ticket.
+    The user comes from the places that Hadoop's own clients use: `HADOOP_CONF_DIR`, `HADOOP_USER_NAME`, a Kerberos
+    ticket.
 
     Args:
         authority: `host:port` of the NameNode, or the name of a service in the cluster's configuration; empty means
             `fs.defaultFS`.
-        durable: whether a finished file is on the disks of its DataNodes (`commit.durability: full`) or only in their
-            memory (`fast`). Renames and folders are in the NameNode's journal either way.
+        durable: True writes a finished file to the disks of its DataNodes (`commit.durability: full`), False only to
+            their memory (`fast`). Renames and folders are in the NameNode's journal in both cases.
 
     Raises:
-        EnvironmentFaultError: hdfs-native is not installed; on first use.
+        EnvironmentFaultError: hdfs-native is not installed; raised on first use.
 
     Source: gobblin-api and gobblin-core work on Hadoop's `FileSystem`. Differs: a rename never overwrites and never
-    moves into a folder, and files are synced before they count.
+    moves into a folder, and files are synced before they count as staged.
     """
 
     authority: str
@@ -143,11 +147,11 @@ class HdfsStorage:
     is_move_atomic: bool = field(default=True, init=False, repr=False)
 
     def connect(self) -> Client:
-        """Return the connection of this process; raises EnvironmentFaultError where hdfs-native is not installed."""
+        """Return the connection of this process; raises EnvironmentFaultError if hdfs-native is not installed."""
         return _client(self.authority, os.getpid())
 
     def _name(self, path: str) -> str:
-        """Return a path as the NameNode knows it; URLs are taken as they are written, as Hadoop does."""
+        """Return the path inside the cluster; percent signs in URLs are not decoded, as in Hadoop."""
         name = path.removeprefix(f"hdfs://{self.authority}")
         if not name.startswith("/"):
             raise OSError(errno.EINVAL, f"not an absolute path of hdfs://{self.authority}", path)
@@ -168,11 +172,10 @@ class HdfsStorage:
         return None if status is None or status.isdir else status.length
 
     def open_whole(self, path: str) -> FileReader:
-        """Open a file whose writer has closed it.
+        """Open a closed file once its last block is readable; raises OSError if that takes too long.
 
-        Where a cluster lets files be closed before a DataNode has told of their last block
-        (`dfs.namenode.file.close.num-committed-allowed`), that block is missing from them for a moment; without a word,
-        the file is just shorter.
+        A cluster may allow closing a file before a DataNode has reported its last block
+        (`dfs.namenode.file.close.num-committed-allowed`). For a moment the file is shorter then, without any error.
         """
         client, name = self.connect(), self._name(path)
         deadline = time.monotonic() + _REPORT_WAIT_S
@@ -182,7 +185,7 @@ class HdfsStorage:
             if len(file) >= expected:
                 return file
             if time.monotonic() > deadline:
-                problem = f"{len(file)} of {expected} bytes can be read; no DataNode has told of the rest"
+                problem = f"{len(file)} of {expected} bytes can be read; no DataNode has reported the rest"
                 raise OSError(errno.EIO, problem, path)
             time.sleep(_REPORT_PAUSE_S)
 
@@ -213,7 +216,7 @@ class HdfsStorage:
             sink.abort()
             return False
         except FileNotFoundError:
-            # The answer to a rename was lost, and the client's second try found nothing to rename: it was done.
+            # If the answer to the rename was lost, the client tried again and found no source: the first try succeeded.
             if self.size(path) is None:
                 raise
         except BaseException:
@@ -229,7 +232,7 @@ class HdfsStorage:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
     def sync_dir(self, path: str) -> None:
-        """Do nothing: the NameNode answers a change of a folder once its journal holds it."""
+        """Do nothing: the NameNode confirms a change of a folder only after writing it to its journal."""
 
     def list_names(self, path: str) -> list[str]:
         return [posixpath.basename(status.path) for status in self._list(path)]

@@ -1,4 +1,4 @@
-"""LocalStorage: POSIX files, with every sync that the commit protocol relies on after a power loss."""
+"""LocalStorage: POSIX files, with the syncs that the commit protocol needs to survive a power loss."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage._rename import rename_new
 
 TEMP_PREFIX = ".tmp-"
-"""Starts the names of files that are not whole yet; no listing shows them."""
+"""Beginning of the names of unfinished files; listings leave them out."""
 
 
 def _sync(fd: int, path: str) -> None:
-    """Sync a descriptor once. After a failure the kernel may drop the pages and report success: never ask it again."""
+    """Sync a descriptor once; raises OSError.
+
+    Never try again after a failure: the kernel may have dropped the data, and would report success.
+    """
     try:
         os.fsync(fd)
     except OSError as error:
@@ -34,7 +37,7 @@ def _temp_beside(path: str) -> str:
 
 
 def _is_one(path: Path) -> bool:
-    """Tell whether a path is found by its name in the other case too."""
+    """Return whether a path exists also if upper and lower case of its name are swapped."""
     try:
         return path.samefile(path.with_name(path.name.swapcase()))
     except OSError:
@@ -49,7 +52,7 @@ def _group_id(name: str) -> int:
 
 
 class LocalSink:
-    """A new file; hashes what passes, so that nothing is read twice."""
+    """A new file; computes the SHA-256 while writing, so that the file need not be read again."""
 
     def __init__(self, path: str, durable: bool) -> None:
         self._path = path
@@ -88,15 +91,15 @@ class LocalSink:
 
 @dataclass
 class LocalStorage:
-    """Files of this machine, or of a mount that keeps POSIX rules.
+    """Files of this machine, or of a mounted file system with POSIX rules.
 
-    With `durable` (the default) a power loss loses nothing that a method promised; without it (`commit.durability:
-    fast`) nothing is synced: a killed process still loses nothing, a power loss may.
+    With `durable` (the default, `commit.durability: full`), finished work survives a power loss as `Storage` says.
+    Without it (`fast`) nothing is synced: finished work survives a killed process, but perhaps not a power loss.
     """
 
     durable: bool = True
     rename: Callable[[str, str], None] = field(default=rename_new, repr=False)
-    """Renames without overwriting; to be replaced where a mount allows another way only."""
+    """Renames a file without overwriting. Pass another function for mounts that need another way."""
     is_move_atomic: bool = field(default=True, init=False, repr=False)
 
     def open_new(self, path: str) -> LocalSink:
@@ -107,13 +110,13 @@ class LocalStorage:
             return LocalSink(path, self.durable)
 
     def real_path(self, path: str) -> str:
-        """Return where a path leads once all links are followed."""
+        """Return a path with all links resolved."""
         return os.path.realpath(path)
 
     def folds_case(self, path: str) -> bool:
-        """Tell whether names in a folder that differ in case only are one.
+        """Return whether the file system ignores the case of names in a folder.
 
-        Asked of what is in it; where nothing is, of what is in the nearest folder above that is there.
+        Found out by an entry of the folder; if there is none, by an entry of the nearest existing folder above it.
         """
         for folder in (Path(path), *Path(path).parents):
             with suppress(OSError), os.scandir(folder) as entries:
@@ -145,7 +148,7 @@ class LocalStorage:
             self._move_across(source, target)
 
     def _move_across(self, source: str, target: str) -> None:
-        """Copy to another mount, visible there only when whole."""
+        """Copy to another mount; the target becomes visible only when complete."""
         temp = _temp_beside(target)
         try:
             with Path(source).open("rb") as reader, Path(temp).open("xb") as writer:
@@ -157,7 +160,7 @@ class LocalStorage:
         except BaseException:
             self.delete(temp)
             raise
-        # Two mounts have two journals: the source must not be gone before the target is sure to stay.
+        # Two mounts have two journals: sync the target before the source is deleted.
         self.sync_dir(str(Path(target).parent))
         self.delete(source)
 
@@ -175,7 +178,7 @@ class LocalStorage:
         except BaseException:
             sink.abort()
             raise
-        # Also where the path existed: who put it may have been killed before this line, and callers build upon it.
+        # Also if the path existed: the process that created it may have been killed before it synced the folder.
         self.sync_dir(str(Path(path).parent))
         return is_new
 
@@ -185,8 +188,8 @@ class LocalStorage:
         while not folder.exists():
             missing.append(folder)
             folder = folder.parent
-        # The deepest folder that exists may have been made a moment ago by somebody who did not come to sync it.
-        # A parent that we may not read is none in which this program makes folders.
+        # Another process may just have made the deepest existing folder and been killed before syncing its parent. A
+        # parent that we may not read was not changed by this program, so it needs no sync.
         with suppress(PermissionError):
             self.sync_dir(str(folder.parent))
         for folder in reversed(missing):
@@ -228,13 +231,13 @@ class LocalStorage:
         return is_mode and gid in (None, found.st_gid)
 
     def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
-        # Opened first, so that a link or another file under this name cannot take what is meant for ours, and so that
-        # the change can be synced even where the new mode forbids to open it.
+        # Open the file first: a link put in its place cannot redirect the change, and the change can be synced even if
+        # the new mode forbids opening the file.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             if group is not None:
                 os.fchown(fd, -1, _group_id(group))
-            if mode is not None:  # after the owner, whose change clears some bits
+            if mode is not None:  # after fchown, which clears some bits of the mode
                 os.fchmod(fd, mode)
             if self.durable:
                 _sync(fd, path)

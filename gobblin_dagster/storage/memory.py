@@ -1,4 +1,4 @@
-"""MemoryStorage: files as values of a dict, for tests that run thousands of commits a minute."""
+"""MemoryStorage: files in a dict, for tests that run thousands of commits per minute."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gobblin_dagster.storage.local import TEMP_PREFIX
 
 
 def _fail(code: int, *paths: str) -> OSError:
-    """Make the error that the operating system would raise; OSError picks the subclass by code."""
+    """Return the error that a local file system would raise; OSError chooses the subclass by `code`."""
     source, target = (*paths, None)[:2]
     return OSError(code, os.strerror(code), source, None, target)
 
 
 class MemorySink:
-    """A new file; its name is taken at once, its content is there once finished."""
+    """A new file; it is created empty, and gets its content with `finish`."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self._storage = storage
@@ -42,10 +42,10 @@ class MemorySink:
 
 
 class MemoryStorage:
-    """Files of one object, lost with it; each method is one step for all threads.
+    """Files that live as long as this object; each method is atomic for all threads.
 
-    It refuses what a file system refuses: a folder that is missing, a file where a folder should be. It cannot be
-    pickled, for no other process could see its files.
+    It raises the errors of a file system: for a missing folder, or a file in place of a folder. It cannot be pickled,
+    because other processes could not see its files.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -78,7 +78,7 @@ class MemoryStorage:
         return self._files.pop(path)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Give a file its content; for `MemorySink`. One that was deleted meanwhile stays deleted."""
+        """Set the content of a file, for `MemorySink`; do nothing if the file was deleted meanwhile."""
         with self._lock:
             if path in self._files:
                 self._files[path] = content

@@ -1,8 +1,8 @@
-"""Reading files that others put on far file systems: list a folder, look at a file, open it. For input alone.
+"""Read input files on remote file systems: list a folder, look at a file, open it.
 
-Credentials and endpoints never stand in a URL. They come from where each system's own tools take them: boto3's chain for
-`s3://`, Hadoop's configuration for `hdfs://`, `GOOGLE_APPLICATION_CREDENTIALS` for `gs://`, ssh's own files (config, keys,
-agent, known hosts) and `SSHPASS` for `sftp://`. Any other URL is left to fsspec.
+URLs must not hold credentials or endpoints. These come from the usual places of each system: boto3's for `s3://`,
+Hadoop's configuration for `hdfs://`, `GOOGLE_APPLICATION_CREDENTIALS` for `gs://`, ssh's files (config, keys, agent,
+known hosts) and `SSHPASS` for `sftp://`. fsspec opens URLs of all other schemes.
 """
 
 from __future__ import annotations
@@ -26,61 +26,61 @@ from gobblin_dagster.storage.hdfs import HdfsStorage, hdfs_errors
 
 _GIVE_UP = timedelta(seconds=60)
 _PASSING = ("NETWORK_CONNECTION", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "THROTTLING", "timed out")
-"""What Arrow's clients say of faults that a second try may not meet."""
+"""Words of errors of Arrow's clients after which a retry may succeed."""
 
 
 class FileFacts(NamedTuple):
-    """What tells one version of a file from another."""
+    """Size, time of change and checksum of a file, by which its versions differ."""
 
     size_bytes: int
     modified_us: int
-    """Microseconds since the epoch; 0 where the file system does not say."""
+    """Time of change in microseconds since the epoch; 0 if the file system does not know it."""
     checksum: str = ""
-    """As `storage.checksums` has them; empty where nobody asked, or the file system's lists hold none."""
+    """`kind=value`, see `storage.checksums`; empty unless `scan_with_checksums` found one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteEntry:
-    """One name in a folder."""
+    """One entry of a folder."""
 
     name: str
     path: str
-    """Its URL."""
+    """URL of the entry."""
     facts: FileFacts | None
-    """None for what is no file."""
+    """None if it is not a file."""
     is_folder: bool
 
     def is_dir(self) -> bool:
-        """Tell whether it is a folder, or a link to one."""
+        """Return whether it is a folder, or a link to one."""
         return self.is_folder
 
     def is_symlink(self) -> bool:
-        """Tell whether it is a link; far file systems resolve them themselves."""
+        """Return False: remote file systems resolve links themselves."""
         return False
 
 
 class RemoteFiles(Protocol):
-    """One far file system, by URL."""
+    """Read access to one remote file system, by URL."""
 
     def scan(self, url: str) -> Iterable[RemoteEntry]:
-        """Return the names in a folder; raises OSError."""
+        """Return the entries of a folder; raises OSError."""
 
     def look(self, url: str) -> FileFacts:
         """Return the facts of a file; raises OSError."""
 
     def open(self, url: str) -> pa.NativeFile:
-        """Open a file, to be read here and there; raises OSError. Each read may be a request: read much at a time."""
+        """Open a file for reading at any position; raises OSError. Each read may be a request: read much at a time."""
 
 
 def remote_files(url: str) -> RemoteFiles:
-    """Return the file system that a URL means.
+    """Return the file system of a URL.
 
     Raises:
-        UsageError: the URL holds a password or a key, or nobody knows its scheme.
-        EnvironmentFaultError: the package for it is not installed.
+        UsageError: the URL holds a password or a key, or its scheme is unknown.
+        EnvironmentFaultError: the package for the scheme is not installed.
     """
     if problem := credentials_problem(url):
-        raise UsageError(problem=problem, hint="See docs/reference/sources.md for where they are taken from.")
+        raise UsageError(problem=problem, hint="docs/reference/sources.md says where credentials are read from.")
     parts = urlsplit(url.partition("?")[0])
     scheme, authority = parts.scheme, parts.netloc
     match scheme:
@@ -97,25 +97,25 @@ def remote_files(url: str) -> RemoteFiles:
 
 
 def credentials_problem(url: str) -> str:
-    """Say what is wrong where a URL holds what must not stand in a job file; else nothing. The URL is not repeated."""
+    """Return a sentence if a URL holds a password or a key, else an empty text. The sentence does not hold the URL."""
     scheme, _, rest = url.partition("://")
     user, at, _ = rest.partition("/")[0].rpartition("@")
     if at and (scheme != "sftp" or ":" in user):
-        return f"a {scheme}:// URL holds a password or a key; it is to come from the environment, not from the job file"
+        return f"a {scheme}:// URL holds a password or a key; move it from the job file to the environment"
     return ""
 
 
 def is_passing(error: OSError) -> bool:
-    """Tell whether a fault of a file system may be over at the next try."""
+    """Return whether a retry may succeed after this error."""
     return isinstance(error, ConnectionError | TimeoutError) or any(mark in str(error) for mark in _PASSING)
 
 
 def as_os_error(error: Exception) -> OSError | None:
-    """Return a fault of a file system as the operating system would raise it; None for any other error."""
+    """Return an error of a file system's library as an OSError; None for any other error."""
     if isinstance(error, OSError):
         return error
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
-    # By name: asyncssh may not be installed, and must not be loaded to look at an error that is none of its own.
+    # Compare names: asyncssh may not be installed, and importing it to check another library's error would be slow.
     if "asyncssh.misc.Error" not in kinds:
         return None
     if kinds & {"asyncssh.misc.ConnectionLost", "asyncssh.sftp.SFTPConnectionLost", "asyncssh.sftp.SFTPNoConnection"}:
@@ -128,7 +128,7 @@ def _os_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Each library has errors of its own; what is none of a file system goes on as it is.
+        # Each library has its own errors; errors that are not of a file system are raised unchanged.
         known = as_os_error(error)
         if known is None or known is error:
             raise
@@ -137,10 +137,10 @@ def _os_errors() -> Iterator[None]:
 
 @cache
 def _client(scheme: str, authority: str, process: int) -> Any:
-    """Return the connection of this process; one that was forked must not use its parent's."""
+    """Return the connection of this process; a forked process must not use the connection of its parent."""
     match scheme:
         case "s3":
-            # Here and not above: storage.arrow loads pyarrow.fs.
+            # Imported here because storage.arrow imports pyarrow.fs, which is slow.
             from gobblin_dagster.storage.arrow import arrow_s3  # noqa: PLC0415
 
             return arrow_s3()
@@ -166,14 +166,14 @@ def _google() -> Any:
 
 def _sftp(authority: str) -> Any:
     try:
-        # An optional package: only who reads by SFTP needs it.
+        # An optional package, needed for SFTP only.
         from sshfs import SSHFileSystem  # noqa: PLC0415
     except ImportError as error:
         raise _missing("sftp", "sshfs") from error
     where = urlsplit(f"sftp://{authority}")
     options = {"port": where.port, "username": where.username, "password": os.environ.get("SSHPASS")}
     given = {name: value for name, value in options.items() if value is not None}
-    # `()` is asyncssh's word for ssh's own known hosts; sshfs itself would trust any host.
+    # For asyncssh, `()` means the known hosts of ssh. Without it, sshfs would trust any host.
     with _os_errors():
         return SSHFileSystem(where.hostname or "", known_hosts=(), skip_instance_cache=True, **given)
 
@@ -187,27 +187,28 @@ def _known_to_fsspec(scheme: str) -> Any:
         raise _missing(scheme, str(error)) from error
     except ValueError as error:
         raise UsageError(
-            problem=f"Nobody knows files of scheme {scheme!r}.",
-            hint="Use a path, or a URL of s3://, gs://, hdfs://, sftp:// or another file system that fsspec has.",
+            problem=f"Files of scheme {scheme!r} cannot be read: neither this program nor fsspec knows the scheme.",
+            hint="Use a path, or a URL of s3://, gs://, hdfs://, sftp:// or another scheme that fsspec knows.",
         ) from error
 
 
 def _missing(scheme: str, package: str) -> EnvironmentFaultError:
-    hint = f"pip install 'gobblin-dagster[{scheme}]'" if scheme == "sftp" else "what fsspec names above"
+    install = f"with: pip install 'gobblin-dagster[{scheme}]'" if scheme == "sftp" else "as fsspec says above"
     return EnvironmentFaultError(
         problem=f"Paths that begin with {scheme}:// need a package that is not installed: {package}.",
-        hint=f"Install it with: {hint}.",
+        hint=f"Install it {install}.",
     )
 
 
 @dataclass(frozen=True)
 class ArrowFiles:
-    """A file system of pyarrow's own: object stores, which have no folders."""
+    """An object store that pyarrow can read; such stores have no real folders."""
 
     scheme: str
     files: Any
     tick_us: ClassVar[int] = 1_000_000
-    """Finest time of change: some stores that speak S3 list milliseconds, and say seconds of a single object."""
+    """Times of change are rounded down to this: some S3 stores list milliseconds, but give seconds for a single
+    object."""
 
     def _inside(self, url: str) -> str:
         return url.removeprefix(self.scheme).rstrip("/")
@@ -234,9 +235,9 @@ class ArrowFiles:
 
 @dataclass(frozen=True)
 class GcsFiles(ArrowFiles):
-    """Objects of Google Cloud Storage: one listing of all that lies below the first folder that is asked for.
+    """Objects of Google Cloud Storage. The first `scan` lists everything below its folder, for all later ones.
 
-    pyarrow lists a single folder of GCS only where an object marks it, and hardly anybody writes such objects.
+    pyarrow can list a single folder of GCS only if an object marks this folder, and such objects are rare.
     """
 
     _folders: dict[str, dict[str, RemoteEntry]] = field(default_factory=dict)
@@ -262,7 +263,7 @@ class GcsFiles(ArrowFiles):
             self._add(RemoteEntry(info.base_name, path, self._facts(info), not info.is_file), url)
 
     def _add(self, entry: RemoteEntry, root: str) -> None:
-        """Add an entry to its folder, and the folder to the one around it."""
+        """Add an entry to its folder, and the folder to its parent folder."""
         folder = entry.path.rpartition("/")[0]
         is_new = folder not in self._folders
         self._folders.setdefault(folder, {})[entry.name] = entry
@@ -272,7 +273,7 @@ class GcsFiles(ArrowFiles):
 
 @dataclass(frozen=True)
 class HdfsFiles:
-    """Files of an HDFS cluster; paths are taken as they are written."""
+    """Files of an HDFS cluster; percent signs in paths are not decoded."""
 
     authority: str
 
@@ -298,10 +299,10 @@ class HdfsFiles:
 
 @dataclass(frozen=True)
 class FsspecFiles:
-    """A file system that fsspec knows."""
+    """A file system of fsspec."""
 
     prefix: str
-    """What stands before paths of the file system; empty where it takes whole URLs."""
+    """Beginning of a URL that is cut off to get the path; empty if the file system accepts whole URLs."""
     files: Any
 
     def _inside(self, url: str) -> str:
@@ -314,7 +315,7 @@ class FsspecFiles:
             found = self.files.ls(path, detail=True)
         for info in found:
             name = info["name"].rstrip("/").rpartition("/")[2]
-            # A link, or what it cannot tell: looked at on its own, which follows links.
+            # For a link or an unknown type, ask for the entry itself, which follows links.
             real = self._followed(info) if info["type"] not in ("file", "directory") else info
             yield RemoteEntry(name, f"{url}/{name}", _fsspec_facts(real), real["type"] == "directory")
 
@@ -322,7 +323,7 @@ class FsspecFiles:
         try:
             found: dict[str, Any] = self.files.info(info["name"])
         except OSError:
-            return info  # a link that leads nowhere
+            return info  # a link whose target does not exist
         return found
 
     def look(self, url: str) -> FileFacts:
@@ -338,7 +339,7 @@ class FsspecFiles:
 
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
-"""Where file systems of fsspec keep the time of change."""
+"""Keys under which file systems of fsspec return the time of change."""
 
 
 def _fsspec_facts(info: dict[str, Any]) -> FileFacts | None:
@@ -350,7 +351,7 @@ def _fsspec_facts(info: dict[str, Any]) -> FileFacts | None:
 
 
 def local_facts(found: os.stat_result) -> FileFacts | None:
-    """Return the facts of a file of this machine; None for what is no regular file."""
+    """Return the facts of a local file; None if it is not a regular file."""
     return FileFacts(found.st_size, found.st_mtime_ns // 1000) if stat.S_ISREG(found.st_mode) else None
 
 

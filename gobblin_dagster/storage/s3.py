@@ -1,9 +1,9 @@
-"""S3Storage: objects of one bucket through boto3 (extra `s3`), also of stores that speak S3.
+"""S3Storage: objects of one bucket through boto3 (extra `s3`), in Amazon S3 or in a store with the same API.
 
-There is no rename: a move is a copy that becomes visible whole and only where nothing stands (`If-None-Match: *`), followed
-by the deletion of its source. There are no folders: one is there while an object lies below it. What S3 acknowledged is
-durable, so nothing is synced. Needs the permissions s3:GetObject, PutObject, DeleteObject, AbortMultipartUpload, ListBucket
-and ListBucketMultipartUploads.
+S3 cannot rename: a move copies the object and then deletes the source. The copy becomes visible only when complete,
+and only if the target does not exist (`If-None-Match: *`). S3 has no folders: a folder exists while an object is below
+it. Confirmed writes are durable, so nothing needs a sync. Needs the permissions s3:GetObject, PutObject, DeleteObject,
+AbortMultipartUpload, ListBucket and ListBucketMultipartUploads.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from gobblin_dagster.storage._s3_upload import Upload, mark_of
 from gobblin_dagster.storage.local import TEMP_PREFIX
 
 PART_BYTES = 8 << 20
-"""Bytes that a sink gathers before it sends them."""
+"""Bytes that a sink collects before it sends them as a part."""
 COPY_BYTES = 512 << 20
-"""Bytes that one request copies inside the store; it allows up to 5 GiB, in one long silence."""
+"""Bytes that one request copies inside the store. Up to 5 GiB are allowed, but the request would be silent for
+minutes."""
 _PARTS_PER_SIZE = 1000
-"""After so many parts they grow by `PART_BYTES`: an object has at most 10,000."""
+"""Number of parts after which parts grow by `PART_BYTES`, because an object can have at most 10,000 parts."""
 _TRIES = 5
 
 _conditions = ConditionCheck()
 
 
 class S3Sink:
-    """A new object, sent in parts; nobody sees it before `finish`."""
+    """A new object, sent in parts; it becomes visible with `finish`."""
 
     def __init__(self, upload: Upload, storage: S3Storage, path: str) -> None:
         self._upload = upload
@@ -56,7 +57,7 @@ class S3Sink:
         return view.nbytes
 
     def finish(self) -> FileDigest:
-        # A folder that was deleted meanwhile took the upload along; it stays deleted, as a local file would.
+        # If the folder was deleted meanwhile, the upload is gone too and stays so, like a local file.
         with suppress(FileNotFoundError):
             if self._buffer or not self._upload.parts:
                 self._upload.add(self._buffer)
@@ -73,18 +74,20 @@ class S3Sink:
 
 @dataclass
 class S3Storage:
-    """Objects of one bucket, by `s3://bucket/key` or by `/key`. Keys are taken as they are written, never decoded.
+    """Objects of one bucket, by `s3://bucket/key` or by `/key`. Percent signs in keys are not decoded.
 
-    Credentials, region and endpoint come from boto3's own chain: environment, `~/.aws`, instance or web identity. Another
-    store than Amazon's is named by `AWS_ENDPOINT_URL_S3`.
+    Credentials, region and endpoint come from boto3's usual places: environment, `~/.aws`, instance or web identity.
+    Set `AWS_ENDPOINT_URL_S3` to use a store other than Amazon's.
 
-    A lost answer is never taken for a lost race: each object carries the mark of the write that made it.
+    Each object holds a mark of the write that made it. So if the answer to a write is lost, a second try that finds the
+    object can see whether it is our own or another process was first.
 
     Args:
-        bucket: Its name; it must exist.
+        bucket: name of the bucket, which must exist.
 
     Raises:
-        EnvironmentFaultError: boto3 is not installed, or the store ignores `If-None-Match` (asked once per process).
+        EnvironmentFaultError: boto3 is not installed, or the store ignores `If-None-Match` (checked before the first
+            write of a process).
     """
 
     bucket: str
@@ -104,7 +107,7 @@ class S3Storage:
         return {"Bucket": self.bucket, "Key": self._key(path)}
 
     def _writer(self, path: str) -> Any:
-        """Return the client once the store has shown that it keeps what it is told to keep."""
+        """Return the client, after checking once that the store supports `If-None-Match`."""
         folder = self._key(path).rpartition("/")[0]
         with s3_errors(path):
             _conditions.require(self._s3, self.bucket, f"{folder}/{TEMP_PREFIX}".lstrip("/"))
@@ -161,7 +164,7 @@ class S3Storage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         mark = secrets.token_hex(16)
         for _ in range(_TRIES - 1):
-            # S3's answer to two writes at one moment, of which it may have done neither.
+            # S3 answers 409 if two writes come at the same moment; it may have done neither.
             with suppress(BlockingIOError):
                 return self._put(path, data, mark)
         return self._put(path, data, mark)
@@ -176,10 +179,10 @@ class S3Storage:
         return True
 
     def make_dirs(self, path: str) -> None:
-        """Do nothing: a folder is there once an object is."""
+        """Do nothing: S3 has no folders."""
 
     def sync_dir(self, path: str) -> None:
-        """Do nothing: what was acknowledged is durable."""
+        """Do nothing: confirmed writes are durable."""
 
     def list_names(self, path: str) -> list[str]:
         found: set[str] = set()
@@ -195,7 +198,7 @@ class S3Storage:
         keys = [one["Key"][start:] for page in self._pages(path) for one in page.get("Contents", ())]
         if not keys:
             self._refuse_file(path)
-        # Folder by folder, as all storages do: S3's own order puts `b.x` before `b/1`.
+        # Sort folder by folder, as all storages do: S3 itself lists `b.x` before `b/1`.
         for parts in sorted(key.split("/") for key in keys):
             if parts[-1] and not any(part.startswith(TEMP_PREFIX) for part in parts):
                 yield f"{path.rstrip('/')}/{'/'.join(parts)}"
@@ -205,7 +208,7 @@ class S3Storage:
             self._s3.delete_object(**self._where(path))
 
     def delete_tree(self, path: str) -> None:
-        """Delete what lies below, and give up uploads that were begun there: their writers find them gone."""
+        """Delete all objects below a folder, and end uploads to it; their writers get FileNotFoundError."""
         is_empty = True
         for page in self._pages(path):
             keys = [{"Key": one["Key"]} for one in page.get("Contents", ())]
@@ -221,14 +224,14 @@ class S3Storage:
             self._give_up(path, key, upload)
 
     def end_uploads(self, paths: Collection[str]) -> None:
-        """Give up uploads of these very objects; whoever still works on one finds it gone."""
+        """End unfinished uploads of exactly these objects; their writers get FileNotFoundError."""
         wanted = {self._key(path): path for path in paths}
         for key, upload in self._uploads(next(iter(paths), ""), posixpath.commonprefix(list(wanted))):
             if key in wanted:
                 self._give_up(wanted[key], key, upload)
 
     def _uploads(self, path: str, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield (key, upload id) of what was begun and not completed."""
+        """Yield (key, upload id) of unfinished uploads."""
         with s3_errors(path):
             pages = self._s3.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
@@ -248,6 +251,6 @@ class S3Storage:
             yield from pages.paginate(Bucket=self.bucket, Prefix=self._prefix(path), **more)
 
     def _refuse_file(self, path: str) -> None:
-        """Raise NotADirectoryError where a path without anything below it is an object."""
+        """Raise NotADirectoryError if the path is an object and not a folder."""
         if self._key(path) and self.size(path) is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

@@ -406,5 +406,5 @@ def test_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
 
 
 def test_scheme_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(UsageError, match="Nobody knows files of scheme 'gopher'"):
+    with pytest.raises(UsageError, match="Files of scheme 'gopher' cannot be read"):
         remote.remote_files("gopher://host/x")

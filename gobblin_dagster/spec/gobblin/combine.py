@@ -176,7 +176,7 @@ def _seconds_of(unit: str) -> float:
 
 
 def writer_type(texts: Texts, builder: str | None) -> str:
-    """Return a writer's type; `builder` is that of its builder's class, None where none is named."""
+    """Return a writer's type; `builder` is that of its builder's class, None if none is named."""
     destination = texts.get("writer.destination.type", "HDFS").upper()
     if destination != "HDFS" and builder is None:
         raise ValueError(

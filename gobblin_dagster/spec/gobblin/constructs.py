@@ -30,7 +30,7 @@ class Construct:
 def construct_of(
     kind: str, table: Mapping[str, str], class_name: str, own: Mapping[str, Mapping[str, Any]]
 ) -> Construct | None:
-    """Return the declaration that stands for a class; None where the class needs no successor.
+    """Return the declaration that stands for a class; None if the class needs no successor.
 
     Args:
         kind: What it is, for messages.

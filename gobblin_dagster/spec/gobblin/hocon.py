@@ -79,7 +79,7 @@ def referred_in(text: str) -> set[str]:
 
 
 def has_optional(text: str) -> bool:
-    """Tell whether a text in HOCON has references that may stand for nothing."""
+    """Return whether a text in HOCON has references that may stand for nothing."""
     return any(match["optional"] for match in _REFERENCE.finditer(text))
 
 

@@ -122,7 +122,7 @@ class _Conversion:
             self._warn(entry, f"is not carried: {known[0].note}")
 
     def _may_stand(self, entry: Entry) -> bool:
-        """Tell whether a value may stand in a job file; a secret there is a fault."""
+        """Return whether a value may stand in a job file; a secret there is a fault."""
         if ENCRYPTED.search(entry.text):
             self._fault(
                 entry, "values in ENC(...) are not read; put the secret into the environment, write ${env:NAME}"

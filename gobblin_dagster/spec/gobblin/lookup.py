@@ -68,7 +68,7 @@ def names_of(name: str) -> list[str]:
 
 
 def first_key(field_name: str) -> str:
-    """Return the key that a field comes from, for a field that is missing; empty where there is none."""
+    """Return the key that a field comes from, for a field that is missing; empty if there is none."""
     return _MISSING.get(field_name) or _FIRST_KEY.get(field_name, "")
 
 

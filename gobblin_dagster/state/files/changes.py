@@ -35,7 +35,7 @@ def acquire(
 
 
 def holds(head: DatasetHead, lease: Lease) -> bool:
-    """Tell whether nobody took the lease over, and its holder did not leave it."""
+    """Return whether nobody took the lease over, and its holder did not leave it."""
     held = head.lease
     return held is not None and not held.is_left and (held.epoch, held.owner) == (lease.epoch, lease.owner)
 
@@ -58,7 +58,7 @@ def leave(head: DatasetHead, epoch: int) -> DatasetHead | None:
 
 
 def is_inherited(head: DatasetHead, owner: LeaseOwner) -> bool:
-    """Tell whether taking the lease means that its last holder did not give it back."""
+    """Return whether taking the lease means that its last holder did not give it back."""
     return head.lease is not None and (head.lease.is_left or head.lease.owner != owner)
 
 
@@ -94,7 +94,7 @@ def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead |
 
 
 def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
-    """Tell whether the dataset's startpoint is this one."""
+    """Return whether the dataset's startpoint is this one."""
     return head.startpoint is not None and head.startpoint.id == startpoint_id
 
 

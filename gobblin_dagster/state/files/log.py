@@ -33,7 +33,7 @@ class VersionLog:
         return posixpath.join(self.folder, f"{version:020d}.json")
 
     def read_newest(self) -> tuple[int, bytes]:
-        """Return the newest version and its content; version 0 and nothing where there is none."""
+        """Return the newest version and its content; version 0 and nothing if there is none."""
         for _ in range(_TRIES):
             versions = self._versions()
             if not versions:

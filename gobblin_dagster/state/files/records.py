@@ -73,7 +73,7 @@ class DatasetHead:
 
     @property
     def version(self) -> int:
-        """The dataset's version; 0 where it was never committed."""
+        """The dataset's version; 0 if it was never committed."""
         return self.state.version if self.state else 0
 
 

@@ -247,7 +247,7 @@ class FileStateStore:
             return [job for job in self._jobs() if self._is_known(job)]
 
     def _is_known(self, job: str) -> bool:
-        """Tell whether a job left more than leases."""
+        """Return whether a job left more than leases."""
         if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
             return True
         heads, damaged = self._heads(job)

@@ -116,7 +116,7 @@ def _owner_columns(owner: LeaseOwner) -> dict[str, Any]:
 
 
 def _lease(row: RowMapping) -> Lease | None:
-    """Return the lease of a row; None where nobody holds it."""
+    """Return the lease of a row; None if nobody holds it."""
     if row["run_id"] is None:
         return None
     owner = LeaseOwner(row["run_id"], row["host"], row["boot"], row["pid"], row["started"])

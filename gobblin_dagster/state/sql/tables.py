@@ -33,7 +33,7 @@ dataset_states = Table(
     Column("dataset_urn", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
-    # Empty where a program that knew no digests wrote the row.
+    # Empty if a program that knew no digests wrote the row.
     Column("digest", Text),
 )
 

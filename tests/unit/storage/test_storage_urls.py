@@ -53,7 +53,7 @@ def test_open_storage_durability_reaches_hdfs() -> None:
 
 @pytest.mark.parametrize("url", ["s3://key:secret@bucket/lake", "hdfs://secret@node:8020/lake"])
 def test_open_storage_refuses_credentials_and_never_shows_them(url: str) -> None:
-    with pytest.raises(UsageError, match="names a user or a key") as caught:
+    with pytest.raises(UsageError, match="holds a user or a key") as caught:
         open_storage(url)
     assert "secret" not in str(caught.value)
 
@@ -63,9 +63,9 @@ def test_open_storage_refuses_credentials_and_never_shows_them(url: str) -> None
     [
         ("gs://bucket/key", "'gs' is not supported"),
         ("s3:///key", "'s3:///key' names no bucket"),
-        ("lake/out", "'lake/out' is no absolute path"),
-        ("", "'' is no absolute path"),
-        ("file://host/lake", "no absolute path"),
+        ("lake/out", "'lake/out' is not an absolute path"),
+        ("", "'' is not an absolute path"),
+        ("file://host/lake", "not an absolute path"),
     ],
 )
 def test_open_storage_refuses_what_it_does_not_know(url: str, named: str) -> None:
