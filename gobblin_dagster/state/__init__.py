@@ -1,6 +1,6 @@
-"""Where progress is kept: the `StateStore` protocol (read `store.py` first), its SQL and its plain-file implementation.
+"""The state store, which keeps the progress of datasets: its protocol (read `store.py` first) and two implementations.
 
-May import core, storage and spec. `open_store` is how everybody gets a store.
+One implementation uses SQL, the other plain files. May import core, storage and spec. Open a store with `open_store`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _SQL = ("sqlite", "postgres", "postgresql", "postgresql+psycopg2")
 
 
 def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateStore:
-    """Open the state store of a URL, making it where there is none.
+    """Open the state store of a URL; create it if it does not exist, and migrate it if it is older.
 
     Args:
         url: `sqlite:///<file>`, `postgresql://user:password@host:port/database` or `files:<folder or URL>`.
-        base_dir: Folder that a relative file or folder of the URL starts from.
-        clock: Used where the store has no clock of its own.
+        base_dir: folder that a relative file or folder in the URL starts from.
+        clock: used by SQLite and plain files; PostgreSQL has its own clock.
 
     Raises:
-        UsageError: the URL is of another kind.
-        StoreVersionError: the store belongs to a newer version; nothing was changed.
+        UsageError: the URL is none of these.
+        StoreVersionError: the store was written by a newer version; nothing was changed.
         TransientError: the store cannot be reached.
-        EnvironmentFaultError: its driver is not installed.
-        StorageError: its file or folder cannot be used.
+        EnvironmentFaultError: the database's driver is not installed.
+        StorageError: the store's file or folder cannot be used.
     """
     scheme, _, rest = url.partition(":")
-    # Each kind is imported only where it is asked for: SQLAlchemy alone costs 0.4 s.
+    # Each kind is imported only if it is used: importing SQLAlchemy takes 0.4 s.
     if scheme in _SQL:
         from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
         from gobblin_dagster.state.sql.store import SqlStateStore  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""PatientStore: a state store that waits while the real one is away, so that what a run has read is not thrown away.
+"""Repeat calls of a state store while it cannot be reached, so that a run does not lose what it has read.
 
-A database that is restarted is away for seconds. What is asked of it meanwhile is asked again until it answers or the
-patience of the run is over; the patience is that of a lease, since nobody else can take one while the store is away.
+A database that restarts is away for some seconds. Calls are repeated until the database answers, or until the time of a
+lease is over: until then, no other run can take our leases.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _REPEATABLE = frozenset(
         "mark_reported",
     }
 )
-"""Methods that change nothing when they are done a second time. A `commit` whose answer was lost is not among what is
-repeated here: it raises CommitStateUnknownError, and the committer looks before it tries again."""
+"""Methods that change nothing more if they are called a second time. A `commit` whose answer was lost is not repeated:
+it raises CommitStateUnknownError, and the committer loads the sequence before it tries again."""
 
 
 class _Patience:
-    """Counts the time for which the store has been away, whoever asks."""
+    """Measures how long the store has been away; shared by all threads."""
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -60,17 +60,17 @@ class _Patience:
             self._away_since = None
 
     def is_over(self) -> bool:
-        """Note that the store is away; tell whether it has been for too long."""
+        """Record that the store is away; return whether it has been away for too long."""
         with self._lock:
             now = self._now()
             if self._away_since is None:
                 self._away_since = now
-                log.warning("The state store is away; it is asked again for %.0f s.", self._seconds)
+                log.warning("The state store cannot be reached; trying again for %.0f s.", self._seconds)
             return now - self._away_since >= self._seconds
 
 
 class _Patient:
-    """Stands for a store; as attributes are looked up once, a method costs one call more."""
+    """A store that repeats calls of another one; its methods are made once, so a call costs one call more."""
 
     def __init__(self, store: StateStore, patience: _Patience, wait: Callable[[float], None]) -> None:
         self._store = store
@@ -84,7 +84,7 @@ class _Patient:
         return getattr(self._store, name)
 
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:
-        """Store a sequence; one whose answer was lost is found stored, and was stored by us."""
+        """Store a sequence; if a repeated try finds it stored, the first try succeeded and its answer was lost."""
         is_first = True
 
         def prepare() -> None:
@@ -120,15 +120,16 @@ def patient(
     wait: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> StateStore:
-    """Return the store as one whose calls are repeated while it cannot be reached.
+    """Return a store that repeats calls of `store` while it cannot be reached.
+
+    Its methods raise like those of `store`, but TransientError only when the time is over. Renewing and releasing
+    leases is tried once only: leases that are not released expire.
 
     Args:
         store: the store.
-        seconds: for how long in one go; afterwards each call fails at its first try, until the store answers once.
-        wait: called with the seconds between two tries.
-        now: a clock that only goes forward.
-
-    Raises (its methods): as those of the store; TransientError only once the time is over. Giving leases back and renewing
-    them is tried once: leases that are not given back expire.
+        seconds: how long calls are repeated without any answer. Afterwards each call fails at its first try, until the
+            store has answered once.
+        wait: called with the seconds to wait between two tries.
+        now: a monotonic clock, in seconds.
     """
     return cast("StateStore", _Patient(store, _Patience(seconds, now), wait))

@@ -1,7 +1,7 @@
-"""StateStore: where progress is kept. Every method is one transaction, durable on return.
+"""StateStore: the protocol of stores for progress. Every method is one transaction, durable on return.
 
-Two implementations stand behind it: SQL (SQLite, PostgreSQL) and plain files. The store knows nothing of steps, sources
-or Spark; it keeps what it is given and refuses what comes from a stale epoch or a stale version.
+Implemented with SQL (SQLite, PostgreSQL) and with plain files. The store knows nothing of steps, sources or Spark. It
+stores what it gets, and refuses changes that are based on an old epoch or an old version.
 """
 
 from __future__ import annotations
@@ -28,34 +28,42 @@ from gobblin_dagster.core.startpoint import Startpoint
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
-    """Which leases were given, and who holds the others."""
+    """The result of `StateStore.acquire_leases`."""
 
     granted: Mapping[str, Lease] = field(default_factory=dict)
+    """Leases that the caller holds now, by dataset.urn."""
     busy: Mapping[str, Lease] = field(default_factory=dict)
+    """Leases that other owners hold, by dataset.urn."""
     inherited: frozenset[str] = frozenset()
-    """Datasets of `granted` whose last holder did not give the lease back: it may have left something undone."""
+    """Datasets of `granted` whose last holder did not release the lease, and so may have left work undone."""
 
 
 class StateStore(Protocol):
-    """Dataset states, commit sequences, leases, snapshots, startpoints and run history.
+    """Stores dataset states, commit sequences, leases, snapshots, startpoints and run history.
 
-    Called on the driver, from several threads. Times come from the store's own clock where it has one (PostgreSQL), else
+    Called on the driver, from several threads. Times come from the store's own clock if it has one (PostgreSQL), else
     from the injected clock.
 
-    Raises (all methods): StoreVersionError on opening a newer store; TransientError where the store cannot be reached;
-    CommitStateUnknownError where a transaction's fate is not known (`commit` only).
+    All methods raise TransientError if the store cannot be reached, and StorageError if it refuses to work. Opening a
+    store of a newer version raises StoreVersionError.
+
+    Source: gobblin-metastore `StateStore`. Differs: changes are transactions that check epoch and version.
     """
 
     @property
     def url(self) -> str:
-        """Where the store is, without a password."""
+        """The store's URL without password, for messages."""
 
     def close(self) -> None:
         """Release connections."""
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
-        """Return states by dataset.urn (one query); datasets never committed are absent.
+        """Return states by dataset.urn, by one query; datasets that were never committed are absent.
+
+        Args:
+            job: name of the job.
+            urns: the datasets; None for all datasets of the job.
 
         Raises:
             CorruptRecordError: one of these states is damaged.
@@ -64,16 +72,18 @@ class StateStore(Protocol):
     def load_readable_states(
         self, job: str, urns: Collection[str] | None = None
     ) -> tuple[dict[str, DatasetState], dict[str, CorruptRecordError]]:
-        """Return states as `load_dataset_states`, and apart from them why others cannot be read."""
+        """Return the states that can be read, and by dataset.urn the errors of those that are damaged."""
 
     def restore(self, job: str, dataset_urn: str) -> None:
-        """Bring a dataset whose state is damaged back to what else the store holds of it; one that can be read stays as it is.
+        """Replace a damaged dataset state by the last one that the store can still read.
 
-        What was true of it after its last commit is true again, or after the change before the damaged one, whose commit
-        sequence is then recovered as after a crash.
+        Does nothing if the state is not damaged.
+
+        This is the state after the last commit, or (plain files) before the damaged change. In the second case,
+        recovery finishes the commit sequence of that change like after a crash.
 
         Raises:
-            CorruptRecordError: nothing else tells.
+            CorruptRecordError: the store holds no older state either.
         """
 
     def list_jobs(self) -> list[str]:
@@ -81,82 +91,89 @@ class StateStore(Protocol):
 
     # -- leases --------------------------------------------------------------------------------------------------------
     def acquire_leases(self, job: str, urns: Collection[str], owner: LeaseOwner, ttl: timedelta) -> LeaseGrant:
-        """Take the lease of each dataset, in one transaction.
+        """Take the free leases of these datasets.
 
-        A lease is free where there is none, it is over (`Lease.is_over`), or its owner is provably dead; taking it raises its
-        epoch by one. A lease that `owner` holds already is renewed and keeps its epoch.
+        A lease is free if nobody holds it, it is over (`Lease.is_over`), or its owner is provably dead. Taking it
+        raises its epoch by one. A lease that `owner` already holds is renewed and keeps its epoch.
+
+        Args:
+            job: name of the job.
+            urns: the datasets; they need not have a state yet.
+            owner: the process that takes the leases.
+            ttl: time until the leases expire, from now.
         """
 
     def renew_leases(self, job: str, leases: Collection[Lease], ttl: timedelta) -> dict[str, Lease]:
-        """Prolong leases; those taken over meanwhile are absent from the result."""
+        """Extend leases to `ttl` from now; return them by dataset.urn, without those taken over meanwhile."""
 
     def release_leases(self, job: str, leases: Collection[Lease]) -> None:
-        """Give leases back; those taken over meanwhile are left alone. The epoch is kept."""
+        """Release leases, keeping their epochs; do nothing for leases that were taken over meanwhile."""
 
     def leave_leases(self, job: str, epochs: Mapping[str, int]) -> None:
-        """End leases without giving them back: whoever takes one next has inherited it.
+        """End leases whose work is not finished: the next owner finds them in `LeaseGrant.inherited`.
 
         Args:
-            job: the job's name.
-            epochs: by dataset.urn; leases that were given back or taken over since are left alone.
+            job: name of the job. epochs: epochs of the leases, by dataset.urn. A lease with another epoch by now, or
+            released, is not changed.
         """
 
     def load_leases(self, job: str) -> dict[str, Lease]:
-        """Return all leases that were not given back, by dataset.urn; expired ones and those that were left too."""
+        """Return all leases that were not released, by dataset.urn; also expired ones and those of `leave_leases`."""
 
     # -- commit protocol -----------------------------------------------------------------------------------------------
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:
-        """Store a sequence as PREPARED: the write-ahead.
+        """Store a sequence as PREPARED, before its first step runs.
 
         Raises:
-            StaleEpochError: `epoch` is not the dataset's current one.
+            StaleEpochError: `epoch` is not the current epoch of the dataset's lease.
             WatermarkMovedError: the dataset's version is not `sequence.version_read`.
             UnfinishedSequenceError: another sequence of the dataset is unfinished or quarantined.
         """
 
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        """Make a publication true: swap the dataset's state, add the snapshot's files, flip PREPARED to COMMITTED.
+        """Commit a publication: replace the dataset's state, add the snapshot's files, set PREPARED to COMMITTED.
 
-        One transaction, the only one that moves a watermark. A sequence that is COMMITTED already is left as it is.
+        All in one transaction, the only one besides `record` that moves a watermark. If the sequence is COMMITTED
+        already, nothing changes.
 
         Raises:
-            StaleEpochError: `epoch` is not the dataset's current one.
+            StaleEpochError: `epoch` is not the current epoch of the dataset's lease.
             WatermarkMovedError: the dataset's version is not the sequence's `version_read`.
-            CorruptRecordError: the sequence is unknown or in another state than PREPARED or COMMITTED.
-            CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
+            CorruptRecordError: the sequence is unknown, or its state is neither PREPARED nor COMMITTED.
+            CommitStateUnknownError: the answer was lost. Load the sequence to see its state before doing anything else.
         """
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
-        """Store a sequence as COMMITTED at once: `prepare` and `commit` in one transaction, for delivery without write-ahead.
+        """Store a sequence as COMMITTED: `prepare` and `commit` in one transaction (`commit.delivery: at_least_once`).
 
         Raises:
             StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `prepare`; nothing was stored.
-            CommitStateUnknownError: the answer was lost; read the sequence's state before anything else.
+            CommitStateUnknownError: as `commit`.
         """
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
-        """Flip PREPARED to ABORTING; raises StaleEpochError."""
+        """Set PREPARED to ABORTING; raises StaleEpochError."""
 
     def finish_abort(self, sequence_id: str, epoch: int) -> None:
-        """Flip ABORTING to ABORTED; raises StaleEpochError."""
+        """Set ABORTING to ABORTED; raises StaleEpochError."""
 
     def quarantine(self, sequence_id: str, reason: str) -> None:
-        """Flip an unfinished sequence to QUARANTINED; its dataset is not planned until a person acts."""
+        """Set an unfinished sequence to QUARANTINED; runs do not plan its dataset until a person acts."""
 
     def abandon(self, sequence_id: str, epoch: int, reason: str) -> None:
-        """Flip QUARANTINED to ABORTED, because a person said so: its dataset is planned again. Raises StaleEpochError."""
+        """Set QUARANTINED to ABORTED, by a person's decision: runs plan the dataset again. Raises StaleEpochError."""
 
     def retry(self, sequence_id: str, epoch: int) -> None:
-        """Flip QUARANTINED to PREPARED, because a person said so: recovery tries it again. Raises StaleEpochError.
+        """Set QUARANTINED to PREPARED, by a person's decision: recovery tries it again. Raises StaleEpochError.
 
-        Its failed redos are forgotten, its reason is kept.
+        Sets the count of failed redos to 0 and keeps the reason.
         """
 
     def record_redo_failure(self, sequence_id: str, reason: str) -> int:
-        """Count a failed redo and return the count."""
+        """Add one to the failed redos of a sequence, store the reason, and return the new count."""
 
     def load_sequence(self, sequence_id: str) -> StoredSequence | None:
-        """Return one sequence."""
+        """Return one sequence; None if the store does not have it."""
 
     def load_sequences(
         self,
@@ -165,41 +182,48 @@ class StateStore(Protocol):
         urns: Collection[str] | None = None,
         limit: int | None = None,
     ) -> list[StoredSequence]:
-        """Return sequences, newest first."""
+        """Return sequences in these states, newest first.
+
+        Args:
+            job: name of the job; None for all jobs.
+            states: states to include.
+            urns: datasets to include; None for all.
+            limit: the most sequences to return; None for all.
+        """
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def load_snapshot(self, job: str, dataset_urn: str, snapshot: int | None = None) -> list[PublishedFile]:
-        """Return the files of a snapshot (default: the newest), ordered by branch and path."""
+        """Return the files of a snapshot (default: the newest), ordered by branch and path; empty if there is none."""
 
     def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
-        """Return every file that any snapshot ever added, in any order; deleted ones are among them."""
+        """Return every file that any snapshot ever added, also deleted ones, in any order."""
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:
-        """Store a startpoint, of an id never stored before, in place of the one that its dataset has."""
+        """Store a startpoint with a new id; it replaces the dataset's startpoint if there is one."""
 
     def pin_startpoint(self, startpoint: Startpoint) -> bool:
-        """Replace the stored startpoint of the same id by this one; False if the dataset has another one or none."""
+        """Replace the stored startpoint that has the same id; return False if the dataset has another one or none."""
 
     def load_startpoints(self, job: str, urns: Collection[str] | None = None) -> dict[str, Startpoint]:
-        """Return startpoints by dataset.urn, expired ones too."""
+        """Return startpoints by dataset.urn, also expired ones; `urns` None means all datasets of the job."""
 
     def delete_startpoint(self, startpoint: Startpoint) -> bool:
-        """Delete a startpoint by its id; False if the dataset has another one or none."""
+        """Delete the startpoint with this id; return False if the dataset has another one or none."""
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
     def load_unreported(self, job: str) -> list[StoredSequence]:
-        """Return COMMITTED sequences whose materialization was not logged yet, oldest first."""
+        """Return COMMITTED sequences whose materialization was not reported to Dagster yet, oldest first."""
 
     def mark_reported(self, sequence_ids: Collection[str]) -> None:
-        """Note that materializations were logged."""
+        """Record that the materializations of these sequences were reported to Dagster."""
 
     # -- run history ---------------------------------------------------------------------------------------------------
     def save_run(self, record: RunRecord) -> None:
-        """Insert or replace a run's record."""
+        """Insert a run's record, or replace it."""
 
     def prune_runs(self, job: str, keep: int) -> None:
-        """Forget all but the newest `keep` runs of a job; what moved watermarks (its commit sequences) stays."""
+        """Delete the records of all but the newest `keep` runs of a job; its commit sequences stay."""
 
     def load_runs(self, job: str | None = None, limit: int = 20) -> list[RunRecord]:
-        """Return runs, newest first."""
+        """Return the newest runs of a job, or of all jobs, newest first."""

@@ -1,6 +1,6 @@
-"""The transactions of the plain-file state store as functions from one head of a dataset to the next.
+"""The transactions of the plain-file state store: functions from one head of a dataset to the next.
 
-They check and compute, and touch no file. Where nothing is to be done, they return None and the head stays.
+They check and compute, and change no file. None means that nothing has to be written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry
 def acquire(
     head: DatasetHead, owner: LeaseOwner, now: datetime, until: datetime, is_dead: Callable[[LeaseOwner], bool]
 ) -> DatasetHead | None:
-    """Take or renew a lease that is free, has expired, belongs to `owner` or to a dead process; None if it is another's."""
+    """Take or renew a lease that is free, has expired, or belongs to `owner` or a dead process; else return None."""
     held = head.lease
     if held is not None and held.owner == owner:
         return replace(head, lease=replace(held, until=until))
@@ -35,36 +35,36 @@ def acquire(
 
 
 def holds(head: DatasetHead, lease: Lease) -> bool:
-    """Return whether nobody took the lease over, and its holder did not leave it."""
+    """Return whether the lease is still held: not taken over, not released, and not left."""
     held = head.lease
     return held is not None and not held.is_left and (held.epoch, held.owner) == (lease.epoch, lease.owner)
 
 
 def renew(head: DatasetHead, lease: Lease, until: datetime) -> DatasetHead | None:
-    """Prolong a lease that is still held as given."""
+    """Extend a lease if it is still held."""
     return replace(head, lease=replace(lease, until=until)) if holds(head, lease) else None
 
 
 def release(head: DatasetHead, lease: Lease) -> DatasetHead | None:
-    """Give back a lease that is still held as given."""
+    """Release a lease if it is still held."""
     return replace(head, lease=None) if holds(head, lease) else None
 
 
 def leave(head: DatasetHead, epoch: int) -> DatasetHead | None:
-    """End a lease that still has this epoch, and keep its owner."""
+    """End a lease if it still has this epoch, and keep its owner."""
     if head.lease is None or head.lease.epoch != epoch:
         return None
     return replace(head, lease=replace(head.lease, until=LEFT))
 
 
 def is_inherited(head: DatasetHead, owner: LeaseOwner) -> bool:
-    """Return whether taking the lease means that its last holder did not give it back."""
+    """Return whether the last holder of the lease was another process and did not release it."""
     return head.lease is not None and (head.lease.is_left or head.lease.owner != owner)
 
 
 # -- commit protocol ---------------------------------------------------------------------------------------------------
 def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int) -> DatasetHead:
-    """Bring a sequence as PREPARED."""
+    """Add a sequence as PREPARED; `number` is the version of the new head."""
     _require_epoch(head, epoch)
     if head.version != sequence.version_read:
         raise WatermarkMovedError(dataset_urn=head.dataset_urn, expected=sequence.version_read, found=head.version)
@@ -75,7 +75,7 @@ def prepare(head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
 
 
 def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead | None:
-    """Swap the state, consume the startpoint and flip the sequence, all with one another; None if it was committed before."""
+    """Replace the state, delete the startpoint and set the sequence to COMMITTED; None if it was COMMITTED before."""
     sequence = _sequence(head)
     if sequence.state is SequenceState.COMMITTED:
         return None
@@ -94,34 +94,34 @@ def commit(head: DatasetHead, epoch: int, effect: CommitEffect) -> DatasetHead |
 
 
 def has_startpoint(head: DatasetHead, startpoint_id: str) -> bool:
-    """Return whether the dataset's startpoint is this one."""
+    """Return whether the dataset's startpoint has this id."""
     return head.startpoint is not None and head.startpoint.id == startpoint_id
 
 
 def start_abort(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
-    """Flip PREPARED to ABORTING."""
+    """Set PREPARED to ABORTING."""
     return _flip(head, epoch, SequenceState.PREPARED, SequenceState.ABORTING, reason)
 
 
 def finish_abort(head: DatasetHead, epoch: int) -> DatasetHead | None:
-    """Flip ABORTING to ABORTED."""
+    """Set ABORTING to ABORTED."""
     return _flip(head, epoch, SequenceState.ABORTING, SequenceState.ABORTED)
 
 
 def quarantine(head: DatasetHead, reason: str) -> DatasetHead:
-    """Flip an unfinished sequence to QUARANTINED."""
+    """Set an unfinished sequence to QUARANTINED."""
     sequence = _sequence(head)
     _require_state(sequence, WAITING)
     return _with(head, replace(sequence, state=SequenceState.QUARANTINED, reason=reason))
 
 
 def abandon(head: DatasetHead, epoch: int, reason: str) -> DatasetHead | None:
-    """Flip QUARANTINED to ABORTED."""
+    """Set QUARANTINED to ABORTED."""
     return _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.ABORTED, reason)
 
 
 def retry(head: DatasetHead, epoch: int) -> DatasetHead | None:
-    """Flip QUARANTINED to PREPARED and forget the failed redos."""
+    """Set QUARANTINED to PREPARED, and the count of failed redos to 0."""
     flipped = _flip(head, epoch, SequenceState.QUARANTINED, SequenceState.PREPARED)
     return None if flipped is None else _with(flipped, replace(_sequence(flipped), redo_failures=0))
 
@@ -133,7 +133,7 @@ def count_redo_failure(head: DatasetHead, reason: str) -> DatasetHead:
 
 
 def mark_reported(head: DatasetHead) -> DatasetHead | None:
-    """Note that the materialization was logged; None if it was noted before."""
+    """Record that the materialization was reported; None if it was recorded before."""
     sequence = _sequence(head)
     return None if sequence.reported else _with(head, replace(sequence, reported=True))
 
@@ -151,7 +151,7 @@ def _with(head: DatasetHead, sequence: StoredSequence) -> DatasetHead:
 def _flip(
     head: DatasetHead, epoch: int, before: SequenceState, after: SequenceState, reason: str | None = None
 ) -> DatasetHead | None:
-    """Flip a sequence, keeping its reason where none is given; None if it was flipped before."""
+    """Set the state of a sequence, and its reason if one is given; None if it has the state already."""
     _require_epoch(head, epoch)
     sequence = _sequence(head)
     _require_state(sequence, {before, after})

@@ -1,12 +1,12 @@
 """DatasetFiles: the folder of one dataset in a plain-file state store.
 
-    log/<version>.json          the head; its newest version is the truth, the only file that decides anything
-    snapshots/<n>-<hash>.json   files of snapshots, named by the head
-    unreported/<id>.json        sequences that have ended and left the head, committed but not reported yet
-    closed/<id>.json            the others that have ended; where a sequence is in both, this one counts
+    log/<version>.json          the head; only its newest version counts
+    snapshots/<n>-<hash>.json   files of snapshots; the head names the newest of these parts
+    unreported/<id>.json        archived sequences that are committed but not reported yet
+    closed/<id>.json            all other archived sequences; if a sequence is in both folders, this file counts
 
-Everything that a head names is written before it and never changes, so a crash between the two leaves a file that nobody
-names.
+All files that a head names are written before the head and never change. A crash in between leaves a file that no head
+names, which does no harm.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, Removal, SequenceEntry, SnapshotPart, decode, encode
 
 _TRIES = 50
-"""Lost races in a row before a change is given up; each means that another writer got on."""
+"""How often a change is tried if other writers are faster each time."""
 _LONGEST_PART = 1024
-"""Snapshots that one part spans at most."""
+"""The most snapshots in one part."""
 HeadChange: TypeAlias = Callable[[DatasetHead, int], DatasetHead | None]
-"""Makes the next head from the newest one and its own number; None where nothing is to be done."""
+"""Returns the next head, given the newest one and the next version number; None if nothing has to be written."""
 T = TypeVar("T", bound=Document)
 
 
 class AnswerLostError(OSError):
-    """Putting a head failed in a way that does not tell whether it took place."""
+    """Writing a head failed, and it is not known whether the file was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetFiles:
-    """Reads and changes one dataset; methods raise OSError as the storage does."""
+    """Reads and changes one dataset; methods raise OSErrors of the storage."""
 
     storage: Storage
     folder: str
@@ -52,7 +52,7 @@ class DatasetFiles:
         return VersionLog(self.storage, posixpath.join(self.folder, "log"))
 
     def head(self) -> DatasetHead:
-        """Return the newest head; an empty one where there is none."""
+        """Return the newest head; an empty one if there is none yet."""
         return self._numbered_head()[1]
 
     def _numbered_head(self) -> tuple[int, DatasetHead]:
@@ -66,16 +66,16 @@ class DatasetFiles:
         return number, head
 
     def change(self, apply: HeadChange) -> DatasetHead:
-        """Put the head that `apply` makes of the newest one and of the number to come; the transaction.
+        """Write the head that `apply` returns for the newest head; this is one transaction.
 
-        `apply` runs again on the new head where another writer was faster. It may write what the next head names.
+        If another writer is faster, `apply` is called again with the new head. It may write files that its head names.
 
         Returns:
-            The head that was put; the newest one where `apply` returned None, which means that nothing is to be done.
+            The head that was written; the newest head if `apply` returned None.
 
         Raises:
-            AnswerLostError: whether the head was put is not known.
-            TransientError: others were faster each time.
+            AnswerLostError: it is not known whether the head was written.
+            TransientError: other writers were faster each time.
         """
         for _ in range(_TRIES):
             number, head = self._numbered_head()
@@ -95,7 +95,7 @@ class DatasetFiles:
         return posixpath.join(self.folder, kind, f"{DatasetUrn(sequence_id).path_segment}.json")
 
     def archive(self, entry: SequenceEntry) -> None:
-        """Keep a sequence that has ended; fine where it is kept already."""
+        """Write a sequence that has ended to the archive; do nothing if it is there."""
         unreported = self._archive_path("unreported", entry.sequence.id)
         if entry.is_closed:
             self.storage.put_if_absent(self._archive_path("closed", entry.sequence.id), encode(entry))
@@ -104,19 +104,19 @@ class DatasetFiles:
             self.storage.put_if_absent(unreported, encode(entry))
 
     def archived(self, sequence_id: str) -> SequenceEntry | None:
-        """Return a sequence of the archive."""
-        # In this order: what is deleted from the first was put into the second before.
+        """Return a sequence of the archive; None if it is not there."""
+        # Read "unreported" first: a file is deleted there only after it was written to "closed".
         entries = [self._read(SequenceEntry, self._archive_path(k, sequence_id)) for k in ("unreported", "closed")]
         return entries[1] or entries[0]
 
     def entries(self, is_ended_too: bool) -> list[SequenceEntry]:
-        """Return the newest sequence, and all older ones where asked."""
+        """Return the newest sequence, and if `is_ended_too` all archived ones."""
         return self._entries("unreported", "closed") if is_ended_too else self._entries()
 
     def restore(self) -> None:
-        """Put the newest head that can be read in the place of a damaged one, as if the changes since had not come about.
+        """Write the newest readable head again if the newest head is damaged; the changes since then are undone.
 
-        Each change may be interrupted before it takes place, so whatever follows such a head is made good as after a crash.
+        Every change may be interrupted by a crash before it is written, so recovery can go on from any older head.
         """
         try:
             self.head()
@@ -125,7 +125,8 @@ class DatasetFiles:
             for number in range(newest - 1, 0, -1):
                 head = self._older_head(number)
                 if head is not None:
-                    # The epoch grows by all that may have been granted since: whoever held it then is fenced off.
+                    # Raise the epoch by as many grants as the damaged heads may have held, so that old holders are
+                    # refused.
                     grown = replace(head, epoch=head.epoch + newest - number, lease=None)
                     if not self._log.append(newest + 1, encode(grown)):
                         raise TransientError(problem=f"{self.folder} was changed meanwhile.") from damage
@@ -143,12 +144,12 @@ class DatasetFiles:
         return [entry for entry in self._entries("unreported") if not entry.is_closed]
 
     def _entries(self, *kinds: str) -> list[SequenceEntry]:
-        # The head first: what leaves it meanwhile is then seen twice, where the other way round it is never seen. And
-        # the head counts: what was archived for a change that failed is still in it.
+        # Read the head first: a sequence that is archived meanwhile is then found twice instead of never. And the head
+        # counts: a sequence may have been archived for a change that failed.
         try:
             newest = self.head().entry
         except CorruptRecordError:
-            newest = None  # it is told with the state; no other dataset must wait for it
+            newest = None  # loading the state reports the damage; other datasets must not fail because of it
         entries = {entry.sequence.id: entry for entry in self._archived(*kinds)}
         return list(entries.values() if newest is None else {**entries, newest.sequence.id: newest}.values())
 
@@ -159,10 +160,10 @@ class DatasetFiles:
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
     def add_part(self, head: DatasetHead, effect: CommitEffect) -> DatasetHead:
-        """Write what a commit's snapshot adds and removes, and return a head that names it.
+        """Write the files that a commit's snapshot adds and removes as a part, and return a head that names this part.
 
-        Snapshot n is written together with as many before it as the lowest set bit of n says (6 with 5; 8 with 1 to 7),
-        so that any snapshot is read from about log2(n) parts and each file is written about log2(n) times in all.
+        The part of snapshot n also holds earlier snapshots, as many as the lowest set bit of n says (6 holds 5 and 6; 8
+        holds 1 to 8). So any snapshot is read from about log2(n) parts, and each file is written about log2(n) times.
         """
         if not effect.files and not effect.removed:
             return head
@@ -178,13 +179,13 @@ class DatasetFiles:
             removals += part.removed
             previous = part.previous
         content = encode(SnapshotPart(snapshot, tuple(added), previous, tuple(removals)))
-        # Named by its content: a repeated commit finds its own file, never that of an attempt that came to nothing.
+        # The name depends on the content: a repeated commit finds its own part, never the part of a failed attempt.
         name = f"{snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
         self.storage.put_if_absent(self._part_path(name), content)
         return replace(head, snapshot_part=name)
 
     def files(self, snapshot: int | None) -> list[PublishedFile]:
-        """Return the files of a snapshot, or of the newest, in any order."""
+        """Return the files of a snapshot, in any order; None means the newest snapshot."""
         head = self.head()
         chain = head.state.chain(snapshot) if head.state else ()
         added: list[PublishedFile] = []

@@ -1,8 +1,9 @@
-"""VersionLog: one record that changes, kept as numbered files of which the newest is true.
+"""VersionLog: one record that changes, stored as numbered files; the newest file counts.
 
-Each change puts the whole record under the next number, which succeeds for one writer only: a compare-and-swap made of
-put-if-absent. Old numbers are deleted now and then, which needs care: a writer that slept since it read version 5 finds
-number 6 free again once it was deleted. So a put counts only if no number between its base and the newest is missing.
+Each change writes the whole record under the next number. Only one writer succeeds with a number, so put-if-absent
+works as compare-and-swap. Old files are deleted from time to time. This needs care: a writer that read version 5 and
+then slept for long may find that number 6 has been deleted, and is free again. So a write counts only if no number
+between the version that was read and the newest is missing.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from gobblin_dagster.core.errors import TransientError
 from gobblin_dagster.core.storage import Storage
 
 KEPT_VERSIONS = 64
-"""Newest versions that are never deleted: the history for people, and the distance that a slow writer may fall behind."""
+"""Newest versions that are never deleted: a history for people, and how far a slow writer may fall behind."""
 _NAME = re.compile(r"\d{20}\.json")
 _TRIES = 50
-"""Lost races in a row before giving up; each means that another writer got on."""
+"""How often a read or write is tried if other writers are faster each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionLog:
-    """Numbered versions of one record in a folder; methods raise OSError as the storage does."""
+    """Numbered versions of one record in a folder; methods raise OSErrors of the storage."""
 
     storage: Storage
     folder: str
@@ -33,7 +34,7 @@ class VersionLog:
         return posixpath.join(self.folder, f"{version:020d}.json")
 
     def read_newest(self) -> tuple[int, bytes]:
-        """Return the newest version and its content; version 0 and nothing if there is none."""
+        """Return number and content of the newest version; 0 and empty content if there is none."""
         for _ in range(_TRIES):
             versions = self._versions()
             if not versions:
@@ -41,14 +42,14 @@ class VersionLog:
             try:
                 return versions[-1], self.storage.read(self.path(versions[-1]))
             except FileNotFoundError:
-                continue  # listed, then overtaken by many others and deleted: list again
+                continue  # deleted after it was listed, because many newer versions were written: list again
         raise TransientError(problem=f"{self.folder} changes faster than it can be read.")
 
     def append(self, version: int, content: bytes) -> bool:
-        """Put the next version; False where another writer was first.
+        """Write the next version and return True; return False if another writer was first.
 
-        True is certain. Where False comes after the put took place (a writer that fell behind by `KEPT_VERSIONS`), the
-        caller reads the newest version as after any lost race and finds out what became of it.
+        True is certain. After False the caller must read the newest version again: if it fell behind by
+        `KEPT_VERSIONS`, its content was visible for a moment, and another writer may have built upon it.
         """
         if not self.storage.put_if_absent(self.path(version), content):
             return False
@@ -61,7 +62,7 @@ class VersionLog:
         return True
 
     def write(self, content: bytes) -> None:
-        """Put content as the newest version whatever stands there: the last to write wins."""
+        """Write content as the newest version, whatever the present one is: the last writer wins."""
         for _ in range(_TRIES):
             if self.append(self.read_newest()[0] + 1, content):
                 return
@@ -71,7 +72,7 @@ class VersionLog:
         return [int(name[:20]) for name in self.storage.list_names(self.folder) if _NAME.fullmatch(name)]
 
     def _forget(self, versions: list[int]) -> None:
-        """Delete old versions, many at a time and oldest first, so that what is left has no gaps."""
+        """Delete old versions, many at a time and oldest first, so that the numbers left have no gaps."""
         if len(versions) < 2 * KEPT_VERSIONS:
             return
         for version in versions[:-KEPT_VERSIONS]:

@@ -1,4 +1,4 @@
-"""What the plain-file state store writes: values, and how they become files and come back."""
+"""The records of the plain-file state store, and their form in files."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ T = TypeVar("T", bound=serialization.Document)
 
 @dataclass(frozen=True, slots=True)
 class SequenceEntry:
-    """A stored sequence as its dataset's head or archive keeps it; the body lies in a file that never changes."""
+    """A stored sequence in its dataset's head or archive; its body is in a file of its own that never changes."""
 
     format_name: ClassVar[str] = "SequenceEntry/1"
 
     number: int
-    """Version of the head that brought it: orders sequences that were created in one instant."""
+    """Version of the head that added it; orders sequences that were created at the same instant."""
     sequence: StoredSequence
-    """With an empty body."""
+    """The sequence with an empty body."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing about it will change any more."""
+        """Whether it cannot change any more: it is aborted, or committed and reported."""
         return self.sequence.state is SequenceState.ABORTED or self.sequence.reported
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A file of an older snapshot that `snapshot` no longer holds."""
+    """A file of older snapshots that the snapshot with this number no longer holds."""
 
     path: str
     snapshot: int
@@ -42,33 +42,36 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """The files that some snapshots in a row added or removed: those after the part before, up to `snapshot`."""
+    """The files that consecutive snapshots added or removed: from the one after the previous part up to `snapshot`."""
 
     format_name: ClassVar[str] = "SnapshotPart/1"
 
     snapshot: int
+    """Number of the last snapshot in the part."""
     files: tuple[PublishedFile, ...]
+    """Files that were added."""
     previous: str = ""
-    """Name of the part before; empty at the first."""
+    """Name of the previous part; empty for the first one."""
     removed: tuple[Removal, ...] = ()
+    """Files that were removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetHead:
-    """All that changes of one dataset; each of its versions is one file, put by one transaction."""
+    """Everything of a dataset that can change. Each version of it is one file, written by one transaction."""
 
     format_name: ClassVar[str] = "DatasetHead/1"
 
     job: str
     dataset_urn: str
     epoch: int = 0
-    """Kept when the lease is given back; 0 was never granted."""
+    """Epoch of the last lease; it stays when the lease is released. 0 if there was no lease yet."""
     lease: Lease | None = None
     state: DatasetState | None = None
     entry: SequenceEntry | None = None
-    """The newest sequence; older ones have ended and lie in the archive."""
+    """The newest sequence; older ones have ended and are in the archive."""
     snapshot_part: str = ""
-    """Name of the newest part; empty before the first files."""
+    """Name of the newest part; empty before the first files were published."""
     startpoint: Startpoint | None = None
 
     @property
@@ -78,17 +81,17 @@ class DatasetHead:
 
 
 def encode(value: serialization.Document) -> bytes:
-    """Return a value as the content of its file: a line of JSON, and the digest of that line."""
+    """Return the content of the value's file: a line of JSON, and the digest of this line."""
     body = serialization.to_json(value)
     return f"{body}\n{body_digest(body)}\n".encode()
 
 
 def decode(cls: type[T], content: bytes, path: str) -> T:
-    """Read what `encode` wrote, or programs that knew no digest; raises CorruptRecordError naming the path."""
+    """Read what `encode` wrote; older files have no digest. Raises CorruptRecordError, which names the path."""
     try:
         body, _, digest = content.decode().partition("\n")
         if digest.strip() not in ("", body_digest(body)):
-            problem = "it does not match its digest: it was changed past this program"
+            problem = "it does not match its digest: another program changed it"
             raise CorruptRecordError(what=f"The record {path}", problem=problem)
         return serialization.from_json(cls, body)
     except UnicodeDecodeError as error:

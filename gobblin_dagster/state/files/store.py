@@ -1,12 +1,12 @@
 """FileStateStore: the state store as plain files, for lakes without a database.
 
     format.json                                     version of this layout
-    sequences/<id>.jsonl                            whose sequence it is, and its body; written before the head names it
-    jobs/<job>/datasets/<urn>/...                   see `file_dataset`
-    jobs/<job>/startpoints/<id>                     the dataset.urn whose head has, or had, that startpoint
-    jobs/<job>/runs/<started>-<run id>/<n>.json     run history, the newest number counts
+    sequences/<id>.jsonl                            job, dataset and body of a sequence; written before a head names it
+    jobs/<job>/datasets/<urn>/...                   see `files.dataset`
+    jobs/<job>/startpoints/<id>                     the dataset.urn that has, or had, this startpoint
+    jobs/<job>/runs/<started>-<run id>/<n>.json     run history; the highest number counts
 
-One transaction is one put-if-absent of a dataset's next head. Methods for many datasets are one transaction for each.
+A transaction is one put-if-absent of a dataset's next head. Methods for many datasets use one transaction per dataset.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _STAYS = frozenset(
         errno.ENAMETOOLONG,
     }
 )
-"""What a retry does not mend."""
+"""Errors that a retry cannot help."""
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 def _segment(text: str) -> str:
-    """Return any id or job name as one folder name."""
+    """Return an id or job name as a folder name."""
     return DatasetUrn(text).path_segment
 
 
@@ -83,7 +83,7 @@ def _text(segment: str) -> str:
 
 @contextmanager
 def _fate_of(dataset_urn: str, sequence_id: str) -> Iterator[None]:
-    """Tell a commit of which it is not known whether it took place from one that did not."""
+    """Raise CommitStateUnknownError if it is not known whether the head of a commit was written."""
     try:
         yield
     except (TransientError, StorageError) as error:
@@ -95,20 +95,20 @@ def _fate_of(dataset_urn: str, sequence_id: str) -> Iterator[None]:
 
 
 class FileStateStore:
-    """Implements `StateStore` on any `Storage` that keeps put-if-absent; opening makes the store.
+    """Implements `StateStore` on any `Storage`; opening creates the store if it does not exist.
 
     Args:
-        root: Absolute folder of the store inside `storage`.
-        storage: Where the files lie.
-        clock: Judges when leases end; clocks of all machines should agree within a fraction of the lease's length.
-        threads: Datasets that are worked on at a time by methods for many.
+        root: absolute folder of the store inside `storage`.
+        storage: holds the files.
+        clock: decides when leases end. The clocks of all machines should differ much less than a lease lasts.
+        threads: number of datasets that methods for many datasets work on at once.
 
     Raises:
         StoreVersionError: the store has a newer layout; nothing was changed.
         StorageError: the folder cannot be used.
 
-    Source: gobblin-runtime `FsDatasetStateStore`. Differs: no file is ever overwritten, and the newest one wins only
-    where its writer had read the one before.
+    Source: gobblin-runtime `FsDatasetStateStore`. Differs: files are never overwritten, and a writer must have read the
+    newest version to write the next one.
     """
 
     def __init__(self, root: str, storage: Storage, clock: Clock = _SYSTEM_CLOCK, threads: int = 8) -> None:
@@ -135,7 +135,7 @@ class FileStateStore:
     def _check_format(self) -> None:
         path = self._path("format.json")
         try:
-            # First, so that whoever may only read, or has no room left, can still look at the store.
+            # Read first, so that the store can be looked at without write permission or free space.
             content = self._storage.read(path)
         except FileNotFoundError:
             content = canonical_json({"store": "gobblin", "version": LAYOUT_VERSION}).encode()
@@ -150,7 +150,7 @@ class FileStateStore:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what the storage raises into our errors."""
+        """Turn errors of the storage into ours."""
         try:
             yield
         except OSError as error:
@@ -159,7 +159,7 @@ class FileStateStore:
             raise TransientError(problem=f"State store {self.url} cannot be used now: {error}.") from error
 
     def _each(self, function: Callable[[S], T], items: Iterable[S]) -> list[T]:
-        """Apply a function to items, several at a time: most of each is waiting for a disk or a network."""
+        """Call a function for each item, in threads: most of the time is waiting for a disk or a network."""
         work = list(items)
         with self._errors():
             if min(self._threads, len(work)) <= 1:
@@ -169,7 +169,7 @@ class FileStateStore:
 
     # -- finding things ------------------------------------------------------------------------------------------------
     def _names(self, *parts: str) -> list[str]:
-        """Return decoded names of a folder; hidden files are other programs' (a file browser's, a sync tool's)."""
+        """Return the decoded names in a folder, without hidden files, which belong to other programs."""
         return [_text(name) for name in self._storage.list_names(self._path(*parts)) if not name.startswith(".")]
 
     def _jobs(self) -> list[str]:
@@ -247,7 +247,7 @@ class FileStateStore:
             return [job for job in self._jobs() if self._is_known(job)]
 
     def _is_known(self, job: str) -> bool:
-        """Return whether a job left more than leases."""
+        """Return whether the store holds more of a job than leases."""
         if self._storage.list_names(self._path("jobs", _segment(job), "runs")):
             return True
         heads, damaged = self._heads(job)
@@ -265,7 +265,7 @@ class FileStateStore:
             def taken(head: DatasetHead, _: int) -> DatasetHead | None:
                 if changes.is_inherited(head, owner):
                     inherited.add(dataset.dataset_urn)
-                else:  # of a try before this one, which another writer was faster than
+                else:  # added by an earlier try, before another writer was faster
                     inherited.discard(dataset.dataset_urn)
                 return changes.acquire(head, owner, now, now + ttl, is_dead)
 
@@ -366,7 +366,10 @@ class FileStateStore:
     def _change(
         self, sequence_id: str, apply: Callable[[DatasetFiles, DatasetHead], DatasetHead | None]
     ) -> DatasetHead:
-        """Change the head that holds a sequence; one that left its head has ended and can only be found as it is."""
+        """Change the head that holds a sequence.
+
+        A sequence in the archive has ended: raise CorruptRecordError if `apply` would change it.
+        """
         unknown = CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
         with self._errors():
             dataset = self._find(sequence_id)
@@ -431,7 +434,7 @@ class FileStateStore:
             return replace(head, startpoint=startpoint)
 
         with self._errors():
-            # The marker first: heads that no marker names are not looked into.
+            # Write the marker first: `load_startpoints` reads only heads that have a marker.
             marker = self._marker(startpoint.job, startpoint.id)
             self._storage.put_if_absent(marker, startpoint.dataset_urn.encode())
             self._dataset(startpoint.job, startpoint.dataset_urn).change(save)
@@ -473,10 +476,10 @@ class FileStateStore:
         try:
             return self._storage.read(marker).decode()
         except FileNotFoundError:
-            return None  # consumed since it was listed
+            return None  # deleted by a commit after it was listed
 
     def _forget_marker(self, job: str, startpoint_id: str) -> None:
-        """Delete the marker of a startpoint that was consumed; one that stays costs a look into its head, nothing more."""
+        """Delete the marker of a startpoint that a commit deleted; a marker that stays only costs one more read."""
         if startpoint_id:
             with suppress(OSError):
                 self._storage.delete(self._marker(job, startpoint_id))
@@ -507,7 +510,7 @@ class FileStateStore:
 
     # -- run history ---------------------------------------------------------------------------------------------------
     def save_run(self, record: RunRecord) -> None:
-        # The time in the name lets the newest runs be found without reading the others.
+        # The name begins with the time, so that the newest runs are found without reading the others.
         name = f"{record.started_at.astimezone(UTC):%Y%m%dT%H%M%S%f}-{_segment(record.run_id)}"
         log = VersionLog(self._storage, self._path("jobs", _segment(record.job), "runs", name))
         with self._errors():
@@ -524,7 +527,7 @@ class FileStateStore:
             folders = [self._path("jobs", _segment(name), "runs") for name in (self._jobs() if job is None else [job])]
             runs = [(name, folder) for folder in folders for name in self._storage.list_names(folder)]
             logs = (VersionLog(self._storage, posixpath.join(at, name)) for name, at in sorted(runs, reverse=True))
-            # A run that was killed while it wrote its first record has a folder without one.
+            # If a run was killed while it wrote its first record, its folder is empty.
             newest = ((log, *log.read_newest()) for log in logs)
             records = (decode(RunRecord, content, log.path(n)) for log, n, content in newest if n)
             return list(islice(records, limit))

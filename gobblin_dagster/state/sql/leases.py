@@ -1,4 +1,4 @@
-"""Leases as SQL: a few statements for any number of datasets, each function inside its caller's transaction."""
+"""Leases in SQL. Each function runs in the caller's transaction, with few statements for any number of datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_OWNER: dict[str, Any] = {"run_id": None, "host": None, "boot": None, "pid": 
 def acquire(
     connection: Connection, job: str, urns: Collection[str], owner: LeaseOwner, *, now: datetime, ttl: timedelta
 ) -> LeaseGrant:
-    """Take or renew what is free, has expired, belongs to `owner` or to a dead process."""
+    """Take or renew leases that are free, have expired, or belong to `owner` or a dead process."""
     until = now + ttl
     _add_rows(connection, job, urns)
     is_dead = cache(LeaseOwner.is_provably_dead)
@@ -44,7 +44,7 @@ def acquire(
 
 
 def renew(connection: Connection, job: str, ours: Collection[Lease], now: datetime, ttl: timedelta) -> dict[str, Lease]:
-    """Prolong those that are still held as given."""
+    """Extend leases that are still held."""
     until = now + ttl
     kept = _still_held(connection, job, ours)
     _update(connection, job, kept, {"until": until})
@@ -52,12 +52,12 @@ def renew(connection: Connection, job: str, ours: Collection[Lease], now: dateti
 
 
 def release(connection: Connection, job: str, ours: Collection[Lease]) -> None:
-    """Empty the owner of those that are still held as given."""
+    """Release leases that are still held: set their owner to NULL."""
     _update(connection, job, _still_held(connection, job, ours), _NO_OWNER)
 
 
 def leave(connection: Connection, job: str, epochs: Mapping[str, int]) -> None:
-    """End those that still have the given epoch, and keep their owner."""
+    """End leases that still have the given epoch, and keep their owner."""
     rows = _lock_rows(connection, job, epochs)
     held = [row["dataset_urn"] for row in rows if row["run_id"] and row["epoch"] == epochs[row["dataset_urn"]]]
     _update(connection, job, held, {"until": LEFT})
@@ -70,7 +70,7 @@ def load(connection: Connection, job: str) -> dict[str, Lease]:
 
 
 def require_epoch(connection: Connection, job: str, urn: str, epoch: int) -> None:
-    """Lock the dataset's lease until the transaction ends; raises StaleEpochError where its epoch is another."""
+    """Lock the dataset's lease until the transaction ends; raise StaleEpochError if it has another epoch."""
     query = select(leases.c.epoch).where(leases.c.job == job, leases.c.dataset_urn == urn).with_for_update()
     current = connection.scalar(query)
     if current is None or current != epoch:
@@ -78,7 +78,7 @@ def require_epoch(connection: Connection, job: str, urn: str, epoch: int) -> Non
 
 
 def _add_rows(connection: Connection, job: str, urns: Collection[str]) -> None:
-    """Give each dataset a row to lock; it has no owner and epoch 0, which is never granted."""
+    """Insert a row for each dataset that has none, to lock it; without owner, and with epoch 0, which no lease has."""
     urn = listed(connection, urns)
     rows = select(literal(job), urn, literal(0)).where(true())  # SQLite needs the WHERE before ON CONFLICT
     statement = insert(connection, leases).from_select(["job", "dataset_urn", "epoch"], rows)
@@ -86,7 +86,7 @@ def _add_rows(connection: Connection, job: str, urns: Collection[str]) -> None:
 
 
 def _lock_rows(connection: Connection, job: str, urns: Collection[str]) -> list[RowMapping]:
-    # One order for all, so that two runs cannot wait for each other.
+    # All transactions lock in the same order, so that they cannot deadlock.
     query = select(leases).where(leases.c.job == job, is_among(connection, leases.c.dataset_urn, urns))
     return list(connection.execute(query.order_by(leases.c.dataset_urn).with_for_update()).mappings())
 

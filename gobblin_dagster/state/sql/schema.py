@@ -8,6 +8,6 @@ from gobblin_dagster.database.migrations import RevisionChain
 from gobblin_dagster.state.sql.tables import VERSION_TABLE
 
 REVISIONS = ("0001", "0002", "0003")
-"""All revisions, in order; the last one is what the code works on."""
+"""All revisions, oldest first; the code works with the last one."""
 
 CHAIN = RevisionChain(VERSION_TABLE, REVISIONS, Path(__file__).parent / "migrations", 0x60BB11)

@@ -1,7 +1,7 @@
-"""The commit protocol as SQL, each function inside its caller's transaction.
+"""The commit protocol in SQL. Each function runs in the caller's transaction.
 
-Order of locks: sequence, lease, dataset state. The compare-and-swap on the state's version is the fence; the lease's
-epoch is checked first because it tells more.
+Order of locks: sequence, lease, dataset state. The compare-and-swap on the state's version keeps data right. The epoch
+of the lease is checked before it, because its error message says more.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> Non
 
 
 def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
-    """Swap the state, add and remove files, consume the startpoint, flip the sequence, which is locked and PREPARED."""
+    """Write the effect of a commit and set the sequence, which must be locked and PREPARED, to COMMITTED."""
     require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
     _require_successor(sequence, effect.after)
     _swap_state(connection, effect.after)
@@ -65,7 +65,7 @@ def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect:
 
 
 def lock(connection: Connection, sequence_id: str) -> StoredSequence:
-    """Return a sequence, locked until the transaction ends; raises CorruptRecordError where there is none."""
+    """Return a sequence, and lock it until the transaction ends; raises CorruptRecordError if there is none."""
     query = select(sequences).where(sequences.c.id == sequence_id).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
@@ -74,7 +74,7 @@ def lock(connection: Connection, sequence_id: str) -> StoredSequence:
 
 
 def require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
-    """Raise CorruptRecordError where the sequence is in another state."""
+    """Raise CorruptRecordError if the sequence is in another state."""
     if sequence.state not in expected:
         problem = f"expected state {' or '.join(sorted(expected))}, got {sequence.state}"
         raise CorruptRecordError(
@@ -83,13 +83,13 @@ def require_state(sequence: StoredSequence, expected: Collection[SequenceState])
 
 
 def set_state(connection: Connection, sequence_id: str, state: SequenceState, reason: str | None = None) -> None:
-    """Flip a locked sequence; keeps its reason where none is given."""
+    """Set the state of a locked sequence, and its reason if one is given."""
     values = {"state": state.value} if reason is None else {"state": state.value, "reason": reason}
     connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(values))
 
 
 def count_redo_failure(connection: Connection, sequence_id: str, reason: str) -> int:
-    """Add one to the failed redos of a sequence."""
+    """Add one to the failed redos of a sequence, and return the new count."""
     failures = lock(connection, sequence_id).redo_failures + 1
     values = {"redo_failures": failures, "reason": reason}
     connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(values))
@@ -97,7 +97,7 @@ def count_redo_failure(connection: Connection, sequence_id: str, reason: str) ->
 
 
 def forget_redo_failures(connection: Connection, sequence_id: str) -> None:
-    """Count the failed redos of a locked sequence from 0 again."""
+    """Set the count of failed redos of a locked sequence to 0."""
     connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(redo_failures=0))
 
 
@@ -124,7 +124,7 @@ def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
 
 
 def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRecordError) -> None:
-    """Write the state again that the newest commit made; raises `damage` where no commit tells of its version."""
+    """Write the state again from the sequence of its newest commit; raise `damage` if there is no such sequence."""
     query = select(sequences).where(
         sequences.c.job == job,
         sequences.c.dataset_urn == urn,
@@ -141,13 +141,13 @@ def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRec
 
 
 def load_unreported(connection: Connection, job: str) -> list[StoredSequence]:
-    """Return committed sequences that nobody reported, oldest first."""
+    """Return committed sequences that were not reported, oldest first."""
     query = select(sequences).where(is_unreported, sequences.c.job == job).order_by(sequences.c.number)
     return [_sequence(row) for row in connection.execute(query).mappings()]
 
 
 def mark_reported(connection: Connection, sequence_ids: Collection[str]) -> None:
-    """Note the report of many sequences in one statement."""
+    """Record that many sequences were reported, in one statement."""
     connection.execute(
         update(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).values(reported=True)
     )
@@ -172,7 +172,7 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
 
 
 def _swap_state(connection: Connection, after: DatasetState) -> None:
-    """Replace the state of the version before; the compare-and-swap."""
+    """Replace the state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
     key = {"job": after.job, "dataset_urn": after.dataset_urn}
     body = serialization.to_json(after)
     values = {"version": after.version, "body": body, "digest": body_digest(body)}
@@ -201,7 +201,7 @@ def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence
     except IntegrityError as error:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
-            problem="it publishes a path that a snapshot names already",
+            problem="it publishes a path that is already in a snapshot",
         ) from error
 
 
@@ -212,7 +212,7 @@ def _remove_files(connection: Connection, after: DatasetState, paths: Collection
 
 
 def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Insert rows straight through the driver: with thousands, half of the transaction would be SQLAlchemy's own work."""
+    """Insert rows through the driver itself: with thousands of rows, SQLAlchemy would take half of the time."""
     statement = plain_insert(table).compile(dialect=connection.dialect, column_keys=columns)
     parameters: list[Any]
     if statement.positiontup is None:

@@ -1,4 +1,4 @@
-"""Files of snapshots as SQL, inside the caller's transaction."""
+"""Files of snapshots in SQL. Each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FILES = select(
         for name in ("branch", "path", "size_bytes", "sha256", "rows", "snapshot", "digest")
     )
 )
-"""In the order of `PublishedFile`'s fields, and the digest."""
+"""The fields of `PublishedFile` in their order, then the digest."""
 
 
 def load(connection: Connection, state: DatasetState, snapshot: int | None) -> list[PublishedFile]:
-    """Return the files of a snapshot: added on its chain and not removed there, ordered by branch and path."""
+    """Return the files that the snapshots of `state.chain` added and did not remove, ordered by branch and path."""
     chain = state.chain(snapshot)
 
     def is_on_chain(table: Table) -> ColumnElement[bool]:
@@ -37,7 +37,7 @@ def load(connection: Connection, state: DatasetState, snapshot: int | None) -> l
     query = _FILES.where(
         files.job == state.job, files.dataset_urn == state.dataset_urn, is_on_chain(snapshot_files), ~is_removed
     )
-    # Sorted here, because databases sort text by rules of their own.
+    # Sorted in Python, because databases sort text by different rules.
     found = (_file(state.job, state.dataset_urn, *row) for row in connection.execute(query))
     return sorted(found, key=lambda file: (file.branch, file.path))
 
@@ -55,7 +55,7 @@ def load_history(connection: Connection, job: str, dataset_urn: str) -> list[Fil
 
 
 def file_digest(job: str, dataset_urn: str, file: PublishedFile) -> str:
-    """Return what tells that the row of a file was changed past this program."""
+    """Return the digest of a file's row, which shows changes by other programs."""
     facts = (job, dataset_urn, file.branch, file.path, file.size_bytes, file.sha256, file.rows, file.snapshot)
     return body_digest(repr(facts))
 
@@ -65,5 +65,5 @@ def _file(job: str, dataset_urn: str, *row: Any) -> PublishedFile:
     file = PublishedFile(*facts)
     if digest is not None and digest != file_digest(job, dataset_urn, file):
         what = f"The record of file {file.path} of dataset {dataset_urn!r} of job {job!r}"
-        raise CorruptRecordError(what=what, problem="it does not match its digest: it was changed past this program")
+        raise CorruptRecordError(what=what, problem="it does not match its digest: another program changed it")
     return file

@@ -1,4 +1,4 @@
-"""Startpoints as SQL, each function inside its caller's transaction."""
+"""Startpoints in SQL. Each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gobblin_dagster.state.sql.tables import startpoints
 
 
 def save(connection: Connection, startpoint: Startpoint) -> None:
-    """Insert a startpoint or put it in the place of the dataset's."""
+    """Insert a startpoint, or replace the one that the dataset has."""
     values = _values(startpoint)
     statement = insert(connection, startpoints).values(job=startpoint.job, dataset_urn=startpoint.dataset_urn, **values)
     connection.execute(statement.on_conflict_do_update(index_elements=["job", "dataset_urn"], set_=values))
 
 
 def pin(connection: Connection, startpoint: Startpoint) -> bool:
-    """Replace the startpoint of this id."""
+    """Replace the startpoint with this id; return False if there is none."""
     is_it = _is(startpoint.job, startpoint.dataset_urn, startpoint.id)
     return connection.execute(update(startpoints).where(is_it).values(_values(startpoint))).rowcount == 1
 
@@ -36,7 +36,7 @@ def load(connection: Connection, job: str, urns: Collection[str] | None) -> dict
 
 
 def delete(connection: Connection, job: str, dataset_urn: str, startpoint_id: str) -> bool:
-    """Delete the dataset's startpoint if it has this id."""
+    """Delete the dataset's startpoint if it has this id; return whether it did."""
     return connection.execute(delete_from(startpoints).where(_is(job, dataset_urn, startpoint_id))).rowcount == 1
 
 

@@ -1,6 +1,7 @@
 """SqlStateStore: the state store in SQLite (the embedded default) or PostgreSQL.
 
-Each method is one transaction, durable on return; what happens inside stands in `sql_leases` and `sql_sequences`.
+Each method is one transaction, durable on return; the statements are in `leases`, `sequences`, `snapshots`,
+`startpoints`.
 """
 
 from __future__ import annotations
@@ -41,13 +42,11 @@ from gobblin_dagster.state.store import LeaseGrant
 
 
 class SqlStateStore:
-    """Implements `StateStore` by SQLAlchemy; opening makes or migrates the tables.
-
-    Times are the database's own in PostgreSQL and `clock`'s in SQLite.
+    """Implements `StateStore` with SQLAlchemy; opening creates or migrates the tables.
 
     Args:
         engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
-        clock: Used where the database has no clock of its own.
+        clock: gives the time for SQLite; PostgreSQL uses its own clock.
 
     Raises:
         StoreVersionError: the store has a revision that this program does not know; nothing was changed.
@@ -96,7 +95,7 @@ class SqlStateStore:
             yield connection
 
     def _now(self, connection: Connection) -> datetime:
-        """Return the instant by the store's clock; not `now()`, which stands still while a transaction waits."""
+        """Return the current instant by the store's clock; SQL's `now()` would be the beginning of the transaction."""
         if connection.dialect.name == "sqlite":
             return self._clock.now()
         instant: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
@@ -190,7 +189,7 @@ class SqlStateStore:
     def _flip(
         self, sequence_id: str, before: SequenceState, after: SequenceState, epoch: int, reason: str | None
     ) -> None:
-        """Flip a sequence; one that was flipped already is left as it is, so that a lost answer may be retried."""
+        """Set the state of a sequence; do nothing if it has the state already, so that the call can be repeated."""
         with self._write() as connection:
             sequence = sql_sequences.lock(connection, sequence_id)
             sql_leases.require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
@@ -298,7 +297,7 @@ def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
     try:
         transaction.commit()
     except DBAPIError as error:
-        # COMMIT was sent; only its answer would tell whether the database obeyed.
+        # COMMIT was sent, but its answer was lost: the database may have committed or not.
         raise CommitStateUnknownError(
             dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, problem=" ".join(str(error.orig).split())
         ) from error
@@ -316,7 +315,7 @@ _STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "body", "d
 def _load_state(job: str, urn: str, body: str, digest: str | None) -> DatasetState:
     what = f"The state of dataset {urn!r} of job {job!r}"
     if digest is not None and digest != body_digest(body):
-        raise CorruptRecordError(what=what, problem="it does not match its digest: it was changed past this program")
+        raise CorruptRecordError(what=what, problem="it does not match its digest: another program changed it")
     try:
         return serialization.from_json(DatasetState, body)
     except CorruptRecordError as error:

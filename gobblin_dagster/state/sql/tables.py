@@ -1,7 +1,7 @@
-"""Tables of the SQL state store, as SQLAlchemy Core knows them.
+"""Tables of the SQL state store, for SQLAlchemy Core.
 
-The migrations under `migrations/` make the tables; a test holds both descriptions equal. Bodies are documents of
-`core.serial`; what the database itself must check or find stands in columns of its own.
+The migrations under `migrations/` create the tables; a test checks that both descriptions are equal. Columns `body`
+hold documents of `core.serialization`; the other columns hold what queries must find or check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gobblin_dagster.database.types import UtcDateTime
 metadata = MetaData()
 
 VERSION_TABLE = "gobblin_schema_version"
-"""Alembic's own table: the revision of the store."""
+"""Alembic's table with the revision of the store."""
 
 dataset_states = Table(
     "gobblin_dataset_states",
@@ -33,7 +33,7 @@ dataset_states = Table(
     Column("dataset_urn", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
-    # Empty if a program that knew no digests wrote the row.
+    # NULL if an older program wrote the row.
     Column("digest", Text),
 )
 
@@ -42,7 +42,7 @@ leases = Table(
     metadata,
     Column("job", Text, primary_key=True),
     Column("dataset_urn", Text, primary_key=True),
-    # Grows for ever and outlives the holder: a row is never deleted, its owner is emptied.
+    # The epoch must never go back, so rows are never deleted: releasing a lease sets the owner to NULL.
     Column("epoch", BigInteger, nullable=False),
     Column("run_id", Text),
     Column("host", Text),
@@ -55,7 +55,7 @@ leases = Table(
 sequences = Table(
     "gobblin_sequences",
     metadata,
-    # The order of insertion: clocks of several drivers may disagree, this number does not.
+    # Order of insertion; `created_at` may be wrong, because clocks of several drivers differ.
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False, unique=True),
     Column("job", Text, nullable=False),
@@ -71,7 +71,7 @@ sequences = Table(
     Column("reported", Boolean, nullable=False),
 )
 
-# In the order of their declaration: the text of an index must not change from process to process.
+# In the order of declaration: the SQL text of the index must be the same in each process.
 _is_blocking = sequences.c.state.in_([state.value for state in SequenceState if state in WAITING])
 Index(
     "gobblin_sequences_one_blocking",
@@ -90,7 +90,7 @@ snapshot_files = Table(
     metadata,
     Column("job", Text, primary_key=True),
     Column("dataset_urn", Text, primary_key=True),
-    # A published path is never used again: the key refuses a second file of the same name.
+    # A published path is never used again: the primary key refuses a second file with the same path.
     Column("path", Text, primary_key=True),
     Column("snapshot", BigInteger, nullable=False),
     Column("branch", Text, nullable=False),
@@ -106,7 +106,7 @@ snapshot_removals = Table(
     Column("job", Text, primary_key=True),
     Column("dataset_urn", Text, primary_key=True),
     Column("path", Text, primary_key=True),
-    # A rollback brings a file back, and a later snapshot may remove it once more.
+    # Part of the key: a rollback may bring a file back, and a later snapshot may remove it again.
     Column("snapshot", BigInteger, primary_key=True, autoincrement=False),
 )
 

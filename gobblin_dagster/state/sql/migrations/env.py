@@ -1,4 +1,4 @@
-"""Run by Alembic: migrate on the connection, and in the transaction, that `RevisionChain.upgrade` opened."""
+"""Run by Alembic: migrate in the connection and transaction of `RevisionChain.upgrade`."""
 
 from alembic import context
 

@@ -140,7 +140,7 @@ def test_a_path_is_published_once(store: StateStore) -> None:
     epoch = take(store).epoch
     store.prepare(seq, epoch)
 
-    with pytest.raises(CorruptRecordError, match="a path that a snapshot names already"):
+    with pytest.raises(CorruptRecordError, match="a path that is already in a snapshot"):
         store.commit(seq.id, epoch, CommitEffect(state(2), [*files_of(seq), files_of(first)[0]]))
 
     assert store.load_sequence(seq.id) == seq

@@ -13,7 +13,7 @@ _BLOCKING = sa.text("state IN ('prepared', 'aborting', 'quarantined')")
 
 
 def upgrade() -> None:
-    """Make everything from nothing."""
+    """Create all tables."""
     op.create_table(
         "gobblin_dataset_states",
         sa.Column("job", sa.Text, primary_key=True),

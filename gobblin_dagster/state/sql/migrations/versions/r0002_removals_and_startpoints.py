@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add two tables; what is there stays as it is."""
+    """Add two tables; existing tables do not change."""
     op.create_table(
         "gobblin_snapshot_removals",
         sa.Column("job", sa.Text, primary_key=True),

@@ -10,6 +10,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add a column to two tables; rows that are there have no digest until they are written again."""
+    """Add a column to two tables; existing rows have no digest until they are written again."""
     for table in ("gobblin_dataset_states", "gobblin_snapshot_files"):
         op.add_column(table, sa.Column("digest", sa.Text))
