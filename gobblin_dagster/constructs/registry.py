@@ -1,8 +1,8 @@
-"""Registry: which class stands behind `type:` of a construct, loaded only when a job uses it.
+"""Registry: find the class for `type:` of a construct, and load it only when a job uses it.
 
-A type is the short name of a built-in, the name that a package gave in the entry-point group
-`gobblin_dagster.constructs` (`kind.type`, e.g. `converter.my_masker`), or `module:Class` for a class of the user's own,
-importable from where Python runs. Names are never replaced silently: two targets for one name are refused.
+A type is the short name of a built-in, a name that a package declares in the entry-point group
+`gobblin_dagster.constructs` (`kind.type`, e.g. `converter.my_masker`), or `module:Class` for a class of the user that
+Python can import. Names are never replaced silently: a second target for a name is refused.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec
 
 ENTRY_POINT_GROUP = "gobblin_dagster.constructs"
 Fault = tuple[tuple[str | int, ...], str]
-"""Where a fault stands inside the construct's keys, and what is wrong."""
+"""The place of a fault in the construct's keys, and what is wrong."""
 
 
 class ConstructKind(StrEnum):
-    """The points where a job takes a construct."""
+    """The kinds of constructs in a job."""
 
     SOURCE = "source"
     FORMAT = "format"
-    """How a file of the `files` source is read."""
+    """How files of the `files` source are read."""
     CONVERTER = "converter"
     ROW_POLICY = "row_policy"
     TASK_POLICY = "task_policy"
@@ -177,7 +177,7 @@ _OPTIONAL: dict[ConstructKind, tuple[type[Any], ...]] = {
     ConstructKind.WRITER: (WriterTraits,),
     ConstructKind.PUBLISHER: (PublisherTraits, JudgesWriter, JudgesExtract, KeepsLedger, ChoosesFolder),
 }
-"""What a construct may have besides; without methods of one short word (`frame`, `observe`), which much is near to."""
+"""Optional methods and traits by kind; without short names (`frame`, `observe`), which many names are similar to."""
 _SPECS: dict[ConstructKind, type[ConstructSpec]] = {
     ConstructKind.CONVERTER: ConverterSpec,
     ConstructKind.ROW_POLICY: RowPolicySpec,
@@ -186,11 +186,12 @@ _SPECS: dict[ConstructKind, type[ConstructSpec]] = {
 
 
 class Registry:
-    """Finds, checks and makes constructs by kind and type name.
+    """Find, check and make constructs by kind and type name.
 
-    A construct's class has an attribute `Options`, a pydantic model that is frozen and refuses unknown keys, and the
-    methods of its protocol in `core.constructs`; it is made with `cls(options, context)`. A field of `Options` that
-    names another construct is declared `Annotated[ConstructSpec, ConstructKind.FORMAT]`, to be checked with the rest.
+    The class of a construct has an attribute `Options`, a pydantic model that is frozen and refuses unknown keys, and
+    the methods of its protocol in `core.constructs`. It is made with `cls(options, context)`. A field of `Options` for
+    another construct is declared as `Annotated[ConstructSpec, ConstructKind.FORMAT]`, and is checked together with the
+    others.
 
     Source: the `*.class` and `*.alias` keys of Gobblin. Differs: classes are checked when loaded, options before a run.
     """
@@ -199,11 +200,11 @@ class Registry:
         self._targets = {kind: {n: f"{_HERE}.{t}" for n, t in types.items()} for kind, types in _BUILT_IN.items()}
         self._loaded: dict[tuple[ConstructKind, str], type[Any]] = {}
         self._made: set[type[Any]] = set()
-        """Classes whose objects were looked at."""
+        """Classes whose objects were checked."""
         self._discovered = False
 
     def register(self, kind: ConstructKind, type_name: str, target: str) -> None:
-        """Make `module:Class` known as `type_name`; raises UsageError where the name stands for another target."""
+        """Register `module:Class` as `type_name`; raises UsageError if the name has another target."""
         known = self._targets[kind].setdefault(type_name, target)
         if known != target:
             raise UsageError(
@@ -212,12 +213,12 @@ class Registry:
             )
 
     def register_format(self, name: str, *, reading: str, writing: str) -> None:
-        """Make a file format known, whose files' names end in `.<name>`.
+        """Register a file format for files whose names end in `.<name>`.
 
         Args:
             name: type name of both parts.
-            reading: `module:Class` of kind `FORMAT`; its attribute `Published` says how published files are counted, merged and
-                read back.
+            reading: `module:Class` of kind `FORMAT`; its attribute `Published` can count, merge and read
+                published files.
             writing: `module:Class` of kind `WRITER`.
 
         Raises:
@@ -227,15 +228,15 @@ class Registry:
         self.register(ConstructKind.WRITER, name, writing)
 
     def file_formats(self) -> list[str]:
-        """Return the names of the formats that are both read and written."""
+        """Return the names of formats that can be both read and written."""
         return sorted(self.types(ConstructKind.FORMAT).keys() & self.types(ConstructKind.WRITER).keys())
 
     def published_format(self, path: str, options: Mapping[str, Any]) -> PublishedFormat | None:
-        """Return how a published file is counted, merged and read back; None if no format is registered for its name.
+        """Return what counts, merges and reads back a published file; None if its name has no registered format.
 
         Args:
             path: path or name of the file.
-            options: those of the branch's writer.
+            options: options of the branch's writer.
 
         Raises:
             UsageError: as `load`.
@@ -247,16 +248,16 @@ class Registry:
         return found(options) if found is not None else None
 
     def types(self, kind: ConstructKind) -> Mapping[str, str]:
-        """Return the dotted targets by type name, those of installed packages too; read-only."""
+        """Return the dotted targets by type name, including those of installed packages; read-only."""
         self._discover()
         return MappingProxyType(dict(sorted(self._targets[kind].items())))
 
     def load(self, kind: ConstructKind, type_name: str) -> type[Any]:
-        """Return the class behind a type.
+        """Return the class of a type.
 
         Raises:
-            UsageError: there is no such type, it cannot be imported, it is no construct of that kind, or an attribute of its
-                is nearly one that would count.
+            UsageError: the type is unknown, its class cannot be imported or is no construct of this kind, or one of its
+                attributes has nearly the name of an optional one.
         """
         key = (kind, type_name)
         if key not in self._loaded:
@@ -264,11 +265,11 @@ class Registry:
         return self._loaded[key]
 
     def create(self, kind: ConstructKind, spec: ConstructSpec, context: ConstructContext, **more: Any) -> Any:
-        """Make a construct from its declaration; `more` is handed on to the class.
+        """Make a construct from its declaration; `more` is passed to the class.
 
         Raises:
-            UsageError: as `load`; also of what the object got in `__init__`.
-            InvalidSpecError: the options do not fit; all faults are named.
+            UsageError: as `load`; also for attributes that `__init__` adds.
+            InvalidSpecError: the options do not fit; the error has all faults.
         """
         cls = self.load(kind, spec.type)
         try:
@@ -286,7 +287,7 @@ class Registry:
         return made
 
     def check(self, kind: ConstructKind, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
-        """Return every fault of a declaration; where its type is unknown, that one alone at `("type",)`."""
+        """Return all faults of a declaration; if its type is unknown, only this one, at `("type",)`."""
         try:
             model: type[BaseModel] = self.load(kind, type_name).Options
         except UsageError as error:
@@ -297,16 +298,17 @@ class Registry:
         except ValidationError as error:
             faults = list(explain(error, model))
         for name, inner in _nested(model):
-            # Looked at as it was written, so that its faults are told together with all others.
+            # The inner construct is checked as it was written, so that its faults are reported together with all
+            # others.
             with suppress(ValidationError, KeyError):
                 spec = ConstructSpec.model_validate(options[name])
                 faults += [((name, *where), why) for where, why in self.check(inner, spec.type, spec.options)]
         return faults
 
     def schema(self, kind: ConstructKind) -> dict[str, Any]:
-        """Return the JSON schema of all types of a kind: `oneOf` with a constant `type` or a name alone, and `$defs`.
+        """Return the JSON schema of all types of a kind: `oneOf` with a constant `type` or only a name, and `$defs`.
 
-        Names in `$defs` begin with kind and type, so that a document that takes in several kinds can merge them.
+        Names in `$defs` begin with kind and type, so that several kinds can be merged into one document.
         """
         options, definitions = [], {}
         for name in self.types(kind):
@@ -333,7 +335,7 @@ class Registry:
         return {"oneOf": options, "$defs": definitions}
 
     def _embed(self, model: type[BaseModel], body: dict[str, Any], definitions: dict[str, Any]) -> None:
-        """Replace the open schema of fields that hold a construct by the schema of its kind."""
+        """Replace the open schema of fields for other constructs by the schema of their kind."""
         for name, inner in _nested(model):
             nested = self.schema(inner)
             definitions.update(nested["$defs"])
@@ -345,7 +347,7 @@ class Registry:
     def _target(self, kind: ConstructKind, type_name: str) -> str:
         if ":" in type_name:
             return type_name
-        # The names of Gobblin's own classes, `gobblin.` being older than `org.apache.gobblin.`.
+        # Names of Gobblin's own classes; `gobblin.` is the older form of `org.apache.gobblin.`.
         full_name = aliases.PREFIX + type_name if type_name.startswith("gobblin.") else type_name
         type_name = _ALIASES.get(kind, {}).get(full_name, type_name)
         known = self._targets[kind].get(type_name) or self.types(kind).get(type_name)
@@ -358,7 +360,7 @@ class Registry:
         return known
 
     def _discover(self) -> None:
-        """Read the entry points of installed packages, once, when first asked for something not built in."""
+        """Read the entry points of installed packages, at the first request for a type that is not built in."""
         if self._discovered:
             return
         self._discovered = True
@@ -373,7 +375,7 @@ class Registry:
 
 
 def _nested(model: type[BaseModel]) -> Iterator[tuple[str, ConstructKind]]:
-    """Yield the fields that hold another construct."""
+    """Yield the fields for other constructs, with their kinds."""
     for name, field in model.model_fields.items():
         for mark in field.metadata:
             if isinstance(mark, ConstructKind):
@@ -381,7 +383,7 @@ def _nested(model: type[BaseModel]) -> Iterator[tuple[str, ConstructKind]]:
 
 
 def dotted(where: tuple[str | int, ...]) -> str:
-    """Write a location as in messages: `columns[0].name`."""
+    """Return a location as text for messages: `columns[0].name`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
 
 
@@ -391,12 +393,12 @@ def _imported(kind: ConstructKind, type_name: str, target: str) -> Any:
     except ImportError as error:
         raise UsageError(
             problem=f"The {kind} type {type_name!r} cannot be loaded from {target}: {error}.",
-            hint="Install its package, or mend the name; your own modules lie in the project folder.",
+            hint="Install its package, or correct the name; your own modules must be in the project folder.",
         ) from error
 
 
 def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
-    """Refuse a class that would fail later, in a task."""
+    """Return the class; raises UsageError if it would fail later, in a task."""
     protocol = _PROTOCOLS[kind]
     methods = _names(protocol)
     options = getattr(cls, "Options", None)
@@ -422,24 +424,24 @@ def _checked(kind: ConstructKind, type_name: str, cls: Any) -> type[Any]:
 
 
 def _names(part: type[Any]) -> list[str]:
-    """Return the methods of a protocol, or the fields of traits."""
+    """Return the names of a protocol's methods, or of the fields of traits."""
     if is_dataclass(part):
         return [field.name for field in fields(part)]
     return [n for n, value in vars(part).items() if isinstance(value, FunctionType) and not n.startswith("_")]
 
 
 def _refuse_misspelt(kind: ConstructKind, cls: type[Any], given: Iterable[str]) -> None:
-    """Refuse an attribute that is nearly an optional one: left as it is, it would count for nothing."""
+    """Raise UsageError for an attribute with nearly the name of an optional one, which would be ignored."""
     names = {name for name in given if not name.startswith("_")}
     missing = {name for part in _OPTIONAL.get(kind, ()) for name in _names(part)} - names
     for name in sorted(names):
         near = difflib.get_close_matches(name, missing, n=1, cutoff=0.85)
         if near:
             raise UsageError(
-                problem=f"The {kind} {cls.__qualname__} has {name!r}, which nothing asks for; did you mean {near[0]!r}?",
-                hint="Rename it; with an underscore before it, if it is something of your own.",
+                problem=f"The {kind} {cls.__qualname__} has {name!r}, which is never used; did you mean {near[0]!r}?",
+                hint="Rename it; if it is your own, begin its name with an underscore.",
             )
 
 
 registry = Registry()
-"""The registry of this process."""
+"""Registry of this process."""

@@ -60,7 +60,7 @@ def test_tables_that_are_one_for_the_server_are_refused(tmp_path: Path, folding_
     assert "would share the target 'of_orders'" in result.datasets[0].failures[0].message
     run(tmp_path, table_job(OWN, {"Orders": {"rows": 2}}))
     late = run(tmp_path, table_job(OWN, {"orders": {"rows": 3}}))
-    assert "the table holds rows of dataset 'Orders'" in by_urn(late)["orders"].failures[0].message
+    assert "the table also has rows of dataset 'Orders'" in by_urn(late)["orders"].failures[0].message
     assert query(folding_url, "SELECT count(*) FROM of_orders") == [(2,)]
 
 

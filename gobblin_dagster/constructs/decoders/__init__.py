@@ -1,1 +1,1 @@
-"""Decoders: how the bytes of a message become columns. Read first: `base`."""
+"""Decoders: convert the bytes of messages to columns. Read first: `base`."""

@@ -1,4 +1,4 @@
-"""AvroDecoder: Avro messages of one schema, or of schemas that a registry knows by the id in front of each message."""
+"""AvroDecoder: decode Avro messages of one schema, or of schemas in a registry, by the id that begins each message."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 _REGISTRY_S = 30
 _HEADER_BYTES = 5
 _NO_SUCH_SCHEMA = 40403
-"""The code by which registries say that they know no schema of an id; a 404 without it is of somebody else."""
+"""Error code of registries for an unknown schema id; a 404 without it does not come from a registry."""
 
 
 class AvroDecoder:
-    """Decodes Avro data into the columns of one reader schema; each message is resolved from the schema it was written with.
+    """Decode Avro data into the columns of one reader schema; each message is resolved from the schema that wrote it.
 
-    Source: gobblin-kafka-common `KafkaAvroExtractor` and `KafkaSchemaRegistry`. Differs: one reader schema for a work unit.
+    Source: gobblin-kafka-common `KafkaAvroExtractor` and `KafkaSchemaRegistry`. Differs: one reader schema per work
+    unit.
     """
 
     def __init__(self, reader: Any, writer_of: Callable[[int], Any] | None) -> None:
@@ -44,7 +45,7 @@ class AvroDecoder:
             self.type = arrow_type_of_avro(self._reader, named)
         except (SchemaParseException, ValueError) as error:
             raise UsageError(
-                problem=f"The Avro schema cannot become columns: {error}.", hint="Mend it, or read bytes."
+                problem=f"The Avro schema cannot become columns: {error}.", hint="Correct it, or read bytes."
             ) from error
 
     @classmethod
@@ -52,17 +53,17 @@ class AvroDecoder:
         """Make the decoder that a job declares.
 
         Raises:
-            UsageError: a schema is not where it should be, or is none.
-            EnvironmentFaultError: the package fastavro, or the variable of the registry's password, is missing.
+            UsageError: a schema is missing, or is no Avro schema.
+            EnvironmentFaultError: the package fastavro, or the variable with the registry's password, is missing.
             TransientError: the registry does not answer.
         """
         with optional_package("fastavro", "Avro messages", extra="kafka"):
-            import fastavro  # noqa: F401, PLC0415  # asked for where a job uses it
+            import fastavro  # noqa: F401, PLC0415  # optional package
         registry = _registry(decoding, context)
         if decoding.schema_file is not None:
             reader = _read_json(Path(context.base_dir, decoding.schema_file))
         else:
-            assert registry is not None  # noqa: S101  # the options hold one of both
+            assert registry is not None  # noqa: S101  # the options require one of both
             reader = registry.newest(decoding.subject or default_subject)
         return cls(reader, registry.by_id if registry is not None else None)
 
@@ -70,9 +71,9 @@ class AvroDecoder:
         try:
             return pa.array([None if value is None else self._datum(value) for value in values], self.type)
         except GobblinDagsterError:
-            raise  # the registry's
+            raise  # raised by the registry
         except Exception as error:
-            # Damaged bytes and schemas that do not resolve make the library raise whatever its parts do.
+            # For damaged bytes and schemas that do not resolve, the library raises all kinds of exceptions.
             raise DecodeError(f"is no Avro datum of its schema: {str(error)[:200] or type(error).__name__}") from error
 
     def _datum(self, value: bytes) -> Any:
@@ -87,13 +88,13 @@ class AvroDecoder:
             data.seek(_HEADER_BYTES)
         datum = self._read(data, writer, self._reader)
         if data.read(1):
-            raise ValueError("bytes are left over behind it")
+            raise ValueError("bytes are left after it")
         return datum
 
     def _writer(self, number: int) -> Any:
-        """Return the schema of an id; None where there is none: some program wrote what is no such message."""
+        """Return the schema of an id; None if the registry has none, because the message is not in its format."""
         if number not in self._writers:
-            assert self._writer_of is not None  # noqa: S101  # asked only where ids stand before the data
+            assert self._writer_of is not None  # noqa: S101  # called only for messages with ids
             schema = self._writer_of(number)
             self._writers[number] = None if schema is None else self._parsed(schema, number)
         return self._writers[number]
@@ -105,15 +106,15 @@ class AvroDecoder:
         try:
             return self._parse(uuids_as_texts(schema))
         except (SchemaParseException, ValueError) as error:
-            # No message is to blame: all that were written with it would pass as empty rows.
+            # The messages are not to blame: with `on_undecodable: null`, all messages of this schema would become null.
             raise UsageError(
                 problem=f"Schema {number} of the registry cannot be used: {error}.",
-                hint="Schemas that name types of other subjects are not put together; read bytes.",
+                hint="Schemas that refer to types of other subjects are not supported; read bytes.",
             ) from error
 
 
 class _FolderRegistry:
-    """Schemas in files: `<id>.avsc`, `<subject>.avsc`."""
+    """Schemas in files: `<id>.avsc` and `<subject>.avsc`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -143,7 +144,7 @@ class _HttpRegistry:
         return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
     def _schema(self, path: str, absent: int | None = None) -> Any:
-        """Return the schema at a path; None where the registry says by a code of its own that there is none."""
+        """Return the schema at a path; None if the registry answers with the error code `absent`."""
         try:
             answer = self._requests.get(self._url + path, auth=self._auth, timeout=_REGISTRY_S)
         except self._requests.RequestException as error:
@@ -163,7 +164,7 @@ class _HttpRegistry:
 
 
 def _error_code(answer: Any) -> Any:
-    """Return the registry's code of a fault; None where it is not the registry that answers."""
+    """Return the error code in a registry's answer; None if the answer does not come from a registry."""
     try:
         body = answer.json()
     except ValueError:

@@ -1,7 +1,7 @@
-"""Decoders: the bytes of messages become Arrow columns, a whole batch at a time.
+"""Decoders: convert the bytes of messages to Arrow columns, a whole batch at a time.
 
-A decoder knows nothing of Kafka. Where a batch does not decode, the messages to blame are found by halving, so that the
-fast way needs no look at single messages.
+A decoder knows nothing about Kafka. If a batch cannot be decoded, the bad messages are found by bisection, so that good
+batches are decoded without looking at single messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class BytesDecoding(SpecModel):
-    """Bytes as they are."""
+    """Bytes, unchanged."""
 
     type: Literal["bytes"] = "bytes"
 
@@ -32,34 +32,34 @@ class StringDecoding(SpecModel):
 
 
 class JsonDecoding(SpecModel):
-    """One JSON object a message."""
+    """One JSON object per message."""
 
     type: Literal["json"]
     columns: Mapping[str, TypeName] = Field(min_length=1)
-    """Types by field name; other fields are left out, missing ones become null."""
+    """Types by field name; other fields are dropped, missing ones become null."""
 
 
 class AvroDecoding(SpecModel):
-    """One Avro datum a message: of a single schema, or in the wire format of a schema registry."""
+    """One Avro datum per message, of a single schema or in the wire format of a schema registry."""
 
     type: Literal["avro"]
     schema_file: str | None = None
-    """File with the Avro schema that gives the columns, relative to the project. Without `registry`, all messages are
-    written with it. With `registry`, default: the newest schema of the subject."""
+    """File with the Avro schema for the columns, relative to the project. Without `registry`, it is the schema of all
+    messages. Default, with `registry`: the newest schema of the subject."""
     registry: str | None = None
-    """Schema registry: a URL, or a folder with `<id>.avsc` and `<subject>.avsc`. Messages begin with a zero byte and
-    the id of their schema, four bytes. Source: `kafka.schema.registry.url`."""
+    """Schema registry: a URL, or a folder with `<id>.avsc` and `<subject>.avsc`. Each message begins with a zero byte
+    and the id of its schema in four bytes. Source: `kafka.schema.registry.url`."""
     subject: str | None = None
-    """Subject in the registry; default: `<topic>-value`, `<topic>-key` for keys."""
+    """Subject in the registry; default: `<topic>-value`, or `<topic>-key` for keys."""
     registry_auth_env: str | None = None
-    """Environment variable with `user:password` for the registry."""
+    """Environment variable with `user:password` for the registry. Default: no login."""
 
     @field_validator("registry")
     @classmethod
     def _no_secrets(cls, registry: str | None) -> str | None:
         if registry is not None and urlsplit(registry).username is not None:
             raise ValueError(
-                "a user and a password must not stand in a job file; name their variable in `registry_auth_env`"
+                "a user and a password must not be in a job file; name their variable in `registry_auth_env`"
             )
         return registry
 
@@ -76,27 +76,27 @@ Decoding: TypeAlias = Annotated[
 
 
 class DecodeError(Exception):
-    """A batch does not decode, or one message in it."""
+    """A batch, or one message in it, cannot be decoded."""
 
     def __init__(self, problem: str, index: int | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
         self.index = index
-        """Index of the message in its batch; None where the batch as a whole failed."""
+        """Index of the message in its batch; None if the batch as a whole failed."""
 
 
 class Decoder(Protocol):
-    """Decodes batches of one type."""
+    """Decodes batches of messages."""
 
     type: pa.DataType
-    """Type of the arrays; a struct becomes columns."""
+    """Type of the decoded arrays; a struct becomes columns."""
 
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
-        """Return one element per message, null for none; raises DecodeError."""
+        """Return one element per message, null for None; raises DecodeError."""
 
 
 class BytesDecoder:
-    """Hands bytes on."""
+    """Return bytes unchanged."""
 
     type = pa.binary()
 
@@ -105,7 +105,7 @@ class BytesDecoder:
 
 
 class StringDecoder:
-    """Decodes UTF-8."""
+    """Decode UTF-8."""
 
     type = pa.string()
 
@@ -117,7 +117,7 @@ class StringDecoder:
 
 
 class JsonDecoder:
-    """Decodes JSON objects into declared columns."""
+    """Decode JSON objects into declared columns."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self.type = pa.struct([(name, arrow_type(kind)) for name, kind in columns.items()])
@@ -126,11 +126,11 @@ class JsonDecoder:
     def decode(self, values: Sequence[bytes | None]) -> pa.Array:
         if not values:
             return pa.array([], self.type)
-        # Wrapped one by one: a message that holds no value, or two, cannot make up for another one, so that equal
-        # counts mean that each row is its message's.
+        # Wrap each message: then one without a value, or with two, cannot be made up for by another one, and equal
+        # counts mean that each row belongs to its message.
         text = b'{"v":' + b'}\n{"v":'.join([b"null" if value is None else value for value in values]) + b"}"
         try:
-            text.decode()  # Arrow hands on what is no UTF-8, and no Parquet reader takes what would be published
+            text.decode()  # Arrow accepts invalid UTF-8, but readers of Parquet do not
             rows = self._read(text)
         except UnicodeDecodeError as error:
             raise DecodeError(f"is no text in UTF-8: {error.reason}") from error
@@ -151,7 +151,7 @@ class JsonDecoder:
 
 
 def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:
-    """Read objects `{"v": ...}`, each with a value of a type."""
+    """Parse objects `{"v": ...}` whose values have the given type."""
     parsing = arrow_json.ParseOptions(
         explicit_schema=pa.schema([("v", kind)]), newlines_in_values=True, unexpected_field_behavior="ignore"
     )
@@ -161,7 +161,7 @@ def _read_wrapped(text: bytes, kind: pa.DataType) -> pa.Array:
 
 
 def decode_batch(decoder: Decoder, values: Sequence[bytes | None], *, null_where_bad: bool) -> pa.Array:
-    """Decode a batch; raises DecodeError with the index of the first bad message unless those become null."""
+    """Decode a batch; bad messages become null, or raise DecodeError with the index of the first one."""
     try:
         return decoder.decode(values)
     except DecodeError:
@@ -169,13 +169,13 @@ def decode_batch(decoder: Decoder, values: Sequence[bytes | None], *, null_where
         for error in _bad(decoder, values, 0):
             if not null_where_bad:
                 raise error from None
-            assert error.index is not None  # noqa: S101  # `_bad` names each
+            assert error.index is not None  # noqa: S101  # `_bad` sets it
             kept[error.index] = None
         return decoder.decode(kept)
 
 
 def _bad(decoder: Decoder, values: Sequence[bytes | None], start: int) -> Iterator[DecodeError]:
-    """Yield an error with its index for each message that does not decode, in order."""
+    """Yield an error with its index for each message that cannot be decoded, in order."""
     try:
         decoder.decode(values)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Publishers: what becomes of a branch's files once its rows are staged. The protocol is `DataPublisher` of `core.constructs`."""
+"""Publishers: decide what happens to a branch's staged files. The protocol is `core.constructs.DataPublisher`."""
 
 from types import MappingProxyType
 
@@ -10,4 +10,4 @@ STEP_MODULES = MappingProxyType(
         "send_to_kafka": f"{__name__}.kafka_topic",
     }
 )
-"""Where each step of a publisher is registered: a stored sequence outlives the job file that named its publisher."""
+"""Module that registers each publisher's step: a stored sequence may outlive the job file that names its publisher."""

@@ -1,4 +1,4 @@
-"""DeltaPublisher: published Parquet files become part of a Delta table, without being written again."""
+"""DeltaPublisher: add published Parquet files to a Delta table, without writing them again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.spec.job import SpecModel
 
 _VOID = '"void"'
-"""Delta's type of columns that have none, in its text."""
+"""Delta's type of columns that have only nulls, in its text form."""
 
 
 class DeltaOptions(SpecModel):
@@ -43,9 +43,11 @@ class DeltaOptions(SpecModel):
     """`branch`: one table for the branch of all datasets, in the folder `<namespace>/<table>/<branch>` of the output.
     `dataset`: a table in each dataset's own folder."""
     storage_options: dict[str, str] = Field(default_factory=dict)
-    """Settings of the table's storage as deltalake takes them, e.g. `{AWS_ENDPOINT_URL: ...}`; default: as it finds them."""
+    """Settings of the table's storage for deltalake, e.g. `{AWS_ENDPOINT_URL: ...}`; default: deltalake's own
+    defaults."""
     storage_options_env: dict[str, str] = Field(default_factory=dict)
-    """Settings taken from environment variables by name: read where they are used, never written to plans, logs or state."""
+    """Environment variables by name of the setting. They are read when publishing, and never written to plans, logs or
+    state."""
 
     @field_validator("storage_options")
     @classmethod
@@ -54,10 +56,12 @@ class DeltaOptions(SpecModel):
 
 
 class DeltaPublisher(TablePublisher[DeltaOptions]):
-    """Adds the branch's files to a Delta table, once, with the dataset's progress as the table's application transaction.
+    """Add the branch's files to a Delta table, exactly once; the table stores the dataset's progress as transaction id.
 
-    Folders of `partition_by` become the table's partition columns. New columns are added to the table; a column of another
-    type is refused.
+    Folders of `partition_by` become the table's partition columns. New columns are added to the table; a column of
+    another type is refused.
+
+    Source: none; Gobblin does not publish to Delta.
     """
 
     Options = DeltaOptions
@@ -68,8 +72,8 @@ class DeltaPublisher(TablePublisher[DeltaOptions]):
         location = view.folder if options.table == "dataset" else posixpath.dirname(view.folder)
         if "%" in location:
             raise UsageError(
-                problem=f"Branch {view.branch!r}: there can be no Delta table at {location}: the library that writes it "
-                "cannot open folders with `%` in their names.",
+                problem=f"Branch {view.branch!r}: there can be no Delta table at {location}: the library that writes "
+                "it cannot open folders with `%` in their names.",
                 hint="Give its publisher `table: branch`.",
             )
         return AppendToDeltaStep(
@@ -80,7 +84,7 @@ class DeltaPublisher(TablePublisher[DeltaOptions]):
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class AppendToDeltaStep:
-    """Adds files to a Delta table in one version; done when the table's transaction of the dataset has our number."""
+    """Add files to a Delta table in one version; done if the table's transaction id of the dataset is our number."""
 
     type_name: ClassVar[str] = "append_to_delta"
     version: ClassVar[int] = 1
@@ -96,7 +100,7 @@ class AppendToDeltaStep:
         try:
             table = self._load()
         except StorageError:
-            return False  # `execute` looks again, and more than once
+            return False  # `execute` checks again, several times
         return table is not None and self._is_in(table)
 
     def execute(self, storage: Storage) -> None:
@@ -108,7 +112,7 @@ class AppendToDeltaStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AppendToDeltaStep:
-        """Read what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         return cls(**{**fields, "commit": TableCommit.from_json(fields["commit"])})
 
     def describe(self) -> str:
@@ -119,7 +123,7 @@ class AppendToDeltaStep:
         return f"gobblin/{self.commit.job}/{self.commit.dataset_urn}/{self.commit.branch}"
 
     def _append(self, schema: pa.Schema) -> bool:
-        """Add the files unless they are there; False where another writer moved the table meanwhile."""
+        """Add the files unless the table has them; False if another writer changed the table in between."""
         deltalake = _deltalake()
         partitions = list(_partition_values(self.location, self.commit.files[0]))
         if len({tuple(_partition_values(self.location, file)) for file in self.commit.files}) > 1:
@@ -141,7 +145,7 @@ class AppendToDeltaStep:
                 partition_by=partitions or None,
                 commit_properties=deltalake.CommitProperties(
                     custom_metadata=self.commit.properties,
-                    # A lost race is not repeated blindly: a run that woke late may have published this very commit.
+                    # Never retried inside deltalake: another run may have published this very commit in between.
                     max_commit_retries=0,
                     app_transactions=[deltalake.Transaction(self._application, self.number)],
                 ),
@@ -155,7 +159,7 @@ class AppendToDeltaStep:
         return True
 
     def _load(self) -> Any:
-        """Return the newest state of the table; None where there is none."""
+        """Return the newest state of the table; None if it does not exist."""
         deltalake = _deltalake()
         try:
             return deltalake.DeltaTable(self.location, storage_options=self._options())
@@ -180,7 +184,7 @@ class AppendToDeltaStep:
             return False
         if known == self.number or self._is_in_history(table):
             return True
-        # A later commit of the dataset cannot begin before this one ended, so clocks disagree; guessing could lose rows.
+        # A later commit of the dataset cannot begin before this one ended: the clocks disagree. Do not guess.
         problem = f"the table knows a later transaction ({known}) of {self._application} than this one ({self.number})"
         raise StepRefusedError(step=self.describe(), problem=problem)
 
@@ -189,7 +193,7 @@ class AppendToDeltaStep:
         return any(entry.get("gobblin.commit-id") == ours for entry in table.history())
 
     def _with_columns(self, table: Any, schema: pa.Schema) -> Any:
-        """Return the table with all columns of the files; raises StepRefusedError where a type differs."""
+        """Return the table with all columns of the files; raises StepRefusedError if a type differs."""
         known = {column.name: column for column in table.schema().fields}
         require_names(self.describe(), "Delta does", known, schema)
         ours = self._fields(schema).fields
@@ -198,7 +202,7 @@ class AppendToDeltaStep:
                 types = (known[column.name].type, column.type)
                 problem = f"column {column.name!r} is {types[0]} in the table and {types[1]} in the files"
                 if any(_VOID in str(kind) for kind in types):
-                    problem += "; a column that holds nothing but nulls needs a type, e.g. of the converter `columns`"
+                    problem += "; a column with nothing but nulls needs a type, e.g. by the converter `columns`"
                 raise StepRefusedError(step=self.describe(), problem=problem)
         if missing := [column for column in ours if column.name not in known]:
             table.alter.add_columns(missing)
@@ -210,11 +214,12 @@ class AppendToDeltaStep:
             if has_part(column.type, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns"):
                 raise self._unfit(column, "Delta keeps microseconds; cast it to timestamp[us]")
             if has_part(column.type, pa.types.is_unsigned_integer):
-                # The library takes it for a signed one of as many bits, and readers stumble over the greater numbers.
+                # The library would convert them to signed types of the same width, which readers fail to read for large
+                # values.
                 raise self._unfit(column, "Delta has signed integers only; cast it to one")
         require_names(self.describe(), "Delta does", (), schema)
         try:
-            # Files to come may hold null where these hold none.
+            # Later files may have nulls where these have none.
             return _deltalake().Schema.from_arrow(pa.schema([column.with_nullable(True) for column in schema]))
         except Exception as error:  # the library raises no type of its own here
             problem = str(error).partition("\n")[0][:300]
@@ -247,9 +252,9 @@ class AppendToDeltaStep:
 
 
 def _deltalake() -> Any:
-    """Return the library; raises EnvironmentFaultError where it is not installed."""
+    """Return the library; raises EnvironmentFaultError if it is not installed."""
     with optional_package("deltalake", "the publisher `delta`", extra="delta"):
-        import deltalake  # noqa: PLC0415  # asked for where a commit uses it
+        import deltalake  # noqa: PLC0415  # optional package
     return deltalake
 
 
@@ -258,7 +263,7 @@ def _transaction_number(now: datetime) -> int:
 
 
 def _partition_values(location: str, file: TableFile) -> dict[str, str | None]:
-    """Read the partition columns of a file from its folders."""
+    """Return the partition columns of a file with their values, from the names of its folders."""
     values: dict[str, str | None] = {}
     for segment in file.path.removeprefix(location + "/").split("/")[:-1]:
         name, mark, value = segment.partition("=")

@@ -1,4 +1,4 @@
-"""Publishers of files: what a snapshot keeps of the ones before it."""
+"""Publishers of files: decide which files of earlier snapshots a new snapshot keeps."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class _NoOptions(SpecModel):
 
 
 class _FilesPublisher:
-    """Made of nothing; only readers of snapshots name its files, so they may be merged."""
+    """Base without options. Only snapshots refer to the files, so compaction may merge them."""
 
     Options = _NoOptions
     allows_compaction: ClassVar = True
 
     def __init__(self, options: BaseModel, context: ConstructContext) -> None:
-        """Need neither."""
+        """Ignore both arguments."""
 
 
 class AppendPublisher(_FilesPublisher):
-    """Adds the files to those of earlier publications.
+    """Add the files to those of earlier publications.
 
-    Source: gobblin-core `BaseDataPublisher` and `TimePartitionedDataPublisher`, which differ in what is moved; here
+    Source: gobblin-core `BaseDataPublisher` and `TimePartitionedDataPublisher`, which differ in what they move; here
     each file is moved on its own.
     """
 
@@ -38,10 +38,10 @@ class AppendPublisher(_FilesPublisher):
 
 
 class ReplacePublisher(_FilesPublisher):
-    """Makes each publication the whole branch: readers no longer see the files of earlier ones.
+    """Replace the whole branch by each publication: readers no longer see files of earlier ones.
 
-    Source: `data.publisher.replace.final.dir`. Differs: the old files stay until their snapshots expire, so readers never
-    find an empty folder and a rollback brings them back.
+    Source: `data.publisher.replace.final.dir`. Differs: old files stay until their snapshots expire, so readers never
+    find an empty folder, and a rollback restores them.
     """
 
     reads_current: ClassVar = True
@@ -52,7 +52,7 @@ class ReplacePublisher(_FilesPublisher):
 
 
 class ReplacePartitionsPublisher(_FilesPublisher):
-    """Replaces the files in those partition folders that the publication writes to; the others stay as they are.
+    """Replace the files in the partition folders that a publication writes to; the others stay.
 
     Source: gobblin-core `TimePartitionedDataPublisher` with `data.publisher.replace.final.dir`.
     """
@@ -61,7 +61,7 @@ class ReplacePartitionsPublisher(_FilesPublisher):
     needs_all_units: ClassVar = True
 
     def publish(self, view: PublishView) -> Publication:
-        # Below the dataset's folder: that one differs where the branch's `path` has changed since.
+        # Relative to the dataset's folder, which is another one if the branch's `path` has changed since.
         folder_in = DatasetUrn(view.dataset_urn).folder_in
 
         def partition(path: str) -> str:
@@ -72,7 +72,7 @@ class ReplacePartitionsPublisher(_FilesPublisher):
 
 
 class NoopPublisher(_FilesPublisher):
-    """Publishes nothing: rows are read, converted, checked and counted, and the watermark moves.
+    """Publish nothing: rows are read, converted, checked and counted, and the watermark moves.
 
     Source: gobblin-core `NoopPublisher`.
     """

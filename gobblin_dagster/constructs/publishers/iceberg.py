@@ -1,4 +1,4 @@
-"""IcebergPublisher: published Parquet files become part of an Iceberg table, without being written again."""
+"""IcebergPublisher: add published Parquet files to an Iceberg table, without writing them again."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class IcebergOptions(SpecModel):
     """Options of the publisher `iceberg`."""
 
     table: str = Field(pattern=r"^[^.\s]+(\.[^.\s]+)+$")
-    """Name in the catalog, `namespace.table`; made with the first publication where it is not there."""
+    """Name in the catalog, `namespace.table`; the table is created by the first publication if it does not exist."""
     catalog_name: str = Field(default="default", min_length=1)
-    """The catalog's name; SQL catalogs keep their tables under it."""
+    """Name of the catalog; SQL catalogs store tables under it."""
     catalog: dict[str, str]
-    """Properties of the catalog as pyiceberg takes them: `{type: rest, uri: ...}`, `{type: sql, uri: ..., warehouse: ...}`,
+    """Properties of the catalog for pyiceberg: `{type: rest, uri: ...}`, `{type: sql, uri: ..., warehouse: ...}`,
     `{type: glue}`."""
     catalog_env: dict[str, str] = Field(default_factory=dict)
-    """Properties taken from environment variables by name, e.g. `credential: LAKE_CREDENTIAL`: read where they are used,
-    never written to plans, logs or state."""
+    """Environment variables by name of the property, e.g. `credential: LAKE_CREDENTIAL`. They are read when publishing,
+    and never written to plans, logs or state."""
 
     @field_validator("catalog")
     @classmethod
@@ -47,9 +47,10 @@ class IcebergOptions(SpecModel):
 
 
 class IcebergPublisher(TablePublisher[IcebergOptions]):
-    """Adds the branch's files to an Iceberg table, once, and keeps the watermark in the table's snapshot.
+    """Add the branch's files to an Iceberg table, exactly once, and store the watermark in the table's snapshot.
 
-    New columns are added to the table, types are widened as Iceberg allows. Many datasets and branches may share a table.
+    New columns are added to the table, and types are widened as Iceberg allows. Several datasets and branches may share
+    a table.
 
     Source: gobblin-iceberg `IcebergMetadataWriter`. Differs: part of the commit, not a stream of events after it.
     """
@@ -74,7 +75,7 @@ class IcebergPublisher(TablePublisher[IcebergOptions]):
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class AppendToIcebergStep:
-    """Adds files to an Iceberg table in one snapshot that bears the commit id; done when the table has such a snapshot."""
+    """Add files to an Iceberg table in one snapshot with the commit id; done if the table has such a snapshot."""
 
     type_name: ClassVar[str] = "append_to_iceberg"
     version: ClassVar[int] = 1
@@ -89,7 +90,7 @@ class AppendToIcebergStep:
         try:
             return _holds(self._load(), self.commit)
         except (_errors().NoSuchTableError, StorageError):
-            return False  # `execute` looks again, and more than once
+            return False  # `execute` checks again, several times
 
     def execute(self, storage: Storage) -> None:
         schema = unified_schema(storage, self.table, self.commit.paths)
@@ -100,14 +101,14 @@ class AppendToIcebergStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AppendToIcebergStep:
-        """Read what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         return cls(**{**fields, "commit": TableCommit.from_json(fields["commit"])})
 
     def describe(self) -> str:
         return f"add {len(self.commit.files)} file(s) to Iceberg table {self.table}"
 
     def _append(self, schema: Any) -> bool:
-        """Add the files unless they are there; False where another writer moved the table meanwhile."""
+        """Add the files unless the table has them; False if another writer changed the table in between."""
         errors = _errors()
         try:
             table = self._load()
@@ -125,7 +126,8 @@ class AppendToIcebergStep:
                 transaction.add_files(
                     self.commit.paths,
                     snapshot_properties=self.commit.properties,
-                    # The history may have been expired behind our snapshot; then only the files themselves can tell.
+                    # The snapshot with our commit id may be expired; then only the list of files shows whether we are
+                    # done.
                     check_duplicate_files=not _has_whole_history(table),
                 )
         except errors.CommitFailedException:
@@ -139,7 +141,7 @@ class AppendToIcebergStep:
         return True
 
     def _require_names(self, there: Sequence[str], schema: Any) -> None:
-        # The table would hold both; most of its readers ask for columns without regard to case.
+        # The table could hold both, but most of its readers ignore case.
         require_names(self.describe(), "Spark, Trino and Hive do", there, schema)
 
     def _load(self) -> Any:
@@ -148,10 +150,10 @@ class AppendToIcebergStep:
             table = self._open_catalog().load_table(self.table)
         except errors.NoSuchTableError:
             raise
-        except Exception as error:  # noqa: BLE001  # each catalog has errors of its own: HTTP, SQL, cloud
+        except Exception as error:  # noqa: BLE001  # catalogs raise errors of their own: HTTP, SQL, cloud
             raise self._failed(error) from None
-        # Of our copy only, never stored: pyiceberg would repeat a lost race by itself, blind to whether a run that woke
-        # late published the same commit meanwhile.
+        # Only in our copy, never stored: pyiceberg would retry by itself, and not notice that another run published the
+        # same commit in between.
         metadata = table.metadata
         properties = {**metadata.properties, "commit.retry.num-retries": "0"}
         table.metadata = metadata.model_copy(update={"properties": properties})
@@ -174,7 +176,7 @@ class AppendToIcebergStep:
         return load_catalog(self.catalog_name, **resolved(self.catalog, self.catalog_env))
 
     def _failed(self, error: Exception) -> StorageError:
-        # The text of the catalog's error may hold its URL with a password: the type and the table must do.
+        # The text of the catalog's error may contain its URL with a password, so only its type is shown.
         return StorageError(
             operation="publish to Iceberg table",
             path=self.table,
@@ -184,16 +186,16 @@ class AppendToIcebergStep:
 
 
 def _errors() -> Any:
-    """Return pyiceberg's errors; raises EnvironmentFaultError where it is not installed."""
+    """Return pyiceberg's errors; raises EnvironmentFaultError if it is not installed."""
     with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
-        from pyiceberg import exceptions  # noqa: PLC0415  # asked for where a commit uses it
+        from pyiceberg import exceptions  # noqa: PLC0415  # optional package
     return exceptions
 
 
 def _unfit_values() -> tuple[type[Exception], ...]:
-    """Return what pyiceberg raises for types and values that Iceberg does not have: another try would not help."""
+    """Return the exceptions of pyiceberg for types and values that Iceberg does not have; retries do not help."""
     with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
-        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package, slow to import
+        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package
 
     return (ValueError, TypeError, NotImplementedError, OverflowError, struct.error, UnsupportedPyArrowTypeException)
 
@@ -208,9 +210,9 @@ def _holds(table: Any, commit: TableCommit) -> bool:
 
 
 def _has_whole_history(table: Any) -> bool:
-    """Tell whether the table's first snapshot is still known: the oldest then holds no more files than it added.
+    """Return True if the table's first snapshot still exists: then the oldest one has only the files that it added.
 
-    Its parent does not tell: expiry may take the parent's id out.
+    Its parent id would not show this, because expiry may remove the id.
     """
     oldest = min(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
     if oldest is None:

@@ -1,4 +1,4 @@
-"""KafkaTopicPublisher: the rows of a publication become messages, in one transaction with a note that they did."""
+"""KafkaTopicPublisher: send the rows of a publication as messages, in one transaction with a note of the commit."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 
 BATCH_ROWS = 10_000
 _TRANSACTION_MS = 15 * 60 * 1000
-"""The longest that brokers allow by default; the rows of one publication must be sent within it."""
+"""Brokers' default limit for a transaction; the rows of one publication must be sent within it."""
 
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=200)]
-"""As brokers take them, which tell upper case from lower."""
+"""Topic names that brokers accept; case matters."""
 
 
 class KafkaTopicOptions(KafkaConnection):
     """Options of the publisher `kafka_topic`."""
 
     topic: TopicName
-    """Topic that the rows go to; made by the broker's own rules where it is not there."""
+    """Topic for the rows; if it does not exist, the broker creates it by its own rules."""
     key: str | None = None
-    """Column whose value, as text (bytes as they stand), is the message's key;
-    default: none, messages are spread over the partitions."""
+    """Column whose value, as text (bytes are kept), is the message's key; default: no keys, messages are spread over
+    the partitions."""
     commits_topic: TopicName = "gobblin-commits"
-    """Compacted topic of one partition with a message per job, dataset and branch: the id of its last commit. Made where
-    it is not there."""
+    """Compacted topic with one partition. It has a message per job, dataset and branch: the id of its last commit. It
+    is created if it does not exist."""
 
     @model_validator(mode="after")
     def _topics_differ(self) -> Self:
-        # Brokers refuse a topic beside one that has `.` where it has `_`: the names of their metrics would be one.
+        # Brokers refuse two topics whose names differ only in `.` and `_`: their metrics would have the same names.
         if self.topic.replace(".", "_") == self.commits_topic.replace(".", "_"):
             raise ValueError(
-                f"`topic` {self.topic!r} and `commits_topic` {self.commits_topic!r} are one for Kafka, which compares `.` and "
-                "`_` as equal; rows and notes of commits need a topic each"
+                f"`topic` {self.topic!r} and `commits_topic` {self.commits_topic!r} are one for Kafka, which compares "
+                "`.` and `_` as equal; rows and notes of commits need a topic each"
             )
         return self
 
 
 class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
-    """Sends the branch's rows to a topic as JSON objects, exactly once for readers with `isolation.level=read_committed`.
+    """Send the branch's rows to a topic as JSON objects, exactly once for readers of committed messages.
 
-    Rows and the note in the commits topic are one Kafka transaction. A run that wakes late is fenced by the transactional
-    id of its dataset. No file of the branch is published.
+    The rows and the note in the commits topic are one Kafka transaction. A run that continues after another took over
+    is refused by Kafka, because both use the transactional id of the dataset. The branch's files are not published.
 
-    Source: gobblin-kafka `KafkaWriter`, which is at-least-once.
+    Source: gobblin-kafka `KafkaWriter`. Differs: exactly once; Gobblin sends at least once.
     """
 
     Options = KafkaTopicOptions
@@ -75,7 +75,7 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
         found: dict[str, dict[str, NotedCommit]] = {}
         with _errors(options.topic):
             for key, commit in _noted_commits(options, options.commits_topic).items():
-                # A branch's name and a topic's hold no slash, and the urn's are quoted.
+                # Names of branches and topics contain no slash; the urn is quoted.
                 place, *names = key.split("/")
                 if (
                     place == "gobblin"
@@ -99,7 +99,7 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class SendToKafkaStep:
-    """Sends the rows of staged files to a topic; done when the commits topic names the commit."""
+    """Send the rows of staged files to a topic; done if the commits topic has the commit."""
 
     type_name: ClassVar[str] = "send_to_kafka"
     version: ClassVar[int] = 1
@@ -118,7 +118,7 @@ class SendToKafkaStep:
         with self._errors():
             self._make_commits_topic()
             producer = self._producer()
-            # From here on no other run can end a transaction of this dataset: look once more, behind the fence.
+            # From here on, no other run can end a transaction of this dataset: check again whether one has.
             producer.init_transactions(self.connection.timeout_s)
             if self._last_commit() == self.commit.commit_id:
                 return
@@ -135,7 +135,7 @@ class SendToKafkaStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SendToKafkaStep:
-        """Read what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         commit, connection = TableCommit.from_json(fields["commit"]), KafkaConnection(**fields["connection"])
         return cls(**{**fields, "commit": commit, "connection": connection})
 
@@ -144,7 +144,7 @@ class SendToKafkaStep:
 
     @property
     def _name(self) -> str:
-        """The dataset's branch, in the commits topic and as transactional id."""
+        """Name of the dataset's branch: key in the commits topic, and transactional id."""
         return f"gobblin/{self.commit.job}/{quote(self.commit.dataset_urn, safe='')}/{self.commit.branch}/{self.topic}"
 
     def _send(self, producer: Any, storage: Storage) -> None:
@@ -156,7 +156,7 @@ class SendToKafkaStep:
                 for key, value in zip(self._keys(batch), as_json.texts(batch).to_pylist(), strict=True):
                     _produce(producer, self.topic, key, value, headers)
         except FileNotFoundError as error:
-            # Not to be undone by itself: whether an earlier try was seen is for a person to judge.
+            # Not undone automatically: whether readers saw an earlier attempt must be decided by a person.
             problem = f"staged file {error.filename} is gone, and topic {self.commits_topic} does not name the commit"
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         except ConvertError as error:
@@ -169,20 +169,20 @@ class SendToKafkaStep:
         if self.key not in batch.schema.names:
             problem = f"there is no key column {self.key!r}; found: {', '.join(batch.schema.names)}"
             raise StepRefusedError(step=self.describe(), problem=problem)
-        # Bytes are a key as they stand.
+        # Bytes are used as keys unchanged.
         return [
             value if value is None or isinstance(value, bytes) else str(value) for value in batch[self.key].to_pylist()
         ]
 
     def _producer(self) -> Any:
         with optional_package("confluent-kafka", "Kafka", extra="kafka"):
-            from confluent_kafka import Producer  # noqa: PLC0415  # optional package; `client_settings` says where it is missing
+            from confluent_kafka import Producer  # noqa: PLC0415  # optional package
 
         own = {"transactional.id": self._name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
         return Producer(client_settings(self.connection, own, {"compression.type": "lz4"}))
 
     def _last_commit(self) -> str | None:
-        """Return the commit id that the commits topic has for the dataset's branch; None where there is none."""
+        """Return the commit id in the commits topic for the dataset's branch; None if there is none."""
         last = _noted_commits(self.connection, self.commits_topic).get(self._name)
         return None if last is None else last.commit_id
 
@@ -193,7 +193,7 @@ class SendToKafkaStep:
             from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
 
         admin = AdminClient(client_settings(self.connection, {}))
-        # All topics: a broker may make the one that it is asked for, not compacted.
+        # List all topics: asked for a single one, a broker may create it without compaction.
         if self.commits_topic in admin.list_topics(timeout=self.connection.timeout_s).topics:
             return
         topic = NewTopic(self.commits_topic, 1, config={"cleanup.policy": "compact"})
@@ -209,9 +209,9 @@ class SendToKafkaStep:
 
 @contextmanager
 def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
-    """Raise the client's errors as ours."""
+    """Raise the client's errors as StorageError."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
-        from confluent_kafka import KafkaException  # noqa: PLC0415  # asked for where a job uses it
+        from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
     try:
         yield
@@ -222,7 +222,7 @@ def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
 
 
 def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str, NotedCommit]:
-    """Return the last commit by the name of a dataset's branch."""
+    """Return the last commit of each branch of a dataset, by key in the commits topic."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
 
@@ -241,7 +241,7 @@ def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str,
         for message in _messages(consumer, connection.timeout_s):
             name = message.key().decode()
             if message.value() is None:
-                found.pop(name, None)  # a person took the note out
+                found.pop(name, None)  # somebody deleted the note
             else:
                 at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
                 found[name] = NotedCommit(message.value().decode(), at)
@@ -261,7 +261,7 @@ def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, hea
 
 
 def _messages(consumer: Any, timeout_s: float) -> Iterator[Any]:
-    """Yield the messages up to the end of the one partition; raises KafkaException."""
+    """Yield the messages up to the end of the only partition; raises KafkaException."""
     with optional_package("confluent-kafka", "Kafka", extra="kafka"):
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
 

@@ -1,4 +1,4 @@
-"""The ledger beside a database table: a line per commit and branch, written in the transaction that loads its rows."""
+"""The ledger of a database: one row per commit and branch, written in the transaction that loads the rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gobblin_dagster.core.constructs import NotedCommit
 
 LEDGER = "gobblin_commits"
 _NEVER = "-"
-"""Before all times. No empty text: some databases keep it as null, which equals nothing."""
+"""Sorts before all times. Not an empty text: some databases store it as null, which equals nothing."""
 
 
 def ledger_table(schema: str) -> sa.Table:
-    """Return the ledger that stands in the same schema as the table."""
+    """Return the ledger, a table in the same schema as the loaded table."""
     return sa.Table(
         LEDGER,
         sa.MetaData(),
@@ -27,7 +27,7 @@ def ledger_table(schema: str) -> sa.Table:
         sa.Column("table_name", sa.Text, nullable=False),
         sa.Column("low", sa.Text, nullable=False),
         sa.Column("high", sa.Text, nullable=False),
-        # Lines of earlier versions have none.
+        # Rows of earlier versions have none.
         sa.Column("published_at", sa.String(32)),
     )
 
@@ -37,13 +37,13 @@ def newest_commits(
 ) -> dict[str, Collection[NotedCommit]]:
     """Return the newest commits of a job by dataset.urn, with one query for all datasets.
 
-    Args:
-        connection: to the database.
-        ledger: as of `ledger_table`; it need not be there.
-        job: the job's name.
-        tables: the table's name by dataset.urn, as the ledger has it.
+    If several commits are equally old, or have no time because an earlier version wrote them, two are returned.
 
-    Of commits that are equally old, or of earlier versions, which noted no time, two are returned.
+    Args:
+        connection: connection to the database.
+        ledger: table from `ledger_table`; it may not exist.
+        job: name of the job.
+        tables: name of the table in the ledger, by dataset.urn.
     """
     looked = sa.inspect(connection)
     if not looked.has_table(ledger.name, ledger.schema):

@@ -1,4 +1,4 @@
-"""Arrow rows into a database table: straight through COPY in PostgreSQL, by INSERT elsewhere; and merging by key."""
+"""Load Arrow rows into a database table: by COPY in PostgreSQL, else by INSERT; and merge rows by key."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gobblin_dagster.constructs.types.arrow import is_text
 from gobblin_dagster.core.errors import StepRefusedError
 
 _ROW = "gobblin_row"
-"""Column of the temporary table that keeps the order of rows."""
+"""Column of the temporary table with the order of rows."""
 
 
 def column_type(field: pa.Field) -> sa.types.TypeEngine[Any]:
-    """Return the column type for an Arrow field; raises StepRefusedError where there is none."""
+    """Return the column type for an Arrow field; raises StepRefusedError if there is none."""
     kind = field.type
     if pa.types.is_dictionary(kind):
         return column_type(field.with_type(kind.value_type))
@@ -54,10 +54,10 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[], sa.types.TypeEng
 
 
 def load_rows(connection: sa.Connection, table: sa.Table, batches: Iterable[pa.RecordBatch]) -> None:
-    """Append rows inside the connection's transaction; columns go by name.
+    """Append rows inside the connection's transaction; columns are matched by name.
 
     Raises:
-        StepRefusedError: the database would make another value of one.
+        StepRefusedError: the database would change a value.
     """
     dialect = connection.dialect.name
     for batch in batches:
@@ -75,13 +75,14 @@ def merge_rows(
     newest_by: Sequence[str],
     batches: Iterable[pa.RecordBatch],
 ) -> None:
-    """Insert rows, or replace those of the same key, inside the connection's transaction.
+    """Insert rows, or replace rows with the same key, inside the connection's transaction.
 
-    Of a key the row with the greatest values of `newest_by` counts, of equal ones the last; a row in the table that is newer
-    stays. Null is older than any value; it keeps no row from being replaced.
+    Of several rows with a key, the one with the greatest values of `newest_by` is taken; if these are equal, the last
+    one. A newer row in the table is kept. Null is older than all values, and does not protect a row from being
+    replaced.
 
     Raises:
-        StepRefusedError: the database knows no `ON CONFLICT` (others than PostgreSQL and SQLite), or a row has no key.
+        StepRefusedError: the database is neither PostgreSQL nor SQLite (`ON CONFLICT` is needed), or a row has no key.
     """
     if connection.dialect.name not in ("postgresql", "sqlite"):
         problem = f"`mode: upsert` is for PostgreSQL and SQLite, the database is {connection.dialect.name}"
@@ -98,7 +99,7 @@ def merge_rows(
 
 
 def _require_key(connection: sa.Connection, staged: sa.Table, key: Sequence[str]) -> None:
-    """Refuse rows without a key: a database refuses them too, but SQLite makes up a number."""
+    """Raise StepRefusedError for rows without a key: other databases refuse them too, but SQLite assigns a number."""
     for name in key:
         if connection.execute(
             sa.select(sa.literal(1)).select_from(staged).where(staged.c[name].is_(None)).limit(1)
@@ -129,8 +130,9 @@ def _merge_statement(
         new, old = (", ".join(f"{row}.{name}" for name in by) for row in ("excluded", "held"))
         action += f" WHERE NOT coalesce(({new}) < ({old}), FALSE)"
     return (
-        f"INSERT INTO {preparer.format_table(table)} AS held ({', '.join(names)}) "  # noqa: S608  # all names are quoted
-        f"SELECT {', '.join(names)} FROM (SELECT *, {newest} AS gobblin_rank FROM {preparer.format_table(staged)}) AS ranked "
+        f"INSERT INTO {preparer.format_table(table)} AS held ({', '.join(names)}) "  # noqa: S608  # names are quoted
+        f"SELECT {', '.join(names)} FROM (SELECT *, {newest} AS gobblin_rank FROM {preparer.format_table(staged)}) AS "
+        "ranked "
         f"WHERE gobblin_rank = 1 ON CONFLICT ({keys}) DO {action}"
     )
 
@@ -141,15 +143,15 @@ def _copy(connection: sa.Connection, table: sa.Table, batch: pa.RecordBatch) -> 
     text = io.BytesIO()
     pacsv.write_csv(_printable(batch), text, pacsv.WriteOptions(include_header=False))
     text.seek(0)
-    # Null is what stands there without quotes, empty text what stands in quotes: pyarrow quotes every text.
+    # Without quotes, an empty value is null; in quotes, it is an empty text. pyarrow quotes every text.
     statement = f"COPY {preparer.format_table(table)} ({names}) FROM STDIN (FORMAT csv)"
-    driver: Any = connection.connection  # psycopg2, which has more than the standard asks for
+    driver: Any = connection.connection  # psycopg2, which has methods beyond the standard
     with closing(driver.cursor()) as cursor:
         cursor.copy_expert(statement, text)
 
 
 def _printable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with what CSV cannot hold as text that PostgreSQL reads."""
+    """Return the batch with types that CSV cannot hold converted to text that PostgreSQL reads."""
     arrays = []
     for array in batch.columns:
         if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):

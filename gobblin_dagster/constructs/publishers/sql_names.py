@@ -1,4 +1,4 @@
-"""How databases compare names of tables and columns, and texts: what is one for them is refused before rows are mixed."""
+"""Compare names of tables and columns, and texts, as databases do; refuse names that are equal there."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gobblin_dagster.core.errors import StepRefusedError
 from gobblin_dagster.core.utils.duplicates import alike
 
 _EXACT_CASE = ("postgresql", "oracle")
-"""Databases in which quoted names that differ in case are two."""
+"""Databases that distinguish quoted names by case."""
 _CUT_AT_BYTES = {"postgresql": 63}
-"""Databases that cut longer names in silence; others refuse them."""
+"""Databases that cut longer names silently, with the number of bytes; others refuse them."""
 
 
 def cut_name(backend: str, table: str) -> str:
-    """Return the name under which a database keeps a table, `schema.table` or `table`."""
+    """Return the name under which a database stores a table, `schema.table` or `table`."""
     longest = _CUT_AT_BYTES.get(backend)
     return ".".join(part.encode()[:longest].decode(errors="ignore") for part in table.split("."))
 
 
 def folds_tables(connection: sa.Connection) -> bool:
-    """Tell whether tables whose names differ in case only are one; MySQL and MariaDB are asked: it is a setting of theirs."""
+    """Return True if the database has one table for names that differ in case only; in MySQL this is a setting."""
     if connection.dialect.name in MYSQL:
         return connection.execute(sa.text("SELECT @@lower_case_table_names")).scalar() != 0
     return may_fold_tables(connection.dialect.name)
 
 
 def may_fold_tables(backend: str) -> bool:
-    """Tell whether tables whose names differ in case only may be one in a database of some kind."""
+    """Return True if a kind of database may have one table for names that differ in case only."""
     return backend not in _EXACT_CASE
 
 
 def require_distinct(step: str, dialect: str, wanted: Iterable[str], there: Collection[str]) -> None:
-    """Raise StepRefusedError where the database takes two columns for one, of the table or of the files."""
+    """Raise StepRefusedError if two columns, of the table or of the files, have equal names in the database."""
     names = [*there, *(name for name in wanted if name not in there)]
     longest = _CUT_AT_BYTES.get(dialect)
     if longest and (long := [name for name in wanted if len(name.encode()) > longest]):
@@ -50,7 +50,10 @@ def require_distinct(step: str, dialect: str, wanted: Iterable[str], there: Coll
 
 
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    """Return a text as it is to be compared: by MySQL as bytes, else `Orders` and `orders`, `a` and `a ` are equal there."""
+    """Return a text to be compared exactly.
+
+    MySQL compares `Orders` and `orders`, `a` and `a ` as equal unless as bytes.
+    """
     if connection.dialect.name not in MYSQL:
         return text
     unicode = sa.cast(text, mysql.CHAR(charset="utf8mb4"))
@@ -58,7 +61,7 @@ def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnEl
 
 
 class _BinaryText(sa.types.TypeDecorator[str]):
-    """Text that a database has as bytes, in UTF-8."""
+    """Text that a database returns as bytes, in UTF-8."""
 
     impl = sa.LargeBinary
     cache_ok = True

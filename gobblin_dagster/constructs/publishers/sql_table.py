@@ -1,4 +1,4 @@
-"""SqlTablePublisher: the rows of a publication go into a database table, in one transaction with a note that they did."""
+"""SqlTablePublisher: load the rows of a publication into a database table, in one transaction with a ledger row."""
 
 from __future__ import annotations
 
@@ -51,19 +51,20 @@ class SqlTableOptions(SpecModel):
     """Options of the publisher `sql_table`."""
 
     url_env: str = ""
-    """Environment variable with the database's URL as SQLAlchemy writes it, e.g. `WAREHOUSE_URL` holding
-    `postgresql://user:password@host:5432/warehouse`; read where it is used, never stored or shown."""
+    """Environment variable with the database's SQLAlchemy URL, e.g. `WAREHOUSE_URL` for
+    `postgresql://user:password@host:5432/warehouse`; it is read when publishing, and never stored or shown."""
     url: str = ""
-    """The URL itself where it holds no password: `sqlite:///warehouse.db` (relative to the project)."""
+    """The URL itself, if it has no password: `sqlite:///warehouse.db` (relative to the project)."""
     table: str = Field(min_length=1)
-    """`table` or `schema.table`; made with the first publication where it is not there. `{dataset}` stands for the
-    dataset.urn, in letters, digits and `_`; two that come to the same name are refused."""
+    """`table` or `schema.table`; created by the first publication if it does not exist. `{dataset}` is replaced by the
+    dataset.urn in letters, digits and `_`; two datasets with the same name are refused."""
     mode: Mode = "append"
-    """`append`: rows are added. `upsert`: a row replaces the one with its `key`, unless that one is newer by the job's
-    `extract.delta_fields`; of several equally new ones the last counts. `replace`: the table holds the rows of the newest
-    publication only; one table for each dataset and branch."""
+    """`append`: add rows. `upsert`: a row replaces the one with its `key`, unless that one is newer by the job's
+    `extract.delta_fields`; if they are equal, the last one is kept. `replace`: the table has only the rows of the
+    newest publication, and serves one dataset and branch."""
     key: tuple[str, ...] = ()
-    """Columns that name a row, for `upsert`; the primary key of a table that is made. Default: `extract.primary_keys`."""
+    """Columns that identify a row, for `upsert`; primary key of a table that is created. Default:
+    `extract.primary_keys`."""
 
     @field_validator("url")
     @classmethod
@@ -82,13 +83,13 @@ class SqlTableOptions(SpecModel):
 
 
 class SqlTablePublisher(TablePublisher[SqlTableOptions]):
-    """Puts the branch's rows into a database table, exactly once; no file of the branch is published.
+    """Load the branch's rows into a database table, exactly once; the branch's files are not published.
 
-    The step that does it writes a row into the table `gobblin_commits` of the same database, in the same transaction. New
+    The step also writes a row into the table `gobblin_commits` of the same database, in the same transaction. New
     columns are added to the table.
 
-    Source: gobblin-sql `JdbcPublisher`, which copies from a staging table. Differs: survives a crash between the copy and
-    the watermark.
+    Source: gobblin-sql `JdbcPublisher`, which copies from a staging table. Differs: survives a crash between the copy
+    and the watermark.
     """
 
     Options = SqlTableOptions
@@ -107,7 +108,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
 
     def newest_commits(self, datasets: Collection[str]) -> Mapping[str, Collection[NotedCommit]]:
         if self._options.mode != "append":
-            return {}  # the rows that are there are replaced: none is there twice
+            return {}  # rows are replaced, so none can be published twice
         tables = {urn: self._full_name(urn) for urn in datasets}
         found: dict[str, Collection[NotedCommit]] = {}
         with self._database.connection(f"ask {LEDGER} beside table {self._options.table}") as connection:
@@ -135,7 +136,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
         return self._options.table.replace("{dataset}", _identifier(dataset_urn))
 
     def _mode(self, view: PublishView) -> Mode:
-        """Return how the rows go in: those that join a publication never take its place."""
+        """Return the mode for this publication; one that joins an earlier publication always appends."""
         return "append" if view.joins and self._options.mode == "replace" else self._options.mode
 
     def _has_work(self, view: PublishView) -> bool:
@@ -173,7 +174,7 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class LoadSqlTableStep:
-    """Loads staged files into a table; done when the ledger of that database names the commit."""
+    """Load staged files into a table; done if the ledger of that database has the commit."""
 
     type_name: ClassVar[str] = "load_sql_table"
     version: ClassVar[int] = 1
@@ -188,7 +189,7 @@ class LoadSqlTableStep:
     base_dir: str
     newest_by: tuple[str, ...] = ()
     is_own: bool = False
-    """Whether the table is meant for this dataset alone."""
+    """Whether the table is for this dataset only."""
 
     def verify(self, storage: Storage) -> bool:
         with self._connection() as connection:
@@ -198,7 +199,7 @@ class LoadSqlTableStep:
         try:
             schema = unified_schema(storage, self.table, self.commit.paths) if self.commit.files else None
         except FileNotFoundError as error:
-            # Not to be undone by itself: a run that woke late may have read the file and be loading it now.
+            # Not undone automatically: a run that continues late may have read the file, and may be loading it now.
             problem = f"staged file {error.filename} is gone, and the table's ledger does not name the commit"
             raise StepRefusedError(step=self.describe(), problem=problem) from error
         table = self._table(schema) if schema is not None else None
@@ -206,7 +207,7 @@ class LoadSqlTableStep:
             if table is not None and schema is not None:
                 there = _columns(connection, table) or {}
                 require_distinct(self.describe(), connection.dialect.name, schema.names, there)
-            # Tables first, in transactions of their own: two datasets may be making the same one.
+            # Tables first, in their own transactions: two datasets may create the same table.
             for wanted in (self._ledger, table):
                 if wanted is not None:
                     _make(connection, wanted)
@@ -222,7 +223,7 @@ class LoadSqlTableStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> LoadSqlTableStep:
-        """Read what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         names = {name: tuple(fields.get(name, ())) for name in ("key", "newest_by")}
         return cls(**{**fields, **names, "commit": TableCommit.from_json(fields["commit"])})
 
@@ -265,7 +266,7 @@ class LoadSqlTableStep:
         return connection.execute(query).first() is not None
 
     def _require_alone(self, connection: sa.Connection) -> None:
-        """Refuse to delete, or to mix, what other datasets or branches have put into the table."""
+        """Raise StepRefusedError if the table has rows of other datasets or branches."""
         columns, ours = self._ledger.c, (self.commit.dataset_urn, self.commit.branch)
         table, name = exact(connection, columns.table_name), self._full_name
         is_ours = sa.func.lower(columns.table_name) == name.lower() if folds_tables(connection) else table == name
@@ -281,8 +282,8 @@ class LoadSqlTableStep:
         other = connection.execute(others.limit(1)).first()
         if other is not None:
             problem = (
-                f"the table holds rows of dataset {other[0]!r}, branch {other[1]!r}, too, by {LEDGER}; give each a table "
-                "of its own (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
+                f"by {LEDGER}, the table also has rows of dataset {other[0]!r}, branch {other[1]!r}; give each its own "
+                "table (`{dataset}` in `table` keeps letters, digits and `_` of the dataset.urn)"
             )
             raise StepRefusedError(step=self.describe(), problem=problem)
 
@@ -291,7 +292,10 @@ class LoadSqlTableStep:
         return f"{self.schema}.{self.table}".lstrip(".")
 
     def _note(self, connection: sa.Connection) -> bool:
-        """Write our line; waits for another that writes the same, and is False where that one was committed."""
+        """Write our ledger row; waits for another transaction that writes the same row.
+
+        False if that one was committed.
+        """
         values = {
             "commit_id": self.commit.commit_id,
             "branch": self.commit.branch,
@@ -307,7 +311,7 @@ class LoadSqlTableStep:
         except IntegrityError:
             connection.rollback()
             if not self._is_noted(connection):
-                raise  # some other rule of that database, and the rows are not there
+                raise  # another constraint of the database failed, and the rows are not there
             return False
         return True
 
@@ -318,17 +322,17 @@ class LoadSqlTableStep:
 
 @dataclass(frozen=True, slots=True)
 class _Database:
-    """Where a table is."""
+    """The database of a table."""
 
     url: str
     url_env: str
     base_dir: str
     table: str
-    """As messages name it."""
+    """Name of the table in messages."""
 
     @contextmanager
     def connection(self, doing: str, dataset_urn: str = "") -> Iterator[sa.Connection]:
-        """Yield a connection of our own, its errors as ours: what a later try may mend, and what it may not."""
+        """Yield a new connection; raises StorageError if a retry may help, else StepRefusedError."""
         try:
             with self._engine().connect() as connection:
                 yield connection
@@ -344,7 +348,7 @@ class _Database:
 
     @property
     def backend(self) -> str:
-        """SQLAlchemy's name of the kind of database; empty where its URL cannot be read here."""
+        """SQLAlchemy's name of the kind of database; empty if its URL cannot be parsed or is not set here."""
         try:
             return self._url().get_backend_name()
         except EnvironmentFaultError:
@@ -356,7 +360,7 @@ class _Database:
             return parse_url(text, self.base_dir)
         except ValueError as error:
             raise EnvironmentFaultError(
-                problem=f"Table {self.table}: {error}.", hint=f"Mend {self.url_env or '`url`'}."
+                problem=f"Table {self.table}: {error}.", hint=f"Correct {self.url_env or '`url`'}."
             ) from None
 
     def _engine(self) -> sa.Engine:
@@ -364,7 +368,7 @@ class _Database:
 
 
 def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.TypeEngine[Any]] | None:
-    """Return the types of a table's columns by name; None where there is no such table."""
+    """Return the types of a table's columns by name; None if the table does not exist."""
     looked = sa.inspect(connection)
     if not looked.has_table(table.name, table.schema):
         return None
@@ -372,12 +376,12 @@ def _columns(connection: sa.Connection, table: sa.Table) -> dict[str, sa.types.T
 
 
 def _make(connection: sa.Connection, table: sa.Table) -> None:
-    """Make a table, and the schema that it is to lie in, or add the columns that it lacks; each in a transaction of its own.
+    """Create a table and its schema, or add missing columns; each statement in its own transaction.
 
-    Where the database refuses, another may have been faster: what is there in the end counts.
+    If a statement fails because another run was faster, only the result counts: the table has its columns.
     """
     known = _columns(connection, table)
-    connection.rollback()  # looking began a transaction
+    connection.rollback()  # the inspection began a transaction
     statements: list[sa.Executable] = []
     if known is None:
         if table.schema and not sa.inspect(connection).has_schema(table.schema):
@@ -406,23 +410,23 @@ def _make(connection: sa.Connection, table: sa.Table) -> None:
 
 
 def _check_types(view: PublishView) -> None:
-    """Refuse columns that no table can hold, before anything is stored."""
+    """Raise UsageError for columns that no table can hold, before anything is stored."""
     unfit = [name for name, kind in type_texts(view.schema or "").items() if type_from_text(kind) is None]
     if unfit:
         raise UsageError(
             problem=f"Branch {view.branch!r}: a database table has no type for column(s) {', '.join(unfit)}.",
-            hint="Make them JSON text with the converter `to_json`, or flatten them.",
+            hint="Convert them to JSON text with the converter `to_json`, or flatten them.",
         )
 
 
 def _check_columns(view: PublishView, what: str, names: Sequence[str]) -> None:
-    """Refuse columns that the branch does not have, before anything is stored."""
+    """Raise UsageError for columns that the branch does not have, before anything is stored."""
     there = type_texts(view.schema or "")
     missing = [name for name in names if name not in there]
     if missing:
         raise UsageError(
-            problem=f"Branch {view.branch!r} has no column {', '.join(missing)}, which {what} of its table names; it has "
-            f"{', '.join(there)}.",
+            problem=f"Branch {view.branch!r} has no column {', '.join(missing)}, which {what} of its table names; "
+            f"it has {', '.join(there)}.",
             hint="Keep the column in the branch, or leave it out there.",
         )
 

@@ -1,4 +1,4 @@
-"""What a database column would change in silence: found in types and in values before they are sent."""
+"""Refuse values that a database column would change silently, by their types and values, before they are sent."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gobblin_dagster.constructs.types.iso_times import refuse_odd_times
 from gobblin_dagster.core.errors import StepRefusedError
 
 _MANY = 1000
-"""Digits behind the point that a float may have, and more."""
+"""More fractional digits than any float has."""
 _FLOAT_DIGITS = 15
-"""Decimals of so many digits come back from a float as they were."""
+"""Decimals with so many digits survive the conversion to a float and back."""
 _NO_TEXT = (sa.Boolean, sa.Integer, sa.Numeric, sa.Float, sa.DateTime, sa.Date, sa.Time)
 
 
 def require_fit(table: str, schema: pa.Schema, there: Mapping[str, sa.types.TypeEngine[Any]], dialect: str) -> None:
-    """Raise StepRefusedError where a column of the table would round, cut or reinterpret the values of its column."""
+    """Raise StepRefusedError if a column of the table would round, cut or reinterpret its values."""
     for field in schema:
         theirs = there.get(field.name)
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -34,10 +34,10 @@ def require_fit(table: str, schema: pa.Schema, there: Mapping[str, sa.types.Type
 
 
 def exact_values(batch: pa.RecordBatch, dialect: str) -> pa.RecordBatch:
-    """Return rows as a database takes them: instants in UTC, microseconds, no dictionaries.
+    """Return rows as databases accept them: instants in UTC, microseconds, no dictionaries.
 
     Raises:
-        StepRefusedError: a value would become another one.
+        StepRefusedError: a value would change.
     """
     arrays = []
     for field, array in zip(batch.schema, batch.columns, strict=True):
@@ -49,7 +49,10 @@ def exact_values(batch: pa.RecordBatch, dialect: str) -> pa.RecordBatch:
 
 
 def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
-    """Return what would happen to values; empty where nothing, or where the database itself refuses what does not fit."""
+    """Return how values would change.
+
+    Empty if they would not, or if the database itself refuses those that do not fit.
+    """
     if is_text(ours) and isinstance(theirs, _NO_TEXT):
         return "text would be read as another type, 007 as 7"
     if isinstance(theirs, sa.Float):
@@ -95,7 +98,10 @@ def _exact(name: str, array: pa.Array, dialect: str) -> pa.Array:
 
 
 def _refuse_in_sqlite(array: pa.Array) -> None:
-    """SQLite keeps decimals, and whole numbers beyond 64 bits, as floats; NaN it makes NULL."""
+    """Raise ArrowInvalid for values that SQLite changes.
+
+    It stores decimals and large integers as floats, NaN as NULL.
+    """
     kind = array.type
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(array)).as_py():
         raise pa.ArrowInvalid("SQLite has no NaN, it would be null")

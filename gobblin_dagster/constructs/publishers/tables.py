@@ -1,4 +1,4 @@
-"""What the publishers of tables share: their frame, the facts of a publication as JSON, and Parquet files read back."""
+"""Code shared by publishers of tables: base class, facts of a publication as JSON, reading of Parquet files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from gobblin_dagster.storage.arrow import arrow_files
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
 TRIES = 12
-"""Lost races for one table before the publication is left to the next run."""
+"""Number of attempts against other writers of one table; after that, the next run publishes."""
 _LONGEST_WAIT_S = 2.0
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A published file, as a step keeps it."""
+    """A published file, as stored in a step."""
 
     path: str
     size_bytes: int
@@ -44,7 +44,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """What one publication adds to a table, and by which name it is known there for ever."""
+    """The content of one publication, and the id by which the table knows it for ever."""
 
     commit_id: str
     job: str
@@ -55,11 +55,12 @@ class TableCommit:
     high: str
     files: tuple[TableFile, ...]
     published_at: str = ""
-    """When the publication was decided, in UTC, so that text sorts as time; empty in steps that earlier versions stored."""
+    """When the publication was decided, in UTC, as text that sorts by time; empty in steps stored by earlier
+    versions."""
 
     @classmethod
     def of(cls, view: PublishView, *, staged: bool = False) -> TableCommit:
-        """Return what a publication adds, its files where they will lie or where they are staged.
+        """Return the content of a publication; `staged`: with the paths of staged files instead of published ones.
 
         Raises:
             UsageError: a file is not Parquet.
@@ -86,13 +87,13 @@ class TableCommit:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> TableCommit:
-        """Read what `dataclasses.asdict` made."""
+        """Parse the result of `dataclasses.asdict`."""
         files = tuple(TableFile(**file) for file in fields["files"])
         return cls(**{**fields, "files": files})
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the table's own history keeps: enough to find the run, and to begin from where the table is."""
+        """Properties for the table's own history: enough to find the run, and to continue from the table's state."""
         return {
             "gobblin.commit-id": self.commit_id,
             "gobblin.job": self.job,
@@ -105,12 +106,12 @@ class TableCommit:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of its files."""
+        """Paths of the files."""
         return [file.path for file in self.files]
 
 
 class TablePublisher(ABC, Generic[OptionsT]):
-    """Brings a branch's Parquet files to a table or topic, in one step that looks there whether it is done."""
+    """Put a branch's Parquet files into a table or topic, in one step that can check there whether it is done."""
 
     published_elsewhere: ClassVar[str]
     publishes_files: ClassVar[bool] = True
@@ -120,7 +121,7 @@ class TablePublisher(ABC, Generic[OptionsT]):
         self._context = context
 
     def unfit_writer(self, type_name: str, options: Mapping[str, Any]) -> str:
-        """Return why the branch's writer cannot serve this publisher; empty where it can."""
+        """Return why the branch's writer does not fit this publisher; empty if it does."""
         if type_name == "parquet":
             return ""
         return f"it takes Parquet files; give the branch `writer: {{type: parquet}}`, not {type_name!r}"
@@ -134,28 +135,28 @@ class TablePublisher(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def _step(self, view: PublishView) -> CommitStep:
-        """Return the step; raises UsageError where the files are none that the table or topic takes."""
+        """Return the step; raises UsageError if the table or topic cannot take the files."""
 
 
 def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
-    """Open a published file; only its footer is read until rows are asked for. Raises OSError."""
+    """Open a published file; reads only its footer until rows are asked for. Raises OSError."""
     try:
         files, (inside,) = arrow_files([path])
     except UsageError:
         return pq.ParquetFile(io.BytesIO(storage.read(path)))  # memory://
-    # Read ahead, a file would lie in memory as a whole.
+    # With pre-buffering, the whole file would be kept in memory.
     return pq.ParquetFile(files.open_input_file(inside), pre_buffer=False)
 
 
 def batches_of(storage: Storage, paths: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of published files in batches of at most `rows`; memory stays with that of a row group."""
+    """Yield the rows of published files in batches of at most `rows`; keeps at most one row group in memory."""
     for path in paths:
         with open_parquet(storage, path) as file:
             yield from file.iter_batches(rows)
 
 
 def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Schema:
-    """Return one schema for files that may differ in columns or width of types; raises StepRefusedError."""
+    """Return one schema for files that may differ in columns or in the width of types; raises StepRefusedError."""
     schemas = []
     for path in paths:
         with open_parquet(storage, path) as file:
@@ -167,13 +168,13 @@ def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Sch
 
 
 def require_names(step: str, who: str, there: Iterable[str], schema: pa.Schema) -> None:
-    """Raise StepRefusedError if readers take a column of the files for another one, of the files or of the table.
+    """Raise StepRefusedError if a column of the files differs from another column in case only.
 
     Args:
-        step: what is refused.
-        who: takes names that differ in case only for one: `"Delta does"`.
+        step: name of the step, for the message.
+        who: the readers that ignore case, for the message: `"Delta does"`.
         there: names of the table's columns.
-        schema: of the files; structs in it are looked into.
+        schema: schema of the files; names inside structs are compared too.
     """
     known = {*there}
     new = [name for name in schema.names if name not in known]
@@ -186,14 +187,17 @@ def require_names(step: str, who: str, there: Iterable[str], schema: pa.Schema) 
 
 
 def _struct_names(schema: pa.Schema) -> Iterator[list[str]]:
-    """Yield the names of the fields of each struct, at whatever depth."""
+    """Yield the field names of each struct, at any depth."""
     for kind in parts_of(schema.types):
         if pa.types.is_struct(kind):
             yield [field.name for field in kind]
 
 
 def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]:
-    """Return settings that may be stored with a commit sequence; raises ValueError, without the value, where one is secret."""
+    """Return settings that may be stored with a commit sequence.
+
+    Raises ValueError, without the value, if one is secret.
+    """
     secret = sorted(
         name for name, value in settings.items() if SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)
     )
@@ -203,20 +207,21 @@ def without_secrets(settings: dict[str, str], env_option: str) -> dict[str, str]
 
 
 def resolved(settings: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with those that environment variables hold; raises EnvironmentFaultError."""
+    """Return settings together with those from environment variables; raises EnvironmentFaultError."""
     return {**settings, **from_environment(variables, "publisher's setting", "Set it where the commit runs.")}
 
 
 def race(attempt: Callable[[], bool], table: str, dataset_urn: str) -> None:
-    """Call until it says that it won, waiting a little longer each time another writer was faster or nobody answered.
+    """Call `attempt` until it returns True; wait longer after each lost attempt, and after each StorageError.
 
     Raises:
-        StorageError: others were faster each time, or the last answer was this error; the next run tries again.
+        StorageError: all attempts were lost to other writers, or the last one raised this error; the next run tries
+        again.
     """
     lost: StorageError | None = None
     for number in range(TRIES):
         if number:
-            # Spreads writers, hides nothing.
+            # The random factor separates competing writers; it protects no secret.
             time.sleep(random.uniform(0.5, 1) * min(0.02 * 2**number, _LONGEST_WAIT_S))  # noqa: S311
         try:
             if attempt():

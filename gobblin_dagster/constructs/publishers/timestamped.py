@@ -1,4 +1,4 @@
-"""A folder for each publication."""
+"""TimestampedPublisher: a folder for each publication."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ class TimestampedOptions(SpecModel):
     """Options of the publisher `timestamped`."""
 
     name: Literal["instant", "commit"] = "instant"
-    """`instant`: UTC to the millisecond, `20261121T101500123Z`, so that names sort by time. `commit`: the commit id."""
+    """Name of the folder. `instant`: UTC in milliseconds, `20261121T101500123Z`, which sorts by time; `commit`: the
+    commit id."""
     replace: bool = False
-    """True: a snapshot holds the newest folder alone. False: all folders."""
+    """True: a snapshot has only the newest folder. False: all folders."""
 
 
 class TimestampedPublisher:
-    """Puts each publication into a folder of its own, below the dataset's.
+    """Put each publication into its own folder, below the dataset's folder.
 
-    Source: gobblin-core `TimestampDataPublisher` (`<final>/<table>/<millis>`). Differs: the folder is named for people and
-    lies below the dataset's; `replace` makes the newest folder all that a snapshot holds.
+    Source: gobblin-core `TimestampDataPublisher` (`<final>/<table>/<millis>`). Differs: the folder's name can be read
+    by people, and it is below the dataset's folder; with `replace`, a snapshot has only the newest folder.
     """
 
     Options = TimestampedOptions
@@ -33,7 +34,7 @@ class TimestampedPublisher:
         self.needs_all_units = options.replace
 
     def subfolder(self, view: PublishView) -> str:
-        """Return the folder of this publication."""
+        """Return the name of this publication's folder."""
         if self._options.name == "commit":
             return view.commit_id
         return f"{view.now:%Y%m%dT%H%M%S}{view.now.microsecond // 1000:03d}Z"

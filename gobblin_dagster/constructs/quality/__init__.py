@@ -1,1 +1,1 @@
-"""Quality policies: row-level ones judge rows, task-level ones judge the output of a branch before it is published."""
+"""Quality policies: row-level ones check rows, task-level ones check a branch's output before it is published."""

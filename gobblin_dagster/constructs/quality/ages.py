@@ -1,4 +1,4 @@
-"""Ages as Gobblin writes them: months, days and hours, `1m2d3h`."""
+"""Ages in Gobblin's notation: months, days and hours, `1m2d3h`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _known(age: str) -> str:
 
 
 Age: TypeAlias = Annotated[str, AfterValidator(_known)]
-"""An age in an options model."""
+"""Option type: an age."""
 
 
 def before(instant: datetime, age: str) -> datetime:
-    """Return the instant an age earlier; the day is the month's last where the month is shorter.
+    """Return the instant `age` before `instant`; in a shorter month, the last day.
 
     Example:
         >>> before(datetime(2013, 3, 31, 12), "1m1h").isoformat()
@@ -44,7 +44,7 @@ def before(instant: datetime, age: str) -> datetime:
 
 
 def age_text(age: str) -> str:
-    """Return an age in words.
+    """Return an age in words, for messages.
 
     Example:
         >>> age_text("1m36h")

@@ -1,4 +1,4 @@
-"""The schema contract of a branch: what becomes of columns and types that differ from what it published before."""
+"""The schema contract of a branch: what to do if columns or types differ from those published before."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _WIDER: dict[str, tuple[str, ...]] = {
     "binary": ("large_binary",),
     "date32[day]": ("date64[ms]",),
 }
-"""Types that hold every value of a type exactly, by the names that pyarrow gives them."""
+"""For each type, the types that hold all its values exactly; by pyarrow's names."""
 
 
 class Contract:
-    """Agrees on a schema with what was published, and brings batches into it.
+    """Compare a branch's schema with the published one, and convert batches to the schema that the contract allows.
 
-    Raises: ConvertError, when made (the contract is broken) and in `conform` (a value does not fit), naming column,
-    expected and got.
+    Raises:
+        ConvertError: (when made) the contract is broken; (in `conform`) a value does not fit. The message has column,
+            expected and got.
 
-    Source: none; the original publishes whatever comes. The modes are those of dlt's schema contracts, for files.
+    Source: none; Gobblin publishes any schema. The modes are those of dlt's schema contracts, for files.
     """
 
     def __init__(self, kind: SchemaContract, previous: str, schema: pa.Schema, context: ConstructContext) -> None:
@@ -42,13 +43,13 @@ class Contract:
         self._new = [name for name in now if name not in before]
         self._changed = {name: text for name, text in before.items() if name in now and now[name] != text}
         self.notes: tuple[str, ...] = differences(previous, schema, context.branch)
-        """The difference to the published schema, a line per column."""
+        """Differences from the published schema, one line per column."""
         self._given = schema
         self.schema: pa.Schema = self._settled(kind)
-        """What is written."""
+        """Schema to write."""
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch in the schema of the contract."""
+        """Return the batch in the contract's schema."""
         if self.schema is self._given:
             return batch
         columns = [self._column(field, batch) for field in self.schema]
@@ -67,7 +68,10 @@ class Contract:
         return self._given
 
     def _unreadable(self, kind: SchemaContract) -> list[str]:
-        """Say what readers of the published files could not take; `evolve` mends columns that are gone or narrower."""
+        """Return the differences that readers of published files cannot read.
+
+        `evolve` repairs missing and narrower columns.
+        """
         mends = kind is SchemaContract.EVOLVE
         problems = [] if mends else [f"{name!r} is gone" for name in self._gone]
         for name, text in self._changed.items():
@@ -87,7 +91,7 @@ class Contract:
         return pa.field(field.name, self._before(field))
 
     def _before(self, field: pa.Field) -> pa.DataType:
-        """Return the published type of a column, its own where it is new or the same."""
+        """Return the published type of a column; its own type if it is new or unchanged."""
         text = self._changed.get(field.name)
         return field.type if text is None else self._type(field.name, text)
 
@@ -116,7 +120,7 @@ class Contract:
 
 
 def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[str, ...]:
-    """Return how a schema differs from the published one, a line per column."""
+    """Return the differences between a schema and the published one, one line per column."""
     before, now = type_texts(previous), type_texts(schema_text(schema))
     return (
         *(f"branch {branch!r}: column {name!r} ({kind}) is new" for name, kind in now.items() if name not in before),
@@ -130,7 +134,7 @@ def differences(previous: str, schema: pa.Schema, branch: str | None) -> tuple[s
 
 
 def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Return whether `wide` holds every value of `narrow` exactly, and is another type.
+    """Return True if `wide` is another type than `narrow`, and holds all its values exactly.
 
     Example:
         >>> is_wider(pa.int64(), pa.int32()), is_wider(pa.float64(), pa.int64())

@@ -1,4 +1,4 @@
-"""NotNullRowPolicy: a row passes where the named columns hold values."""
+"""NotNullRowPolicy: pass rows with values in the named columns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class NotNullRowPolicy:
-    """Passes the rows where no named column is null. An empty text and NaN are values.
+    """Pass the rows without null in the named columns. An empty text and NaN are values.
 
-    Source: gobblin-core `AvroHeaderGuidPolicy` and the like (a field present and not null), for any column.
+    Source: gobblin-core `AvroHeaderGuidPolicy` and similar ones (a field exists and is not null), for any column.
     """
 
     class Options(SpecModel):
         """Options of `type: not_null`."""
 
         columns: tuple[str, ...] = Field(min_length=1)
-        """Names of the columns that must hold a value; each must be there."""
+        """Names of the columns that must not be null; each must exist."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._columns = options.columns
@@ -38,5 +38,5 @@ class NotNullRowPolicy:
 
 
 def _has_value(values: pa.Array) -> pa.BooleanArray:
-    # A dictionary may hold null as a value.
+    # A dictionary may have null among its values.
     return pc.is_valid(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)

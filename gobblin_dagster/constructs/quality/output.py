@@ -1,4 +1,4 @@
-"""Task-level policies on what a branch wrote: the size of files, the age of the newest row, aggregates."""
+"""Task-level policies on a branch's output: size of files, age of the newest row, aggregates."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class FileSizePolicy:
-    """Holds where every file of the branch has a size in a range; a branch without files holds.
+    """Hold if each file of the branch has a size in a range; a branch without files holds.
 
-    Source: gobblin-core `FileSizePolicy`. Differs: bounds in bytes; the original compares bytes copied with bytes read, which
-    the commit's checksums do here.
+    Source: gobblin-core `FileSizePolicy`. Differs: bounds in bytes; Gobblin compares bytes copied with bytes read,
+    which the checksums of the commit do here.
     """
 
     class Options(SpecModel):
         """Options of `type: file_size`; `min_bytes`, `max_bytes` or both."""
 
         min_bytes: int | None = Field(default=None, ge=0)
-        """Least size of a file, inclusive."""
+        """Smallest allowed size of a file, in bytes (inclusive). Default: no bound."""
         max_bytes: int | None = Field(default=None, ge=1)
-        """Greatest size of a file, inclusive."""
+        """Largest allowed size of a file, in bytes (inclusive). Default: no bound."""
 
         @model_validator(mode="after")
         def _is_range(self) -> Self:
@@ -60,9 +60,10 @@ class FileSizePolicy:
 
 
 class FreshnessPolicy:
-    """Holds where the newest time written is no older than an age when the branch ends; a branch without rows holds.
+    """Hold if the newest time written is no older than an age, counted back from the beginning of the attempt.
 
-    Rows that all lack a time do not hold: a check that cannot be made must not pass.
+    A branch without rows holds. A branch with rows, but without any time, does not: a check that cannot be made must
+    fail.
 
     Source: none.
     """
@@ -71,9 +72,9 @@ class FreshnessPolicy:
         """Options of `type: freshness`."""
 
         column: str
-        """A timestamp or date; without a zone it is taken as UTC."""
+        """Column with timestamps or dates; without a zone they are read as UTC."""
         max_age: Age
-        """Months, days and hours, e.g. `2d`, `1m`."""
+        """Greatest allowed age: months, days and hours, e.g. `2d`, `1m`."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._options = options
@@ -81,7 +82,7 @@ class FreshnessPolicy:
         self._newest: datetime | None = None
 
     def observe(self, batch: pa.RecordBatch) -> None:
-        """Keep the newest time."""
+        """Remember the newest time."""
         name = self._options.column
         require_columns([name], batch.schema, "task policy 'freshness'", self._context)
         values = batch.column(name)
@@ -111,16 +112,16 @@ def _instant(value: Any) -> datetime:
 
 
 _DIGITS = 76
-"""More than any decimal type has, so that no sum is rounded."""
+"""More digits than any decimal type has, so that no sum is rounded."""
 _AGGREGATE = re.compile(r"\s*(count|sum|min|max)\s*\((.+)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 class SqlAggregatePolicy:
-    """Holds where a SQL rule over aggregates of all rows written is true.
+    """Hold if a SQL rule over aggregates of all written rows is true.
 
-    Exact, in one pass and constant memory: each aggregate is one of those that partial results make up, `count`, `sum`,
-    `min` and `max`; an average is a sum divided by a count. Without rows a count is 0, the others are null, and a rule
-    that is null does not hold. Sums of floating numbers depend on the order of rows in their last digits.
+    Exact, in one pass and constant memory: the aggregates `count`, `sum`, `min` and `max` are combined from partial
+    results of batches; for an average, divide a sum by a count. Without rows, a count is 0 and the others are null; a
+    rule that is null does not hold. The last digits of sums of floating numbers depend on the order of rows.
 
     Source: none.
     """
@@ -129,7 +130,8 @@ class SqlAggregatePolicy:
         """Options of `type: sql_aggregate`."""
 
         aggregates: dict[str, SqlExpression] = Field(min_length=1)
-        """By name: `count(*)`, `count(x)`, `sum(x)`, `min(x)` or `max(x)` of any SQL expression on a row."""
+        """Aggregates by name: `count(*)`, `count(x)`, `sum(x)`, `min(x)` or `max(x)`, where x is an SQL expression on a
+        row."""
         rule: SqlExpression = Field(min_length=1)
         """Boolean SQL expression over these names, e.g. `total / rows < 100`."""
 
@@ -154,7 +156,7 @@ class SqlAggregatePolicy:
         self._values: list[Any] = [0 if kind == "count" else None for kind in self._kinds]
 
     def observe(self, batch: pa.RecordBatch) -> None:
-        """Add a batch's partial results."""
+        """Add a batch to the partial results."""
         partial = self._select.run(batch)
         if partial.num_rows != 1:
             raise self._select.error(
@@ -164,7 +166,7 @@ class SqlAggregatePolicy:
         self._values = [_merged(*three) for three in zip(self._kinds, self._values, values, strict=True)]
 
     def evaluate(self, view: BranchView) -> tuple[bool, str]:
-        # The types come from the rows' schema, so that a rule over no rows is checked as well.
+        # Types come from the rows' schema, so that the rule is also checked without rows.
         types = self._select.schema(view.schema).types
         columns = [pa.array([value], kind) for value, kind in zip(self._values, types, strict=True)]
         holds = self._rule.masks(pa.RecordBatch.from_arrays(columns, names=self._names))[0][0].as_py()
@@ -178,7 +180,7 @@ def _kind(text: str) -> str:
 
 
 def _merged(kind: str, before_: Any, now: Any) -> Any:
-    """Return two partial results as one; null is none."""
+    """Return two partial results combined; null is ignored."""
     known = [value for value in (before_, now) if value is not None]
     if len(known) < 2:
         return known[0] if known else None

@@ -11,20 +11,20 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class RowCountPolicy:
-    """Holds where every row is accounted for, exactly.
+    """Hold if every row is accounted for.
 
-    Three sums must agree: rows that the branch took = filtered + rejected + written; rows written = rows in its files;
-    rows read = rows that the source announced, where it announced any.
+    Three sums must be equal: rows taken by the branch = filtered + rejected + written; rows written = rows in its
+    files; rows read = rows announced by the source, if it announced any.
 
-    Source: gobblin-core `RowCountPolicy`. Differs: the original compares announced and written rows, which a filter, a
-    fork or a source without counts makes fail.
+    Source: gobblin-core `RowCountPolicy`. Differs: Gobblin compares announced and written rows, which fails with a
+    filter, a fork, or a source without counts.
     """
 
     class Options(SpecModel):
         """`type: row_count` has no options."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
-        """Take no options."""
+        """Ignore both arguments."""
 
     def evaluate(self, view: BranchView) -> tuple[bool, str]:
         counts = view.counts
@@ -41,23 +41,24 @@ class RowCountPolicy:
 
 
 class RowCountRangePolicy:
-    """Holds where the rows written lie in a range.
+    """Hold if the number of rows written is in a range.
 
-    With `tolerance` the range is relative to what the source announced; where it announced nothing, the policy fails:
-    a check that cannot be made must not pass.
+    With `tolerance`, the range is relative to the rows announced by the source. If it announced none, the policy fails:
+    a check that cannot be made must fail.
 
     Source: gobblin-core `RowCountRangePolicy` (`qualitychecker.row.count.range`). Differs: also absolute bounds.
     """
 
     class Options(SpecModel):
-        """Options of `type: row_count_range`; at least one must be given, all given ones must hold."""
+        """Options of `type: row_count_range`; at least one is required, and all given ones must hold."""
 
         min: int | None = Field(default=None, ge=0)
-        """Fewest rows, inclusive."""
+        """Fewest rows (inclusive). Default: no bound."""
         max: int | None = Field(default=None, ge=0)
-        """Most rows, inclusive."""
+        """Most rows (inclusive). Default: no bound."""
         tolerance: float | None = Field(default=None, ge=0, le=1)
-        """Greatest allowed difference from the announced rows, as a ratio of them (0.05: 5%)."""
+        """Greatest allowed difference from the announced rows, as a ratio of them, 0-1 (0.05: 5%). Default: not
+        checked."""
 
         @model_validator(mode="after")
         def _is_range(self) -> Self:

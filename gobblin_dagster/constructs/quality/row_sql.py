@@ -1,4 +1,4 @@
-"""SqlRowPolicy: a row passes where a SQL expression is true."""
+"""SqlRowPolicy: pass rows for which a SQL expression is true."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class SqlRowPolicy:
-    """Passes the rows where `rule` is true; false and null are violations.
+    """Pass the rows for which `rule` is true; false and null are violations.
 
-    Source: none; the original needs a class for each rule.
+    Source: none; in Gobblin each rule needs a class.
     """
 
     class Options(SpecModel):
         """Options of `type: sql`."""
 
         rule: SqlExpression = Field(min_length=1)
-        """Boolean expression that holds for good rows, e.g. `dep_time IS NOT NULL`."""
+        """Boolean expression that is true for good rows, e.g. `dep_time IS NOT NULL`."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._rule = " ".join(options.rule.split())

@@ -11,12 +11,12 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class SchemaCompatibilityPolicy:
-    """Holds while readers of what was published before can read what would be published now.
+    """Hold if readers of earlier publications can read the new one.
 
-    The first publication always holds. A column that is gone or has another type fails. A new column holds only with
+    The first publication always holds. A missing column, or one with another type, fails. A new column holds only with
     `evolve`. The order of columns does not matter.
 
-    Source: gobblin-core `SchemaCompatibilityPolicy`. Differs: the original compares two texts for equality.
+    Source: gobblin-core `SchemaCompatibilityPolicy`. Differs: Gobblin compares two texts for equality.
     """
 
     class Options(SpecModel):
@@ -45,11 +45,11 @@ class SchemaCompatibilityPolicy:
 
 
 class RequiredColumnsPolicy:
-    """Holds where the output has all named columns.
+    """Hold if the output has all named columns.
 
-    Whether they hold values is for the row-level policy `not_null`, which sees rows.
+    Whether they have values is checked by the row-level policy `not_null`.
 
-    Source: the `MandatoryFieldExistencePolicy` of the fork operator's documentation.
+    Source: `MandatoryFieldExistencePolicy` in the documentation of fork operators.
     """
 
     class Options(SpecModel):

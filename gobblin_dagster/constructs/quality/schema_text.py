@@ -1,4 +1,4 @@
-"""Schemas as text, there and back: what a dataset's state keeps of a published schema."""
+"""Convert schemas to text and back; the state of a dataset stores published schemas as text."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _NOT_NULL = " not null"
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """Return a schema as `name: type` lines, without metadata: what is stored and compared."""
+    """Return a schema as `name: type` lines, without metadata; this text is stored and compared."""
     return "\n".join(f"{field.name}: {field.type}{'' if field.nullable else _NOT_NULL}" for field in schema)
 
 
 def type_texts(text: str) -> dict[str, str]:
-    """Read `schema_text`: the type's text by column name."""
+    """Parse the result of `schema_text`; return the type's text by column name."""
     parts = (line.partition(": ") for line in text.splitlines())
     return {name: kind for name, _, kind in parts}
 
 
 def type_from_text(text: str) -> pa.DataType | None:
-    """Return the type that a line of `schema_text` names; None for lists, structs and other types made of types.
+    """Return the type of a text from `type_texts`; None for lists, structs and other nested types.
 
     Example:
         >>> type_from_text("timestamp[us, tz=UTC]")

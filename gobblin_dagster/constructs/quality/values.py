@@ -20,16 +20,16 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class ColumnOptions(SpecModel):
-    """What all policies of this module take."""
+    """Options of all policies in this module."""
 
     column: str
-    """The column to judge."""
+    """Column to check."""
     allow_null: bool = False
-    """Whether null passes."""
+    """Whether null passes. Default: null is a violation."""
 
 
 class _ColumnPolicy(ABC):
-    """Judges one column; null passes only where it is allowed."""
+    """Check one column; null passes only if `allow_null` is set."""
 
     name: ClassVar[str]
 
@@ -51,11 +51,11 @@ class _ColumnPolicy(ABC):
 
     @abstractmethod
     def _passes(self, values: pa.Array) -> pa.BooleanArray:
-        """Return true where a value is good; anything where it is null."""
+        """Return true for each good value; the result for null is ignored."""
 
     @abstractmethod
     def _expected(self) -> str:
-        """Say what values must be."""
+        """Return a text for messages on what values must be."""
 
     def reason(self) -> str:
         return f"{self._column} is not {self._expected()}{'' if self._allow_null else ', or is null'}"
@@ -66,9 +66,9 @@ class _ColumnPolicy(ABC):
 
 
 class RangeRowPolicy(_ColumnPolicy):
-    """Passes the rows whose value lies in a range; NaN lies in none.
+    """Pass the rows whose value is in a range; NaN never passes.
 
-    Source: none; the original needs a class for each rule.
+    Source: none; in Gobblin each rule needs a class.
     """
 
     name = "range"
@@ -77,9 +77,9 @@ class RangeRowPolicy(_ColumnPolicy):
         """Options of `type: range`; `min`, `max` or both, in the column's type (dates and times as ISO text)."""
 
         min: int | float | str | None = None
-        """Least value, inclusive."""
+        """Smallest allowed value (inclusive). Default: no bound."""
         max: int | float | str | None = None
-        """Greatest value, inclusive."""
+        """Greatest allowed value (inclusive). Default: no bound."""
 
         @model_validator(mode="after")
         def _has_bound(self) -> Self:
@@ -103,9 +103,9 @@ class RangeRowPolicy(_ColumnPolicy):
 
 
 class RegexRowPolicy(_ColumnPolicy):
-    """Passes the rows whose text matches a regular expression from end to end.
+    """Pass the rows whose whole text matches a regular expression.
 
-    Source: none; the original needs a class for each rule.
+    Source: none; in Gobblin each rule needs a class.
     """
 
     name = "regex"
@@ -128,9 +128,9 @@ class RegexRowPolicy(_ColumnPolicy):
 
 
 class InSetRowPolicy(_ColumnPolicy):
-    """Passes the rows whose value is one of a list.
+    """Pass the rows whose value is in a list.
 
-    Source: none; the original needs a class for each rule.
+    Source: none; in Gobblin each rule needs a class.
     """
 
     name = "in_set"
@@ -139,7 +139,7 @@ class InSetRowPolicy(_ColumnPolicy):
         """Options of `type: in_set`."""
 
         values: tuple[int | float | str, ...] = Field(min_length=1)
-        """The values allowed, in the column's type."""
+        """Allowed values, in the column's type."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         super().__init__(options, context)
@@ -155,10 +155,10 @@ class InSetRowPolicy(_ColumnPolicy):
 
 
 class NotOlderRowPolicy(_ColumnPolicy):
-    """Passes the rows whose time is no older than an age, counted back from when the work unit began; the bound passes.
+    """Pass the rows whose time is at most an age before the beginning of the attempt.
 
-    Source: gobblin-core `RecordTimestampLowerBoundPolicy` (`record.max.allowed.time.ago`). Differs: a row without a time
-    does not pass unless null is allowed.
+    Source: gobblin-core `RecordTimestampLowerBoundPolicy` (`record.max.allowed.time.ago`). Differs: a row without a
+    time is a violation unless `allow_null` is set.
     """
 
     name = "not_older"
@@ -167,7 +167,7 @@ class NotOlderRowPolicy(_ColumnPolicy):
         """Options of `type: not_older`."""
 
         max_age: Age
-        """Months, days and hours, e.g. `1m2d3h`, `36h`."""
+        """Greatest allowed age: months, days and hours, e.g. `1m2d3h`, `36h`."""
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         super().__init__(options, context)
@@ -177,7 +177,7 @@ class NotOlderRowPolicy(_ColumnPolicy):
     def _passes(self, values: pa.Array) -> pa.BooleanArray:
         if not (pa.types.is_timestamp(values.type) or pa.types.is_date(values.type)):
             raise self._unfit(values.type)
-        # A time without a zone is taken as UTC.
+        # A time without a zone is read as UTC.
         zone = values.type.tz if pa.types.is_timestamp(values.type) else None
         bound = pa.scalar(self._bound if zone else self._bound.replace(tzinfo=None), pa.timestamp("us", zone))
         return pc.greater_equal(values.cast(bound.type, safe=False), bound)

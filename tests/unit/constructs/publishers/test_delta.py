@@ -110,7 +110,7 @@ class WithoutValues:
         ("id, dataset, value, TIME '10:00:00' AS t", "Invalid data type for Delta Lake: Time64"),
         (NAMED, "columns 'value' and 'Value' differ in case only, which Delta does not see"),
         (NESTED, "columns 'n' and 'N' differ in case only, which Delta does not see"),
-        (NULLS, "a column that holds nothing but nulls needs a type"),
+        (NULLS, "a column with nothing but nulls needs a type"),
     ],
 )
 def test_columns_that_the_table_cannot_take_wait_for_a_person(

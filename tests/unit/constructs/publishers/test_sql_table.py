@@ -148,7 +148,7 @@ def test_replaced_table_of_two_datasets_is_refused_for_one_would_delete_the_othe
     result = run(tmp_path, table_job(replace, {"d": {"rows": 2}}))
 
     assert result.status is RunStatus.FAILED
-    assert "the table holds rows of dataset 'c', branch 'all', too" in result.datasets[0].failures[0].message
+    assert "the table also has rows of dataset 'c', branch 'all'" in result.datasets[0].failures[0].message
     assert table_ids(tmp_path) == [0, 1, 2, 3]
 
 
@@ -157,7 +157,7 @@ def test_datasets_whose_tables_would_have_one_name_are_refused(tmp_path: Path) -
     run(tmp_path, table_job(own, {"a/b": {"rows": 2}}))
     result = run(tmp_path, table_job(own, {"a-b": {"rows": 3}}))
 
-    assert "the table holds rows of dataset 'a/b'" in result.datasets[0].failures[0].message
+    assert "the table also has rows of dataset 'a/b'" in result.datasets[0].failures[0].message
     assert query(tmp_path, "SELECT count(*) FROM of_a_b") == [(2,)]
     assert run(tmp_path, table_job(own, {"a/b": {"rows": 4}})).recovered == ()
 
@@ -355,7 +355,7 @@ def test_url_that_is_none_is_told_without_its_text(tmp_path: Path, monkeypatch: 
 
     message = result.datasets[0].failures[0].message
     assert "Table t: the database's URL cannot be read" in message
-    assert "Mend WAREHOUSE_URL" in message
+    assert "Correct WAREHOUSE_URL" in message
     assert "hunter2" not in message
 
 
