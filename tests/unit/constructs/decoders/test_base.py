@@ -145,7 +145,7 @@ def test_avro_types_become_arrow_types() -> None:
 
 def test_avro_schema_that_no_column_holds_is_refused() -> None:
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "left", "type": ["null", "Tree"]}]}
-    with pytest.raises(UsageError, match="part of itself"):
+    with pytest.raises(UsageError, match="contains itself"):
         AvroDecoder(tree, None)
     mixed = {"type": "record", "name": "Mixed", "fields": [{"name": "x", "type": ["int", "string"]}]}
     with pytest.raises(UsageError, match="union of 2 types"):
