@@ -81,7 +81,7 @@ def known_tests() -> dict[str, str]:
 
 
 def nearest_test(ours: str, tests: dict[str, str]) -> str:
-    """Return the test that mirrors the module, or the one nearest to it that names the class; empty where none does."""
+    """Return the test that mirrors the module, or the one nearest to it that names the class; empty if none does."""
     parts = ours.split(".")
     name = next((part for part in reversed(parts) if part != part.lower()), parts[-1])
     module = parts[: parts.index(name)]

@@ -134,7 +134,7 @@ def launch(url: str, job: str, asset: list[str], tags: dict[str, str] | None = N
 
 
 def wait_for_success(url: str, run_ids: list[str]) -> None:
-    """Wait until all runs have succeeded; raises RuntimeError where one fails."""
+    """Wait until all runs have succeeded; raises RuntimeError if one fails."""
 
     def have_succeeded() -> bool:
         found = {ask(url, STATUS, id=run_id)["runOrError"]["status"] for run_id in run_ids}

@@ -27,7 +27,7 @@ def readable(given: str) -> str:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask on a terminal unless `yes`; ends the command with 1 for a no, raises UsageError where nobody can be asked."""
+    """Ask on a terminal unless `yes`; ends the command with 1 for a no, raises UsageError if nobody can be asked."""
     if yes:
         return
     if not sys.stdin.isatty():

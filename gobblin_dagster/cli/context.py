@@ -63,7 +63,7 @@ def examples(*lines: str) -> str:
 
 
 def project_root(ctx: typer.Context) -> Path:
-    """Return the project folder that a command is about; raises UsageError where there is none."""
+    """Return the project folder that a command is about; raises UsageError if there is none."""
     from gobblin_dagster.spec.load import find_project  # noqa: PLC0415 - `--help` needs no pydantic
 
     given = ctx.find_object(Globals)
@@ -97,7 +97,7 @@ def _importable(root: Path) -> Path:
 
 
 def jobs_of(project: Project, names: list[str] | None) -> list[JobSpec]:
-    """Return the named jobs, or all; raises UsageError where there is none."""
+    """Return the named jobs, or all; raises UsageError if there is none."""
     if not names and not project.jobs:
         raise UsageError(
             problem=f"There is no job file (*.yaml, *.pull, *.job, *.conf) in {project.root / project.spec.jobs}.",

@@ -70,7 +70,7 @@ class FaultPoints:
         self._is_halted = False
 
     def pass_through(self, name: str, call: Call) -> Any:
-        """Count a call and do it, unless a fault strikes it; raises Halted where one has ended the run."""
+        """Count a call and do it, unless a fault strikes it; raises Halted if one has ended the run."""
         with self._lock:
             if self._is_halted:
                 raise Halted

@@ -159,7 +159,7 @@ def _audit(audit: Audit) -> dict[str, Any]:
 
 
 def origin_text(state: DatasetState) -> str:
-    """Return the ids of what a dataset was read from, a few of them; empty where the source gives none."""
+    """Return the ids of what a dataset was read from, a few of them; empty if the source gives none."""
     ids = [f"{name} ({identity})" for name, identity in sorted(state.origin.items())]
     more = [f"{len(ids) - 3:,} more"] if len(ids) > 3 else []
     return ", ".join([*ids[:3], *more])
@@ -225,5 +225,5 @@ def abandonment_view(found: Abandonment) -> dict[str, Any]:
 
 
 def mark(watermark: Watermark | None) -> str | None:
-    """Show a watermark; None where there is none."""
+    """Show a watermark; None if there is none."""
     return None if watermark is None else str(watermark)

@@ -1,4 +1,4 @@
-"""From a decision to a commit sequence: pure, made on the driver once all work units of a dataset came back."""
+"""Build a commit sequence from a decision: pure, on the driver, after all work units of a dataset have ended."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gobblin_dagster.engine.commit.policy import Decision
 from gobblin_dagster.engine.commit.steps import Permissions, RenameFileStep, SetPermissionsStep, rename_steps
 
 BATCH_ABOVE_FILES = 1000
-"""Files of a dataset above which one step moves many of them."""
+"""Number of files of a dataset above which one step moves many of them."""
 BATCH_FILES = 250
-"""Files that such a step moves: a redo begins with the step, and threads and Spark tasks share steps."""
+"""Number of files that such a step moves. A redo repeats whole steps, and threads and Spark tasks share steps."""
 NO_PERMISSIONS = Permissions()
 _APPEND_ALL = Publishers()
 _UNNAMED = Extract("", "")
@@ -47,34 +47,34 @@ def build_sequence(
     publishers: Publishers = _APPEND_ALL,
     origin: Mapping[str, str] | None = None,
 ) -> CommitSequence:
-    """Return the sequence that publishes a decision: one rename per published file, and the state to come.
+    """Return the sequence that publishes a decision: one rename per published file, and the next state of the dataset.
 
-    A sequence may have no files (work units that read no rows): then only the watermark moves, and what publishers
-    remove is removed.
+    A sequence may have no files (its work units read no rows): then it moves only the watermark and removes the files
+    that publishers remove.
 
     Args:
-        commit_id: 128 random bits in hex; the name of every target must carry it.
+        commit_id: 128 random bits in hex; the name of every target must hold it.
         job: the job's name.
         run_id: the run that publishes.
         dataset_urn: the dataset.
-        before: its state when the plan was made; None where it had none.
+        before: its state when the plan was made; None if it had none.
         decision: what to publish; must publish at least one work unit.
-        planned_low: where the plan began; kept as the beginning of a dataset that has no state yet, so that a failed or
+        planned_low: beginning of the plan; it becomes the beginning of a dataset without a state, so that a failed or
             cancelled first work unit stays a gap.
-        output_root: absolute.
-        staging_dirs: absolute folders to delete at the end; they belong to this dataset and run alone.
+        output_root: absolute path.
+        staging_dirs: absolute folders to delete at the end; used only by this dataset in this run.
         now: aware, UTC.
-        permissions: what published files and folders shall have.
-        extract: what the files belong to; only publishers need it.
-        publishers: what becomes of the files of each branch; default: all are appended.
-        origin: ids of what was read, by name; those of other names stay as they were.
+        permissions: mode and group of published files and folders.
+        extract: the extract of the files; only publishers need it.
+        publishers: the publisher of each branch; default: all files are appended.
+        origin: ids of what was read, by name; ids of other names stay as they were.
 
     Raises:
-        UsageError: nothing is to be published.
-        WorkingStateError: a work unit is to be published that was cancelled or skipped.
+        UsageError: there is nothing to publish.
+        WorkingStateError: a work unit to publish was cancelled or skipped.
         RangeOverlapError: a work unit covers positions that were committed before.
-        StepRefusedError: a target leaves the output root, lacks the commit id in its name or appears twice; a source
-            lies in none of the staging folders; or a publisher plans what it must not.
+        StepRefusedError: a target is outside of the output root, lacks the commit id in its name or appears twice; a
+            source is in none of the staging folders; or a publisher plans something that it must not.
     """
     if not decision.publish:
         raise UsageError(problem=f"Dataset {dataset_urn!r} has no work unit to publish.")
@@ -124,7 +124,7 @@ def build_sequence(
 
 
 def rename_moves(moves: Sequence[Move]) -> tuple[CommitStep, ...]:
-    """Return a step per file, or batches where there are so many that the stored body would grow large."""
+    """Return a step per file, or batches if there are so many that the stored body would grow large."""
     renames = [
         RenameFileStep(move.staged.path, move.target, move.staged.size_bytes, move.staged.sha256) for move in moves
     ]
@@ -132,12 +132,12 @@ def rename_moves(moves: Sequence[Move]) -> tuple[CommitStep, ...]:
 
 
 def permission_steps(root: str, targets: Sequence[str], permissions: Permissions) -> tuple[CommitStep, ...]:
-    """Return the step that sets modes and group of published files; none where nothing is to be set."""
+    """Return the step that sets mode and group of published files; none if nothing is to be set."""
     return (SetPermissionsStep.of(root, targets, permissions),) if permissions and targets else ()
 
 
 def _checked(file: StagedFile, commit_id: str) -> str:
-    # F1: only a name that holds the commit id is new for certain, and only such a file may ever be undone.
+    # F1: only a name that holds the commit id is certainly new, and only such a file may ever be undone.
     if commit_id not in posixpath.basename(file.target):
         raise StepRefusedError(step=f"rename to {file.target}", problem=f"its name lacks the commit id {commit_id}")
     if file.target.startswith("/"):
@@ -158,7 +158,7 @@ def _after(
     now: datetime,
     origin: Mapping[str, str],
 ) -> DatasetState:
-    """Return the state that the commit transaction will make true, but for the files."""
+    """Return the state after the commit transaction, without the files."""
     if before is None:
         none = CommittedRanges(type(decision.publish[0].low), {})
         before = DatasetState(job, dataset_urn, 0, none, snapshot=0, run_id=run_id, updated_at=now)
@@ -195,14 +195,14 @@ def _pace_after(before: Pace, sums: TaskSums, units: int) -> Pace:
     mean = Pace(
         rows=sums.rows_read / units,
         bytes_read=sums.bytes_read / units,
-        # A unit that took no measurable time still took some.
+        # A unit with no measurable time still took some.
         ms=max(0.1, 1000 * sums.seconds / units),
     )
     return before.then(mean)
 
 
 def _with_publication(after: DatasetState, before: DatasetState | None, done: BranchPublications) -> DatasetState:
-    """Count what is published; a publication that changes what readers see makes a snapshot."""
+    """Return the state with the published files counted; a change that readers see makes a snapshot."""
     totals = replace(
         after.totals,
         files=(before.totals.files if before else 0) + len(done.moves),
@@ -213,7 +213,7 @@ def _with_publication(after: DatasetState, before: DatasetState | None, done: Br
 
 
 def totals_of(sums: TaskSums) -> Totals:
-    """Return the rows of work units as a dataset's state counts them; files are counted where they are published."""
+    """Return the row counts of work units for a dataset's state; files are counted where they are published."""
     return Totals(
         rows_read=sums.rows_read,
         rows_filtered=sums.rows_filtered,

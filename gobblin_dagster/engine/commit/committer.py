@@ -1,11 +1,11 @@
-"""Committer: prepares, publishes and recovers commit sequences. The heart of exactly-once.
+"""Committer: prepares, publishes and recovers commit sequences. The core of exactly-once.
 
     prepare   sync staging folders; store the sequence (write-ahead)
     publish   roll forward: folders, steps, sync of folders; one store transaction; manifest; delete staging
     recover   the same for a sequence that another run left behind, trusting nothing but content
 
-Nothing becomes true before the store transaction, and nothing in here moves a watermark but that. `roll.py` holds the
-way forward, `undo.py` the way back.
+Only the store transaction publishes data and moves the watermark. `step_runner.py` runs the steps forward, `undo.py`
+undoes them.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What became of a stored sequence."""
+    """The result of recovering a stored sequence."""
 
     sequence_id: str
     dataset_urn: str
     outcome: SequenceState
-    """Still PREPARED or ABORTING where the redo failed and the next run tries again."""
+    """Still PREPARED or ABORTING if the redo failed and the next run tries again."""
     steps_done: int = 0
-    """Steps found done."""
+    """Number of steps found done."""
     steps_redone: int = 0
-    """Steps executed now."""
+    """Number of steps executed now."""
     reason: str = ""
-    """Why it is not committed; empty where it is."""
+    """Why it is not committed; empty if it is."""
 
 
 class Committer:
@@ -71,12 +71,12 @@ class Committer:
 
     Args:
         store: the state store.
-        storage: where staged and published files are.
-        redo_limit: failed redos before a dataset is quarantined.
+        storage: holds the staged and published files.
+        redo_limit: number of failed redos before a dataset is quarantined.
         parallelism: threads for datasets, and for the steps of a large dataset.
-        delivery: whether a sequence is stored before its steps are done, see `docs/concepts/commit.md`.
-        listener: told of each step.
-        spread: moves the files of very large sequences elsewhere; None leaves all to threads of this process.
+        delivery: whether a sequence is stored before its steps are run, see `docs/concepts/commit.md`.
+        listener: called after each step.
+        spread: moves the files of very large sequences in other processes; None leaves all to threads of this process.
 
     Source: gobblin-runtime `CommitSequence` and the exactly-once design. Differs: the watermark moves in one
     transaction with the end of the sequence, runs are fenced by epoch and version, and no dataset stops another.
@@ -101,8 +101,8 @@ class Committer:
         self._listener = listener or SilentListener()
         self._runner = StepRunner(storage, parallelism, self._listener, spread)
         self.unseen: dict[str, Exception] = {}
-        """Why datasets that it committed have no manifest yet, by urn: the next run writes it, readers wait for
-        that."""
+        """Why committed datasets have no manifest yet, by urn: the next run writes it, and readers of manifests wait
+        for it."""
 
     @classmethod
     def of(
@@ -114,10 +114,10 @@ class Committer:
         listener: CommitListener | None = None,
         executor: StepExecutor | None = None,
     ) -> Committer:
-        """Return the committer of a job, by what its file says below `commit`.
+        """Return the committer with the settings that the job file has below `commit`.
 
-        Runs, recovery and all that people do to published data take it from here. `executor` moves the files of very
-        large sequences elsewhere.
+        Runs, recovery and all commands that change published data use it. `executor` moves the files of very large
+        sequences in other processes.
         """
         return cls(
             store,
@@ -133,7 +133,7 @@ class Committer:
         """Make the staged files durable in their folders and store the sequence: from here on, recovery finishes it.
 
         Raises:
-            StepRefusedError: a path of the sequence is not its own to touch.
+            StepRefusedError: the sequence must not touch one of its paths.
             StorageError: staging could not be synced.
             StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `StateStore.prepare`. In all these cases
                 nothing was stored.
@@ -141,7 +141,7 @@ class Committer:
         check_paths(sequence)
         sources = [rename.source for rename in renames_of(sequence.steps)]
         if any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):
-            # Staged files that are not published: rows for a table or a topic.
+            # Staged files that are not published as files: rows for a table or a topic.
             sources += [f"{folder}/" for folder in sequence.staging_dirs if self._storage.list_names(folder)]
         try:
             self._runner.sync_folders(sources)
@@ -164,7 +164,7 @@ class Committer:
             StagedFileLostError: a staged file is lost; the sequence was undone (ABORTED) and nothing is published.
             QuarantinedError: the sequence can be neither finished nor undone safely.
             CommitConflictError: another run took the dataset over and did not commit this sequence.
-            CommitStateUnknownError: whether it is committed is not known, not even after looking.
+            CommitStateUnknownError: it is unknown whether the sequence is committed, even after asking the store.
         """
         try:
             self._publish(sequence, epoch, verify_content=verify_sources)
@@ -172,10 +172,10 @@ class Committer:
             raise _storage_error("publish", sequence, error) from error
 
     def roll_forward(self, sequence: CommitSequence, *, verify_content: bool) -> tuple[int, int]:
-        """Do the steps of a prepared sequence and nothing more; return (steps found done, steps executed).
+        """Run the steps of a prepared sequence and nothing more; return (steps found done, steps executed).
 
         Raises:
-            StepRefusedError, StagedFileLostError: it can never be finished.
+            StepRefusedError, StagedFileLostError: the sequence can never be finished.
             StorageError: the storage refused; a later try may succeed.
         """
         try:
@@ -198,14 +198,14 @@ class Committer:
         self._after_commit(sequence, epoch)
 
     def publish_unlogged(self, sequence: CommitSequence, epoch: int) -> None:
-        """Do the steps, then store the sequence as committed: at-least-once delivery.
+        """Run the steps, then store the sequence as committed: at-least-once delivery.
 
-        Saves the write-ahead's transaction. Killed between the two, the files lie in the output and no snapshot names
-        them; the next run reads the same rows again, so a reader of the folder finds them twice, a reader of snapshots
-        once.
+        Saves the write-ahead transaction. If the run is killed between the two, the files are in the output, but no
+        snapshot lists them. The next run reads the same rows again, so a reader of the folder finds them twice, a
+        reader of snapshots once.
 
         Raises:
-            StepRefusedError, StagedFileLostError, StorageError: nothing is true; files that were moved stay.
+            StepRefusedError, StagedFileLostError, StorageError: nothing is published; moved files stay.
             StaleEpochError, WatermarkMovedError, UnfinishedSequenceError, CommitStateUnknownError: as
                 `StateStore.record`.
 
@@ -226,10 +226,10 @@ class Committer:
         self._after_commit(sequence, epoch)
 
     def abandon(self, stored: StoredSequence, epoch: int, reason: str) -> SequenceState:
-        """Give a sequence up because a person said so; its dataset is planned again from its watermark.
+        """Give a sequence up because a person asked for it; its dataset is planned again from its watermark.
 
-        An unfinished one is undone where that is safe. A quarantined one is marked ABORTED and all its files stay where
-        they are, for that person: those in the output are named by no snapshot.
+        An unfinished sequence is undone if that is safe. A quarantined sequence is marked ABORTED and all its files
+        stay for that person; no snapshot lists those in the output.
 
         Args:
             stored: as loaded from the store.
@@ -237,13 +237,13 @@ class Committer:
             reason: kept with the sequence.
 
         Returns:
-            ABORTED, or QUARANTINED where undoing turned out to be unsafe; abandon it again then.
+            ABORTED, or QUARANTINED if undoing turned out to be unsafe; then abandon it again.
 
         Raises:
-            UsageError: it has ended already.
-            CorruptRecordError: it cannot be read, and is not quarantined.
+            UsageError: the sequence has ended already.
+            CorruptRecordError: the sequence cannot be read, and is not quarantined.
             CommitConflictError: another run took the dataset over.
-            StorageError: the storage refused; to be tried again.
+            StorageError: the storage refused; try again.
         """
         if stored.state is SequenceState.QUARANTINED:
             self._store.abandon(stored.id, epoch, f"{reason}; it was quarantined because: {stored.reason}")
@@ -251,7 +251,7 @@ class Committer:
         if stored.state not in UNFINISHED:
             raise UsageError(
                 problem=f"Commit sequence {stored.id} has ended as {stored.state}.",
-                hint="Only unfinished and quarantined ones can be abandoned.",
+                hint="Only unfinished and quarantined sequences can be abandoned.",
             )
         sequence = decode_sequence(stored)
         check_paths(sequence)
@@ -273,7 +273,7 @@ class Committer:
             items: (sequence, epoch), one per dataset.
 
         Returns:
-            By dataset.urn: None where it is committed, else the error as of `prepare` and `publish`.
+            By dataset.urn: None if it is committed, else the error as of `prepare` and `publish`.
         """
 
         def one(item: tuple[CommitSequence, int]) -> Exception | None:
@@ -284,7 +284,7 @@ class Committer:
                 else:
                     self.prepare(sequence, epoch)
                     self.publish(sequence, epoch, verify_sources=False)
-            except Exception as error:  # noqa: BLE001  # handed to the caller, who reports it for its dataset
+            except Exception as error:  # noqa: BLE001  # returned to the caller, which reports it for its dataset
                 return error
             return None
 
@@ -292,28 +292,28 @@ class Committer:
         return {sequence.dataset_urn: outcome for (sequence, _), outcome in zip(items, outcomes, strict=True)}
 
     def recover(self, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
-        """Finish, undo or quarantine a stored sequence; done twice, it changes nothing.
+        """Finish, undo or quarantine a stored sequence; a second call changes nothing.
 
-        For a COMMITTED or ABORTED one it catches up on what comes after the transaction: manifest and staging.
+        For a COMMITTED or ABORTED sequence, finish the work after the transaction: manifest and staging.
 
         Args:
             stored: as loaded from the store.
             epoch: our epoch of its dataset.
-            undo_because: why a PREPARED one is undone instead of finished; empty to finish it.
+            undo_because: why a PREPARED sequence is undone instead of finished; empty to finish it.
 
         Raises:
             CommitConflictError: another run took the dataset over.
             CommitStateUnknownError, TransientError: the store did not answer; nothing was decided.
 
-        Where a redo fails for what this machine lacks (EnvironmentFaultError, a user's type of watermark), the sequence
-        waits and no failure is counted.
+        If a redo fails because this machine lacks something (EnvironmentFaultError, a user's watermark type), the
+        sequence waits and no failure is counted.
         """
         try:
             sequence = decode_sequence(stored)
             check_paths(sequence)
         except (CorruptRecordError, StepRefusedError) as error:
             if isinstance(error.__cause__, WatermarkTypeError):
-                # Nothing is wrong with what was stored: it waits for the class of its watermarks.
+                # The stored sequence is sound; it waits until the class of its watermarks can be imported.
                 return Recovery(stored.id, stored.dataset_urn, stored.state, reason=str(error))
             self._store.quarantine(stored.id, str(error))
             return Recovery(stored.id, stored.dataset_urn, SequenceState.QUARANTINED, reason=str(error))
@@ -323,12 +323,12 @@ class Committer:
             raise
         except (StagedFileLostError, QuarantinedError) as error:
             return self._recovery(sequence, reason=str(error))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is counted, so that no redo is tried for ever
+        except Exception as error:  # noqa: BLE001  # every error is counted, so that no redo is tried for ever
             return self.count_failure(sequence, error)
         return self._recovery(sequence, done, redone, stored.reason or undo_because)
 
     def recover_all(self, items: Sequence[tuple[StoredSequence, int]]) -> list[Recovery]:
-        """Recover sequences in parallel; what `recover` raises becomes the reason of that one."""
+        """Recover sequences in parallel; an error that `recover` raises becomes the reason in the sequence's result."""
 
         def one(item: tuple[StoredSequence, int]) -> Recovery:
             stored, epoch = item
@@ -339,13 +339,13 @@ class Committer:
 
         return in_parallel(one, items, self._parallelism)
 
-    # -- the two ways --------------------------------------------------------------------------------------------------
+    # -- forward or undo -----------------------------------------------------------------------------------------------
     def _publish(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
         """Roll forward and commit, or undo; return (steps found done, steps executed)."""
         try:
             counts = self._roll_and_commit(sequence, epoch, verify_content=verify_content)
         except (CommitConflictError, CorruptRecordError):
-            # Whoever took the dataset over finished our sequence first; that is as good as having done it ourselves.
+            # The run that took the dataset over finished our sequence first; that is as good as finishing it here.
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise
             counts = (len(sequence.steps), 0)
@@ -368,12 +368,13 @@ class Committer:
         try:
             self._commit(sequence, epoch)
         except WatermarkMovedError as error:
-            # Under a valid epoch this means that the state was changed past the protocol: no retry can ever commit it.
+            # Under a valid epoch this means that the state was changed outside of the protocol, so no retry can ever
+            # commit.
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise self._quarantine(sequence, str(error)) from error
 
     def _commit(self, sequence: CommitSequence, epoch: int) -> None:
-        """Make the sequence true; after a lost answer look before doing it again."""
+        """Commit the sequence; after a lost answer, ask the store before trying again."""
         try:
             self._store.commit(sequence.id, epoch, sequence.effect)
         except CommitStateUnknownError as unknown:
@@ -387,7 +388,7 @@ class Committer:
                 raise
 
     def _after_commit(self, sequence: CommitSequence, epoch: int) -> None:
-        """Write the manifest and delete staging. The commit stands whatever happens here: the next run catches up."""
+        """Write the manifest and delete staging. After an error here, the commit stands and the next run retries."""
         faults: list[Exception] = []
         try:
             self._write_manifest(sequence)
@@ -405,7 +406,7 @@ class Committer:
         is_changing = bool(sequence.files or sequence.removed)
         after = sequence.after
         path = manifest_path(sequence.output_root, after.job, after.dataset_urn, after.snapshot)
-        # A rollback adds no file and has a snapshot all the same.
+        # A rollback adds no file, but it makes a snapshot.
         if is_changing or (after.snapshot and self._storage.size(path) is None):
             write_manifest(
                 self._storage,
@@ -419,26 +420,26 @@ class Committer:
             )
 
     def _leave(self, sequence: CommitSequence, epoch: int, faults: Sequence[Exception]) -> None:
-        """Leave the lease, so that the next run looks after what is missing of a committed sequence."""
+        """Leave the lease, so that the next run finishes the work after the commit."""
         urn = sequence.dataset_urn
-        told = "; ".join(map(str, faults))
+        reasons = "; ".join(map(str, faults))
         try:
             self._store.leave_leases(sequence.job, {urn: epoch})
         except GobblinDagsterError as error:
-            told += f"; nor could the state store note it, so `gobblin clean` has to: {error}"
-        log.warning("Dataset %r is committed; tidying up is left to a later run: %s", urn, told)
+            reasons += f"; nor could the state store record it, so `gobblin clean` has to do it: {error}"
+        log.warning("Dataset %r is committed; cleaning up is left to a later run: %s", urn, reasons)
 
     def _abort(self, sequence: CommitSequence, epoch: int, reason: str) -> None:
-        """Undo a sequence whose staged files are lost; where that cannot be done safely, quarantine it."""
+        """Undo a sequence with lost staged files; if that cannot be done safely, quarantine it."""
         group = sequence.group
         leader = self._store.load_sequence(group.leader) if group is not None else None
         if leader is not None and leader.id != sequence.id and leader.state is SequenceState.COMMITTED:
             raise self._quarantine(sequence, f"{reason} Other datasets of its run are published, so it is not undone")
-        # The steps of a group begin once its leader is stored, and whoever is here holds the lease that storing it
-        # needs.
+        # The steps of a group begin only after its leader is stored. The caller holds the lease that storing it needs,
+        # so no other run can store it now.
         has_begun = group is None or leader is not None
         if has_begun and not self._storage.is_move_atomic:
-            # A copy of a run that is only frozen may arrive after the undo: a duplicate for readers of the folder.
+            # A copy by a run that is only frozen may appear after the undo: a duplicate for readers of the folder.
             raise self._quarantine(
                 sequence, f"{reason} Moves of this storage are copies, so it cannot be undone safely"
             )
@@ -481,14 +482,14 @@ class Committer:
         return QuarantinedError(dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, reason=reason)
 
     def count_failure(self, sequence: CommitSequence, error: Exception) -> Recovery:
-        """Count a failed redo; at the limit, the sequence is quarantined. What this machine lacks is not counted."""
+        """Count a failed redo; at the limit, quarantine the sequence. An error of the environment is not counted."""
         reason = str(_storage_error("redo", sequence, error) if isinstance(error, OSError) else error)
         if isinstance(error, EnvironmentFaultError):
-            # Nothing is wrong with the sequence: it waits for a package or a variable, however often it is tried.
+            # The sequence is sound; it waits for a package or a variable, however often it is tried.
             return self._recovery(sequence, reason=reason)
         count = self._store.record_redo_failure(sequence.id, reason)
         if count >= self._redo_limit:
-            reason = f"{count} redos failed, the last one so: {reason}"
+            reason = f"{count} redos failed, the last one with: {reason}"
             self._store.quarantine(sequence.id, reason)
         return self._recovery(sequence, reason=reason)
 

@@ -1,14 +1,14 @@
 """GroupCommitter: the datasets of one run are published together or not at all (`commit.scope: job`).
 
-    prepare    each sequence is stored (write-ahead), that of the leader last
-    roll       the files of all are brought into place; nothing is true yet
-    conclude   the leader's COMMIT decides; those of the others follow
-    recover    leader committed: forward; leader prepared: forward, all or none; anything else: back
+    prepare    each sequence is stored (write-ahead), the leader's last
+    roll       the files of all datasets are moved into place; nothing is committed yet
+    conclude   the leader's COMMIT decides; the other sequences follow
+    recover    leader committed: forward; leader prepared: forward, all or none; otherwise: undo
 
-Whoever works on a group holds the lease of the leader's dataset, so its epoch fences the group as a dataset's fences
-the dataset: a run that was frozen can neither store nor commit the leader once another run looked at the group. What a
-reader sees between the leader's COMMIT and the last one, and after a crash there until the next run, are some datasets
-before others; never is one published whose group is not, once recovery has come to rest.
+A run that works on a group holds the lease of the leader's dataset, so the leader's epoch fences the whole group: a run
+that was frozen can neither store nor commit the leader after another run looked at the group. Between the leader's
+COMMIT and the last one, and after a crash there until the next run, readers see some datasets before others. After
+recovery has finished, no dataset of a group is published unless all are.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Leased: TypeAlias = tuple[CommitSequence, int]
 """A sequence and our epoch of its dataset."""
 Stored: TypeAlias = tuple[StoredSequence, int]
 Errors: TypeAlias = dict[str, Exception | None]
-"""By dataset.urn; None where all is well."""
+"""Errors by dataset.urn; None if the dataset is fine."""
 
 
 def group_of(stored: StoredSequence) -> CommitGroup | None:
-    """Return the group of a sequence; None where it stands alone or cannot be read."""
+    """Return the group of a sequence; None if it has none or cannot be read."""
     try:
         return decode_sequence(stored).group
     except CorruptRecordError:
@@ -49,15 +49,15 @@ def group_of(stored: StoredSequence) -> CommitGroup | None:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Unfinished sequences that are recovered together: one that stands alone, or all that are left of a group."""
+    """Unfinished sequences that are recovered together: a single one, or all that are left of a group."""
 
     sequences: tuple[StoredSequence, ...]
     leases: frozenset[str]
-    """Datasets whose leases are needed for it."""
+    """Datasets whose leases are needed to recover it."""
 
 
 def bundles(waiting: Sequence[StoredSequence], is_selected: Callable[[str], bool]) -> list[Bundle]:
-    """Return what to recover where some datasets are selected: a group as a whole, if any of its datasets is."""
+    """Return what to recover for the selected datasets: a group as a whole, if any of its datasets is selected."""
     found: dict[str, list[StoredSequence]] = {}
     leaders: dict[str, str] = {}
     for stored in waiting:
@@ -76,12 +76,12 @@ class GroupCommitter:
     """Commits and recovers the sequences of a run as one unit.
 
     Args:
-        committer: does what is to be done for each sequence.
-        store: the state store.
-        parallelism: sequences that are worked on at a time.
+        committer: does the work for each sequence.
+            store: the state store.
+            parallelism: number of sequences that are processed at a time.
 
-    Source: none; the original publishes dataset by dataset, or leaves "all of the job" to the publisher's folder
-    rename.
+        Source: none; the original publishes dataset by dataset, or leaves "all of the job" to the publisher's folder
+        rename.
     """
 
     def __init__(self, committer: Committer, store: StateStore, parallelism: int = 8) -> None:
@@ -93,8 +93,8 @@ class GroupCommitter:
         """Publish all sequences or none.
 
         Returns:
-            By dataset.urn: None where it is committed, else why it is not: its own error, or GroupHeldBackError naming
-            another's.
+            By dataset.urn: None if it is committed, else its own error, or GroupHeldBackError with the error of another
+            dataset.
         """
         if len(items) == 1:
             return self._committer.publish_all(items)
@@ -110,16 +110,16 @@ class GroupCommitter:
                 return self._conclude(members)
         reason, is_final = _told(errors), any(map(_is_final, errors.values()))
         errors = _held_back(members, errors)
-        # Whatever goes wrong from here on, the stored sequences bring the next run to the same end.
+        # After any error below, the stored sequences bring the next run to the same result.
         with suppress(GobblinDagsterError):
             stored = self._stored(members)
-            # All of them are prepared, though the answer to that may be lost: the next run goes on.
+            # All of them are prepared, although an answer may be lost: the next run goes on.
             if is_final or len(stored) < len(members):
                 self._go_back(stored, reason)
         return errors
 
     def recover_all(self, items: Sequence[Sequence[Stored]]) -> list[Recovery]:
-        """Finish or undo bundles of sequences; one that fails does not stop the others.
+        """Finish or undo bundles of sequences; an error of one does not stop the others.
 
         Args:
             items: the sequences of each bundle with our epochs; we hold all leases of the bundle.
@@ -147,7 +147,7 @@ class GroupCommitter:
             return self._go_back(items, "Not all datasets of its run were prepared, or another one was given up.")
         return self._go_on(members, items)
 
-    # -- the way forward -----------------------------------------------------------------------------------------------
+    # -- forward -------------------------------------------------------------------------------------------------------
     def _prepare(self, members: Sequence[Leased]) -> Errors:
         return self._each(members, self._committer.prepare)
 
@@ -170,12 +170,12 @@ class GroupCommitter:
         faults = {s.dataset_urn: (s, error) for s, _ in members if (error := errors[s.dataset_urn]) is not None}
         is_final = any(_is_final(error) for _, error in faults.values())
         for sequence, error in faults.values():
-            # At the limit it is set aside, and the group with it.
+            # At the limit the sequence is quarantined, and the group with it.
             if not _is_final(error):
                 is_final |= self._committer.count_failure(sequence, error).outcome is SequenceState.QUARANTINED
         if is_final:
             reason = _told(errors)
-            return self._go_back([self._anew(item) for item in items], reason)
+            return self._go_back([self._reloaded(item) for item in items], reason)
         errors = _held_back(members, errors) if faults else self._conclude(members)
         return [self._recovery(one, counts.get(one.dataset_urn, (0, 0)), errors[one.dataset_urn]) for one, _ in members]
 
@@ -187,9 +187,9 @@ class GroupCommitter:
             state = stored.state if stored else SequenceState.PREPARED
         return Recovery(sequence.id, sequence.dataset_urn, state, *counts, str(error or ""))
 
-    # -- the way back --------------------------------------------------------------------------------------------------
+    # -- undo ----------------------------------------------------------------------------------------------------------
     def _go_back(self, items: Sequence[Stored], reason: str) -> list[Recovery]:
-        """Undo all: the leader first, for as long as it is prepared the group may still be finished by another run."""
+        """Undo all, the leader first: as long as the leader is prepared, another run may still finish the group."""
         reason = f"{reason} Nothing of the run is published (commit.scope is job)."
         done = []
         leaders = [item for item in items if (group := group_of(item[0])) and group.leader == item[0].id]
@@ -212,7 +212,7 @@ class GroupCommitter:
         def one(member: Leased) -> Exception | None:
             try:
                 work(*member)
-            except Exception as error:  # noqa: BLE001  # handed to the caller, who judges it for the whole group
+            except Exception as error:  # noqa: BLE001  # returned to the caller, which decides for the whole group
                 return error
             return None
 
@@ -220,7 +220,7 @@ class GroupCommitter:
         return {sequence.dataset_urn: outcome for (sequence, _), outcome in zip(members, outcomes, strict=True)}
 
     def _members(self, items: Sequence[Stored]) -> list[Leased]:
-        """Return those that can go forward, the leader first."""
+        """Return the sequences that can go forward, the leader's first."""
         members = []
         for stored, epoch in items:
             try:
@@ -236,7 +236,7 @@ class GroupCommitter:
         found = [(self._store.load_sequence(sequence.id), epoch) for sequence, epoch in members]
         return [(stored, epoch) for stored, epoch in found if stored is not None]
 
-    def _anew(self, item: Stored) -> Stored:
+    def _reloaded(self, item: Stored) -> Stored:
         return self._store.load_sequence(item[0].id) or item[0], item[1]
 
 

@@ -2,10 +2,10 @@
 
 `<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, the
 paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback,
-the one gone back to. Every 64th is whole: it names all files that the snapshot holds, so nobody follows a longer chain.
-A manifest is put in place after COMMIT, in one piece, so a reader sees whole commits only: it may lag behind the store
-for a moment, and never shows half a commit. It derives from the store: recovery, the next publication and `gobblin
-clean` write one that a crash or an error left out.
+the one that was restored. Every 64th manifest is whole: it lists all files of the snapshot, so readers never follow a
+longer chain. A manifest is put in place after COMMIT, in one piece, so readers see whole commits only: it may be a
+moment behind the store, and never shows half a commit. It is derived from the store: recovery, the next publication and
+`gobblin clean` write a manifest that a crash or an error left out.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gobblin_dagster.state.store import StateStore
 
 FORMAT = "Manifest/2"
 _FORMATS = {FORMAT, "Manifest/1"}
-"""The first had neither `removed` nor `whole`."""
+"""Manifest/1 had neither `removed` nor `whole`."""
 WHOLE_EVERY = 64
-"""Every so many manifests one names all files, so that reading takes at most so many."""
+"""Every 64th manifest lists all files, so a reader reads at most 64 manifests."""
 _NAME = re.compile(r"(\d{10})\.(json|oldest)")
 
 
@@ -44,7 +44,7 @@ def manifest_path(output_root: str, job: str, dataset_urn: str, snapshot: int) -
 
 
 def expiry_marker(output_root: str, job: str, dataset_urn: str, oldest: int) -> str:
-    """Return the path of the empty file that says that snapshots below a number have expired."""
+    """Return the path of the empty file that marks snapshots below a number as expired."""
     return posixpath.join(manifest_dir(output_root, job, dataset_urn), f"{oldest:010d}.oldest")
 
 
@@ -59,23 +59,23 @@ def write_manifest(
     added: Sequence[PublishedFile] | None = None,
     removed: Sequence[str] = (),
 ) -> None:
-    """Write the manifest of a committed snapshot, after those that are missing below it; done twice, it changes nothing.
+    """Write the manifest of a committed snapshot, after missing ones below it; a second call changes nothing.
 
     Args:
-        storage: where the output is.
-        store: where manifests are derived from.
-        output_root: absolute.
+        storage: the storage of the output.
+        store: the manifests are derived from it.
+        output_root: absolute path.
         job: the job's name.
         dataset_urn: the dataset.
         snapshot: number of a committed snapshot, from 1.
-        added: the files that the snapshot added; None reads what it added and removed from the store.
+        added: the files that the snapshot added; None reads added and removed files from the store.
         removed: paths that it no longer holds.
 
     Raises:
-        OSError: the storage refused; the commit stands all the same.
+        OSError: the storage refused; the commit is valid all the same.
     """
     root = output_root.rstrip("/")
-    # Ascending and without a hole: whoever sees number n finds all before it.
+    # Ascending and without a gap: a reader that sees number n finds all before it.
     first = snapshot
     while first > 1 and storage.size(manifest_path(root, job, dataset_urn, first - 1)) is None:
         first -= 1
@@ -92,13 +92,13 @@ def write_manifest(
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a manifest says of its snapshot."""
+    """The content of a manifest."""
 
     number: int
     previous: int
-    """The snapshot that it changes."""
+    """Number of the snapshot that it changes."""
     files: Sequence[PublishedFile]
-    """Added ones; all where it is whole."""
+    """Added files; all files if the manifest is whole."""
     removed: Sequence[str] = ()
 
     @property
@@ -107,9 +107,10 @@ class _Content:
 
 
 def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: _Content) -> _Content:
-    """Return the content with older files as the manifests below name them.
+    """Return the content with paths of older files as the manifests below list them.
 
-    The store keeps absolute paths: those of an output that was moved or copied as a whole lie where it was before.
+    The store keeps absolute paths: after an output was moved or copied as a whole, they still point to its former
+    place.
     """
     inside = f"{root}/"
     if all(path.startswith(inside) for path in (*content.removed, *(file.path for file in content.files))):
@@ -121,7 +122,7 @@ def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: 
             else []
         )
     except (CorruptRecordError, UsageError):
-        return content  # nothing is named below that a reader could come to
+        return content  # no readable manifest below lists any file
     named = {file.path.removeprefix(inside): file.path for file in below}
 
     def here(path: str) -> str:
@@ -134,7 +135,7 @@ def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: 
 
 
 def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[_Content]:
-    """Yield what the store says of snapshots that can still be read."""
+    """Yield the content of the manifests of snapshots that can still be read, from the store."""
     state = store.load_dataset_states(job, [dataset_urn])[dataset_urn]
     went_back = {one.snapshot: one.to for one in state.rollbacks}
     last: tuple[int, list[PublishedFile]] = (0, [])
@@ -155,7 +156,7 @@ def fill_manifests(
     """Write the newest manifests that a crash between COMMIT and manifest left out; one `size` call per dataset.
 
     Returns:
-        The urns of datasets whose manifest was missing.
+        The urns of datasets with a missing manifest.
     """
     missing = [
         state
@@ -172,21 +173,21 @@ def fill_manifests(
 def derive_manifests(
     storage: Storage, store: StateStore, output_root: str, job: str, dataset_urn: str, numbers: Sequence[int]
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield what the manifests of these snapshots have to hold by the store: (number, content), of those still read."""
+    """Yield (number, content) of the manifests of these snapshots, from the store, if they can still be read."""
     root = output_root.rstrip("/")
     for content in _contents(store, job, dataset_urn, numbers):
         yield content.number, _encode(root, job, dataset_urn, _as_named(storage, root, job, dataset_urn, content))
 
 
 def manifest_fault(content: bytes, expected: bytes, output_root: str, number: int) -> str:
-    """Say in what a manifest differs from what it has to hold; empty where it does not."""
+    """Return how a manifest differs from its expected content; empty if it does not."""
     try:
         body, wanted = (_parse(one, f"of snapshot {number}", number) for one in (content, expected))
         if _facts(output_root, number, body) == _facts(output_root, number, wanted):
             return ""
     except CorruptRecordError as error:
         return f"it cannot be read: {error.problem}"
-    return "it names other files than the state store does"
+    return "it lists other files than the state store does"
 
 
 def _facts(output_root: str, number: int, body: dict[str, Any]) -> tuple[Any, ...]:
@@ -206,20 +207,19 @@ def read_manifest(
     """Return the files of a snapshot, without a state store.
 
     Args:
-        storage: where the output is.
-        output_root: absolute; may have been moved as a whole since.
+        storage: the storage of the output.
+        output_root: absolute path; the output may have been moved there as a whole.
         job: the job's name.
         dataset_urn: the dataset.
-        snapshot: number; None takes the newest.
-        former_roots: other folders that its files may lie in; None allows any.
+        snapshot: number of the snapshot; None means the newest.
+        former_roots: other folders that may hold its files; None allows any.
 
     Returns:
-        Files ordered by branch and path; empty where nothing was published.
+        Files ordered by branch and path; empty if nothing was published.
 
     Raises:
-        UsageError: that snapshot does not exist, or has expired.
-        CorruptRecordError: a manifest is damaged, one of the chain was deleted, or one names a file outside of the
-            roots.
+        UsageError: the snapshot does not exist, or has expired. CorruptRecordError: a manifest is damaged, one of the
+            chain was deleted, or one lists a file outside of the roots.
     """
     known = list_manifests(storage, output_root, job, dataset_urn)
     if snapshot is not None and snapshot not in known:
@@ -240,7 +240,7 @@ def read_manifest(
 
 
 def _require_inside(files: Iterable[PublishedFile], roots: Sequence[str], where: str) -> None:
-    """Refuse files that lie nowhere in the roots: whoever can write a manifest must not choose what its readers open."""
+    """Refuse files outside of the roots: the writer of a manifest must not choose what its readers open."""
     outside = next((file.path for file in files if not any(_is_inside(file.path, root) for root in roots)), None)
     if outside is not None:
         raise CorruptRecordError(
@@ -304,7 +304,7 @@ def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
     if not isinstance(body, dict) or body.get("format") not in _FORMATS or body.get("snapshot") != number:
         expected = f"format {FORMAT} of snapshot {number}"
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"expected {expected}, got {str(body)[:80]!r}")
-    # An older one than the one before: a rollback.
+    # `previous` may be older than the snapshot before: a rollback.
     if not isinstance(body.get("previous"), int) or not 0 <= body["previous"] < number:
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"previous is {body.get('previous')!r}")
     return body

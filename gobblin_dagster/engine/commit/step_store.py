@@ -9,7 +9,7 @@
         .commit()
     )
 
-What differs from the design, and why, is told in `docs/concepts/commit.md`. Jobs do not come through here: they use the
+`docs/concepts/commit.md` says what differs from the design, and why. Jobs do not use this module: they use the
 committer itself.
 """
 
@@ -56,14 +56,14 @@ _SYSTEM_CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True)
 class BoundStep:
-    """A step with what it works on, so that it is verified and executed without arguments, as in the design."""
+    """A step with its store and storage, so that it is verified and executed without arguments, as in the design."""
 
     step: AnyStep
     _store: StateStore
     _storage: Storage
 
     def verify(self) -> bool:
-        """Tell whether the step is done."""
+        """True if the step is done."""
         if isinstance(self.step, HighWatermarkStep | DatasetStateStep):
             return self.step.verify_in(self._store)
         return self.step.verify(self._storage)
@@ -72,10 +72,10 @@ class BoundStep:
     """The original's name."""
 
     def execute(self) -> bool:
-        """Do the step alone; returns True.
+        """Run the step alone; returns True.
 
         Raises:
-            StepRefusedError: it sets a watermark, which only the whole sequence does, in its commit transaction.
+            StepRefusedError: it sets a watermark, which only the commit transaction of the whole sequence does.
             OSError, StagedFileLostError: as the step's own `execute`.
         """
         if isinstance(self.step, HighWatermarkStep | DatasetStateStep):
@@ -97,12 +97,11 @@ class StepSequence:
         self._store = store
 
     def commit(self) -> bool:
-        """Do what is not done yet and end the sequence; False where that failed, which is logged.
+        """Run the steps that are not done and end the sequence; False if that failed, which is logged.
 
-        Called again after it returned True, it verifies the steps and does nothing.
-
-        What is left then waits for the next `commit` of `get_commit_sequence`, also in another process. After the third
-        failed redo it is quarantined and fails until it is removed.
+        If it returned True, another call verifies the steps and does nothing else. If it returned False, the sequence
+        waits for the next `commit` of `get_commit_sequence`, also in another process. After the third failed redo it is
+        quarantined, and each further call fails until it is removed.
         """
         try:
             if not self._store.exists(self.store_name, self.dataset_urn):
@@ -141,21 +140,21 @@ class SequenceBuilder:
 class CommitStepStore:
     """Commit steps by (store name, dataset.urn); a store name is a job name of the state store.
 
-    Steps that are put stay in this object until `StepSequence.commit` stores all of them in one transaction, before the
-    first is done: half a sequence is never found by anyone. Names of targets are taken as they are given; without the
-    commit id in it a file is never undone, so a sequence that loses its files is quarantined.
+    Steps stay in this object until `StepSequence.commit` stores all of them in one transaction, before the first is
+    run, so half a sequence is never stored. Names of targets are used as given. A file without the commit id in its
+    name is never undone, so a sequence that loses such files is quarantined.
 
     Args:
-        store: the state store, of any kind.
-        storage: where the files are.
-        output_root: absolute; targets lie below it, sources apart from it (`task-output` beside `job-output`) or below
-            its `_gobblin` folder. Once their sequence has ended, folders of sources are deleted: those below `_gobblin`
-            whole, so each dataset needs its own, others if nothing is left in them.
-        clock: when sequences are made.
+        store: a state store of any kind.
+        storage: holds the files.
+        output_root: absolute path; targets are below it, sources apart from it (`task-output` beside `job-output`) or
+            below its `_gobblin` folder. After their sequence has ended, folders of sources are deleted: those below
+            `_gobblin` whole, so each dataset needs its own; other folders only if they are empty.
+        clock: gives the creation time of sequences.
         lease_ttl: time to live of the dataset's lease while `commit` and `remove` work.
 
-    Source: `CommitStepStore` of the exactly-once design and gobblin-api `CommitSequenceStore`. Differs: runs are
-    fenced by lease and version, and what is removed before it is committed is undone.
+    Source: `CommitStepStore` of the exactly-once design and gobblin-api `CommitSequenceStore`. Differs: runs are fenced
+    by lease and version, and a sequence that is removed before its commit is undone.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class CommitStepStore:
 
     # -- the design's methods ------------------------------------------------------------------------------------------
     def create(self, store_name: str, dataset_urn: str | None = None) -> bool:
-        """Make a store, or a dataset in a store; False where there is one. Raises UsageError for a bad name."""
+        """Make a store, or a dataset in a store; False if it exists. Raises UsageError for a bad name."""
         if not re.fullmatch(NAME_PATTERN, store_name):
             raise UsageError(problem=f"{store_name!r} is no store name.", hint="Letters, digits and _, as for a job.")
         if dataset_urn is None:
@@ -190,13 +189,13 @@ class CommitStepStore:
         return True
 
     def exists(self, store_name: str, dataset_urn: str = "") -> bool:
-        """Tell whether a dataset has steps that wait, stored or put here; the empty urn is legal."""
+        """True if a dataset has waiting steps, stored or put here; the empty urn is legal."""
         return dataset_urn in self._drafts.get(store_name, {}) or bool(self._waiting(store_name, dataset_urn))
 
     def remove(self, store_name: str, dataset_urn: str | None = None) -> bool:
-        """Give up what waits of a dataset, or of a whole store; False where nothing did or it is not safe.
+        """Give up the waiting steps of a dataset, or of a whole store; False if there were none or it is not safe.
 
-        A stored sequence is undone; one that is quarantined is only ended, its files stay.
+        A stored sequence is undone; a quarantined one is only ended, its files stay.
         """
         urns = self._urns(store_name) if dataset_urn is None else [dataset_urn]
         removed = [self._remove(store_name, urn) for urn in urns]
@@ -205,10 +204,10 @@ class CommitStepStore:
         return removed[0]
 
     def put(self, store_name: str, dataset_urn: str, step: AnyStep) -> bool:
-        """Add a step to a dataset; False where a stored sequence waits, which must be committed or removed first.
+        """Add a step to a dataset; False if a stored sequence waits, which must be committed or removed first.
 
         Raises:
-            StepRefusedError: its paths are such that no sequence with it could ever be committed.
+            StepRefusedError: no sequence with these paths could ever be committed.
         """
         if self._waiting(store_name, dataset_urn):
             return False
@@ -218,7 +217,7 @@ class CommitStepStore:
         return True
 
     def get_commit_sequence(self, store_name: str, dataset_urn: str = "") -> StepSequence:
-        """Return what waits of a dataset: the stored sequence, else the steps put here; raises UsageError for none."""
+        """Return the waiting steps of a dataset: stored ones, else those put here; raises UsageError if none."""
         stored = self._waiting(store_name, dataset_urn)
         if stored:
             sequence = decode_sequence(stored[0])
@@ -236,7 +235,7 @@ class CommitStepStore:
     """The original's name."""
 
     def begin(self, store_name: str, dataset_urn: str = "") -> SequenceBuilder:
-        """Begin a sequence; raises UsageError where one waits already."""
+        """Begin a sequence; raises UsageError if one waits already."""
         if not self.create(store_name, dataset_urn):
             raise UsageError(
                 problem=f"Commit steps wait for dataset {dataset_urn!r} of {store_name}.",
@@ -245,7 +244,7 @@ class CommitStepStore:
         return SequenceBuilder(self, store_name, dataset_urn)
 
     def rename_step(self, source: str, target: str) -> RenameFileStep:
-        """Return the move of a finished file; raises StagedFileLostError where it is not there."""
+        """Return the move of a finished file; raises StagedFileLostError if it does not exist."""
         size = self._storage.size(source)
         if size is None:
             raise StagedFileLostError(path=source, target=target, problem="is not there")
@@ -253,7 +252,7 @@ class CommitStepStore:
 
     # -- committing ----------------------------------------------------------------------------------------------------
     def commit(self, store_name: str, dataset_urn: str = "") -> bool:
-        """Commit what waits of a dataset; see `StepSequence.commit`, which also turns what is raised into False."""
+        """Commit the waiting steps of a dataset; raises the errors that `StepSequence.commit` turns into False."""
         with self._lease(store_name, dataset_urn) as epoch:
             stored = self._waiting(store_name, dataset_urn)
             if not stored:
@@ -330,14 +329,14 @@ class CommitStepStore:
 
 
 def _committed(before: DatasetState | None, steps: Iterable[AnyStep], dataset_urn: str) -> CommittedRanges:
-    """Return the ranges with the watermark of each partition moved to the position that its step says."""
+    """Return the ranges with the watermark of each partition moved to the position of its step."""
     marks = [step for step in steps if isinstance(step, HighWatermarkStep)]
     kind: type[Watermark] = marks[0].watermark_type if marks else CompositeWatermark
     committed = before.committed if before else CommittedRanges(kind, {})
     if not marks:
         return committed
     high = kind.from_components({mark.partition: mark.high for mark in marks})
-    # Where a partition begins is not known here: what lies below its first watermark counts as none of ours.
+    # The beginning of a partition is unknown here, so positions below its first watermark count as not committed.
     committed = committed.anchored(high)
     known = committed.high.components() if committed.high else {}
     low = kind.from_components({mark.partition: known[mark.partition] for mark in marks})

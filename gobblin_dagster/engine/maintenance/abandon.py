@@ -95,7 +95,7 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
     if stored.state not in WAITING:
         raise UsageError(
             problem=f"Commit sequence {stored.id} has ended as {stored.state}.",
-            hint="Only unfinished and quarantined ones can be abandoned.",
+            hint="Only unfinished and quarantined sequences can be abandoned.",
         )
     return stored
 

@@ -70,7 +70,7 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
         project: the project.
         job: one of its jobs.
         dry_run: only say what would be deleted.
-        store: an open state store, which stays open; default: one of its own.
+        store: an open state store, which stays open; default: open one and close it.
 
     Raises:
         OSError: the storage refused; a later call goes on.
@@ -139,7 +139,7 @@ class _Staging:
         return known & set(run_ids)
 
     def _reason_to_keep(self, run_id: str) -> str:
-        """Say why a run's staging must stay; empty where it need not."""
+        """Say why a run's staging must stay; empty if it need not."""
         now = self._clock.now()
         if needed := self._needed(run_id):
             return needed

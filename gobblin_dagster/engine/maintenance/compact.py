@@ -67,7 +67,7 @@ class Compaction:
     bytes_after: int = 0
     """Bytes of the merged files; 0 in a dry run."""
     snapshot: int = 0
-    """The snapshot that holds them; 0 where nothing was published."""
+    """The snapshot that holds them; 0 if nothing was published."""
     problem: str = ""
     """Why the dataset was left as it is."""
 
@@ -100,7 +100,7 @@ def compact(
         dry_run: only say what would be merged.
         who: kept in the dataset's history.
         on_done: told of each dataset that has, or had, something to merge.
-        store: an open state store, which stays open; default: one of its own.
+        store: an open state store, which stays open; default: open one and close it.
 
     Returns:
         One entry for each dataset with something to merge or a problem, by dataset.urn.

@@ -29,7 +29,7 @@ _OWN_LAYOUT = frozenset({"partition_by", "keep_partition_columns", "file_name", 
 
 
 def likeness(storage: Storage, file: PublishedFile, options: Mapping[str, Any]) -> str | None:
-    """Return what files must have in common to be merged: their schema or header; None where this one cannot be merged.
+    """Return what files must have in common to be merged: their schema or header; None if this one cannot be merged.
 
     Args:
         storage: where the file is.

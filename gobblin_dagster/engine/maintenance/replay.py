@@ -71,7 +71,7 @@ class _Group:
     """Rows that were rejected together: one rule, one schema."""
 
     entry: _Entry | None
-    """None where there is no way back into the pipeline."""
+    """None if there is no way back into the pipeline."""
     rule: str
     origin: pa.RecordBatch
     """The rows as the quarantine holds them."""
@@ -97,7 +97,7 @@ def replay_quarantine(
         rule: only rows that this policy or converter rejected; default: all.
         dry_run: only count them.
         who: kept in the dataset's history.
-        store: an open state store, which stays open; default: one of its own.
+        store: an open state store, which stays open; default: open one and close it.
 
     Raises:
         UsageError: nothing was published of the dataset.
@@ -130,7 +130,7 @@ class _Replayer:
         self._runner = project.run_context(job, self.run_id)
 
     def state(self, dataset_urn: str) -> DatasetState:
-        """Return the dataset's state; raises UsageError where nothing was published of it."""
+        """Return the dataset's state; raises UsageError if nothing was published of it."""
         state = self._store.load_dataset_states(self._job.job, [dataset_urn]).get(dataset_urn)
         if state is None:
             raise UsageError(problem=f"Nothing was published of dataset {dataset_urn!r} of job {self._job.job!r}.")
@@ -198,7 +198,7 @@ class _Replayer:
                 rows = rows.slice(start)
 
     def _group(self, rows: pa.RecordBatch, *, is_last: bool) -> _Group | None:
-        """Return the first rows of a batch that belong together; None where the others of them are still to come."""
+        """Return the first rows of a batch that belong together; None if the others of them are still to come."""
         rule = rows.column("policy")[0].as_py()
         stream = rows.column("arrow")[0].as_py() if "arrow" in rows.schema.names else None
         if stream is None:
@@ -211,7 +211,7 @@ class _Replayer:
         return _Group(entry, rule, rows.slice(0, batch.num_rows), batch)
 
     def _entry(self, entry: _Entry) -> _Entry | None:
-        """Return where rows enter the job as it is now; None where it has no such place any more."""
+        """Return where rows enter the job as it is now; None if it has no such place any more."""
         stage = _stage_of(self._job, entry.stage)
         if stage is None or (entry.is_converter and entry.rule not in [one.label for one in stage.converters]):
             return None

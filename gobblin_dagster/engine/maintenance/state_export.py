@@ -309,7 +309,7 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
 # -- diff --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A dataset whose state or startpoint differs between a store and an export; None where one of them has none."""
+    """A dataset whose state or startpoint differs between a store and an export; None if one of them has none."""
 
     job: str
     dataset_urn: str

@@ -35,7 +35,7 @@ class HistoryEntry:
     watermark_after: Watermark | None
     """Equal to `watermark_before` where it was not committed."""
     committed_after: str
-    """All ranges, as people read them; empty where it was not committed."""
+    """All ranges, as people read them; empty if it was not committed."""
     by: Cause
     who: str
     """The run's id, or the person who changed the watermark or set the startpoint."""

@@ -109,7 +109,7 @@ def verify(
         job: one of its jobs.
         datasets: their urns; None takes all, and looks for extra files in the whole output, else beside those of the datasets.
         checksum: read every file and compare its content, not only its size.
-        store: an open state store, which stays open; default: one of its own.
+        store: an open state store, which stays open; default: open one and close it.
         repair: write manifests again that are missing or differ, under the leases of their datasets.
 
     Raises:
@@ -277,5 +277,5 @@ def _unread(urn: str, error: CorruptRecordError) -> VerifiedDataset:
 
 
 def _is_readable(state: DatasetState, one: FileHistory) -> bool:
-    """Tell whether a snapshot that has not expired holds a file."""
+    """True if a snapshot that has not expired holds a file."""
     return any(held.stop > state.oldest_snapshot for held in state.holding(one.file.snapshot, one.removed))

@@ -64,7 +64,7 @@ class StepStoreConformance(OpensStore):
         return made
 
     def test_example_of_the_design(self, lake: Lake, store: StateStore) -> None:
-        """The example of the exactly-once design runs: files in place, watermarks set; done twice, it changes nothing."""
+        """The example of the exactly-once design runs: files in place, watermarks set; a second call changes nothing."""
         steps = lake.steps(store)
         assert steps.create(JOB)
         sequence = lake.put_all(steps.begin(JOB, URN)).end()

@@ -87,7 +87,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108  # each run makes a private folder in it
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Addresses of services that may be used; empty where there is none."""
+    """Addresses of services that may be used; empty if there is none."""
 
     postgres: str = ""
     """A database whose user may make others."""

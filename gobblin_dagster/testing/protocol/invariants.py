@@ -215,7 +215,7 @@ def _visible(example: Example) -> dict[str, bytes]:
 
 
 def _is_as_published(file: PublishedFile, content: bytes | None) -> bool:
-    """Tell whether a file is there with the bytes and rows that were prepared."""
+    """True if a file is there with the bytes and rows that were prepared."""
     if content is None:
         return False
     found = (len(content), hashlib.sha256(content).hexdigest(), len(content.splitlines()))

@@ -125,7 +125,7 @@ class Result:
 
     states: int
     broken: str = ""
-    """The invariant that does not hold; empty where all do."""
+    """The invariant that does not hold; empty if all do."""
     trace: tuple[str, ...] = field(default=())
     """A shortest way to break it."""
 
@@ -166,7 +166,7 @@ def _trace(state: State, came_from: dict[State, tuple[State, str] | None]) -> tu
 
 # -- invariants --------------------------------------------------------------------------------------------------------
 def _broken(state: State, rules: Rules, before: State) -> str:
-    """Return the invariant that does not hold; empty where all do."""
+    """Return the invariant that does not hold; empty if all do."""
     if state.version < before.version or state.epoch < before.epoch:
         return "I5 the version went down"
     committed = [attempt for attempt in state.attempts if attempt.stage is RowPipeline.COMMITTED]

@@ -183,7 +183,7 @@ class Example:
         storage: Storage | None = None,
         rebooted: bool = False,
     ) -> bool:
-        """Do one run to its end; False where the dataset was busy.
+        """Do one run to its end; False if the dataset was busy.
 
         Args:
             runner: name, part of staging folders and commit ids.

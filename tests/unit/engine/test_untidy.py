@@ -94,7 +94,7 @@ def test_manifest_that_a_rollback_could_not_write_is_written_by_the_next_run(
     job = job_spec({"a": {"rows": 5}})
     run(tmp_path, job)
     rollback(_full(tmp_path, job), job, "a", 1)
-    assert "tidying up is left to a later run" in caplog.text
+    assert "cleaning up is left to a later run" in caplog.text
     known = functools.partial(list_manifests, LocalStorage(), str(tmp_path / "lake"), "numbers", "a")
     assert known() == [1, 2]
     run(tmp_path, job_spec({"a": {"rows": 3}}))

@@ -21,7 +21,7 @@ JobOption = Annotated[str | None, typer.Option(help="Name of the job; needed whe
 
 
 def known_jobs(store: StateStore, names: Collection[str] | None) -> list[str]:
-    """Return the named jobs, or all that the store knows; raises UsageError where it does not know one."""
+    """Return the named jobs, or all that the store knows; raises UsageError if it does not know one."""
     known = store.list_jobs()
     if unknown := sorted({*(names or ())} - {*known}):
         raise UsageError(
@@ -54,7 +54,7 @@ def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:
 
 
 def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, CorruptRecordError | None]:
-    """Return the job of a dataset and why its state cannot be read; None where it can. Raises as `find_state`."""
+    """Return the job of a dataset and why its state cannot be read; None if it can. Raises as `find_state`."""
     damaged = {
         name: error
         for name in ([job] if job else store.list_jobs())
@@ -66,7 +66,7 @@ def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, 
 
 
 def find_state(store: StateStore, dataset: str, job: str | None) -> DatasetState:
-    """Return the state of a dataset; raises UsageError where there is none or several jobs have it."""
+    """Return the state of a dataset; raises UsageError if there is none or several jobs have it."""
     found = (store.load_dataset_states(name, [dataset]) for name in ([job] if job else store.list_jobs()))
     states = [states[dataset] for states in found if dataset in states]
     if len(states) == 1:

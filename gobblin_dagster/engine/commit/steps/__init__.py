@@ -1,8 +1,8 @@
-"""Commit steps: what a publication does, one idempotent action each, verified by content.
+"""Commit steps: the actions of a publication, each idempotent and verified by content.
 
-`rename.py` moves staged files, `permissions.py` sets mode and group, `delete.py` lets snapshots expire, `own.py` brings
-steps of a user's package; `core/step_registry.py` reads stored steps, those of our publishers by name. What the commit
-transaction itself does is in `engine/commit/steps/transaction.py`. `core.traits.StepTraits` lists what steps say of themselves.
+`rename.py` moves staged files, `permissions.py` sets mode and group, `delete.py` lets snapshots expire, `custom.py`
+runs steps of a user's package. `core/step_registry.py` reads stored steps, those of our publishers by name. The parts
+of the commit transaction are in `transaction.py`. `core.traits.StepTraits` lists the traits that a step may declare.
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ __all__ = [
     "step_to_json",
 ]
 
-# Here, because whoever reads a stored sequence imports this package: a module in its folder registers its steps.
+# Every reader of a stored sequence imports this package, so each module in its folder registers its steps.
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 declare_commit_steps(STEP_MODULES)

@@ -1,4 +1,4 @@
-"""Steps of a user's package: declared in `commit.steps`, run after the renames and before COMMIT, in order.
+"""Custom steps of a user's package: declared in `commit.steps`, run after the renames and before COMMIT, in order.
 
 A type is a name of the entry-point group `gobblin_dagster.commit_steps`, or `module:Class` for a class of the project.
 """
@@ -22,18 +22,18 @@ ENTRY_POINT_GROUP = "gobblin_dagster.commit_steps"
 
 
 class CustomStep(CommitStep, Protocol):
-    """What a class named in `commit.steps` must offer, besides being a `CommitStep`.
+    """Methods of a class named in `commit.steps`, besides those of a `CommitStep`.
 
-    `plan` is called on the driver, once per dataset and run, before anything is stored; it must touch nothing. `verify`
-    and `execute` are called before COMMIT, again after a crash, maybe by another process: what `execute` does must be
-    harmless when done twice, and `verify` should tell that it is done.
+    `plan` is called on the driver, once per dataset and run, before anything is stored; it must change nothing.
+    `verify` and `execute` are called before COMMIT and again after a crash, maybe by another process. So a second
+    `execute` must do no harm, and `verify` should return True after the first.
 
-    If staged files are lost, a sequence with such a step is not undone by itself: a person decides (`gobblin commit
-    abandon`). A class says in attributes of its own what it does not need of this (`core.traits.StepTraits`).
+    If staged files are lost, a sequence with such a step is not undone automatically: a person decides (`gobblin commit
+    abandon`). A class may declare traits that relax this (`core.traits.StepTraits`).
     """
 
     Options: ClassVar[type[BaseModel]]
-    """Frozen, unknown keys refused."""
+    """Frozen model that refuses unknown keys."""
 
     @classmethod
     def plan(cls, options: Any, sequence: CommitSequence) -> Self:
@@ -41,17 +41,17 @@ class CustomStep(CommitStep, Protocol):
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote; raises KeyError, TypeError or ValueError where it is something else."""
+        """Return the step from the fields of `to_json`; raises KeyError, TypeError or ValueError for other fields."""
 
 
 _METHODS = ("plan", "from_json", "verify", "execute", "to_json", "describe")
 
 
 def load_own_steps(specs: Sequence[ConstructSpec]) -> list[type[CustomStep]]:
-    """Find the classes of a job's own steps, and make them loadable from stored sequences.
+    """Import the classes of a job's custom steps, and make them loadable from stored sequences.
 
     Raises:
-        UsageError: there is no such type, it cannot be imported, or it is no such step.
+        UsageError: a type is unknown, cannot be imported, or is not a step.
     """
     return [_load(spec.type) for spec in specs]
 
@@ -68,11 +68,11 @@ def check_own_step(type_name: str, options: Mapping[str, Any]) -> list[tuple[tup
 
 
 def plan_own_steps(specs: Sequence[ConstructSpec], sequence: CommitSequence) -> tuple[CommitStep, ...]:
-    """Return a job's own steps for one sequence, in order.
+    """Return a job's custom steps for one sequence, in order.
 
     Raises:
-        UsageError: as `load_own_steps`, or a trait of a step has a value of another type.
-        InvalidSpecError: the options do not fit; all faults are named.
+        UsageError: as `load_own_steps`, or a trait of a step has a value of a wrong type.
+        InvalidSpecError: the options do not fit; the error lists all faults.
     """
     steps: list[CommitStep] = []
     for number, (spec, cls) in enumerate(zip(specs, load_own_steps(specs), strict=True)):
@@ -83,7 +83,7 @@ def plan_own_steps(specs: Sequence[ConstructSpec], sequence: CommitSequence) -> 
                 faults=tuple(SpecFault(".".join([where, *map(str, loc)]), problem) for loc, problem in faults),
             )
         step = cls.plan(cls.Options.model_validate(spec.options), sequence)
-        traits_of(step, StepTraits)  # refuses values of other types before anything is stored
+        traits_of(step, StepTraits)  # refuses values of wrong types before anything is stored
         steps.append(step)
     return tuple(steps)
 
@@ -101,7 +101,7 @@ def _load(type_name: str) -> type[CustomStep]:
     except ImportError as error:
         raise UsageError(
             problem=f"The commit step {type_name!r} cannot be loaded from {target}: {error}.",
-            hint="Install its package, or mend the name; your own modules lie in the project folder.",
+            hint="Install its package, or correct the name; modules of the project must be in the project folder.",
         ) from error
     missing = [name for name in _METHODS if not callable(getattr(cls, name, None))]
     missing += [name for name in ("type_name", "version", "Options") if not hasattr(cls, name)]

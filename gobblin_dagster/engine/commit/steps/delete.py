@@ -1,4 +1,4 @@
-"""Deleting files that no snapshot which can still be read holds, and telling readers so."""
+"""Delete the files of expired snapshots, and mark the snapshots as expired for readers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from gobblin_dagster.engine.commit.links import require_no_way_out
 class DeleteFilesStep:
     """Deletes files below an output root; part of the sequence that lets their snapshots expire.
 
-    Source: gobblin-data-management `DatasetCleaner`. Differs: stored before it is done, so that nobody goes back to a
-    snapshot while its files are being deleted.
+    Source: gobblin-data-management `DatasetCleaner`. Differs: the sequence is stored first, so that no rollback
+    restores a snapshot while its files are being deleted.
     """
 
     root: str
     """Absolute output root."""
     files: tuple[str, ...]
-    """Paths relative to it."""
+    """Paths relative to the root."""
     type_name: ClassVar[str] = "delete_files"
     version: ClassVar[int] = 1
     reads_staging: ClassVar[bool] = False
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether all are gone."""
+        """True if all files are deleted."""
         return all(storage.size(path) is None for path in self._paths())
 
     def execute(self, storage: Storage) -> None:
-        """Delete them; raises OSError, or StepRefusedError where one lies elsewhere."""
+        """Delete the files; raises OSError, or StepRefusedError if one is outside of the root."""
         paths = self._paths()
         require_no_way_out(storage, self.root, paths)
         for path in paths:
@@ -45,7 +45,7 @@ class DeleteFilesStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DeleteFilesStep:
-        """Read what `to_json` wrote; raises KeyError or TypeError where it is something else."""
+        """Return the object from the fields of `to_json`; raises KeyError or TypeError for other fields."""
         return cls(str(fields["root"]), tuple(map(str, fields["files"])))
 
     def describe(self) -> str:
@@ -58,7 +58,7 @@ class DeleteFilesStep:
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class MarkExpiredStep:
-    """Tells readers of manifests which snapshots have expired, by an empty file whose name is the oldest that has not.
+    """Marks snapshots as expired for readers of manifests: an empty file with the number of the oldest that is kept.
 
     Source: none; the original has no manifests.
     """
@@ -66,17 +66,17 @@ class MarkExpiredStep:
     root: str
     """Absolute output root."""
     file: str
-    """Path relative to it."""
+    """Path relative to the root."""
     type_name: ClassVar[str] = "mark_expired"
     version: ClassVar[int] = 1
     reads_staging: ClassVar[bool] = False
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether it is there."""
+        """True if the file exists."""
         return storage.size(self._path()) is not None
 
     def execute(self, storage: Storage) -> None:
-        """Put it there; raises OSError, or StepRefusedError where it lies elsewhere."""
+        """Create the file; raises OSError, or StepRefusedError if it is outside of the root."""
         storage.put_if_absent(self._path(), b"")
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class MarkExpiredStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> MarkExpiredStep:
-        """Read what `to_json` wrote; raises KeyError or TypeError where it is something else."""
+        """Return the object from the fields of `to_json`; raises KeyError or TypeError for other fields."""
         return cls(str(fields["root"]), str(fields["file"]))
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Mode and group of published files and folders."""
+"""Set mode and group of published files and folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gobblin_dagster.spec.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What published files and folders shall have; None leaves it as it is.
+    """Mode and group of published files and folders; None leaves them as they are.
 
     Source: `writer.file.permissions`, `writer.dir.permissions`, `writer.group.name`.
     """
@@ -30,26 +30,26 @@ class Permissions:
 
 @runtime_checkable
 class PermissionStorage(Protocol):
-    """A storage that knows modes and groups."""
+    """A storage that has modes and groups."""
 
     def has_permissions(self, path: str, mode: int | None, group: str | None) -> bool:
-        """Tell whether a file or folder has them; False where it is gone."""
+        """True if a file or folder has this mode and group; False if it does not exist."""
 
     def set_permissions(self, path: str, mode: int | None, group: str | None) -> None:
-        """Set them, durable on return; raises OSError (not ours, no such group)."""
+        """Set mode and group, durable on return; raises OSError (not the owner, no such group)."""
 
 
 def check_permissions(storage: Storage, output_root: str, wanted: Permissions) -> None:
     """Refuse permissions that could never be set, before anything is read.
 
     Raises:
-        UsageError: the storage knows none, or there is no such group.
+        UsageError: the storage has no modes and groups, or there is no such group.
     """
     if not wanted:
         return
     if not isinstance(storage, PermissionStorage):
         raise UsageError(
-            problem=f"Output {output_root} is in a {type(storage).__name__}, which knows no modes and groups.",
+            problem=f"Output {output_root} is in a {type(storage).__name__}, which has no modes and groups.",
             hint="Remove `file_mode`, `dir_mode` and `group` from `output`.",
         )
     try:
@@ -61,18 +61,18 @@ def check_permissions(storage: Storage, output_root: str, wanted: Permissions) -
 @register_commit_step
 @dataclass(frozen=True, slots=True)
 class SetPermissionsStep:
-    """Gives published files, and the folders between them and the output root, their mode and group.
+    """Sets mode and group of published files, and of the folders between them and the output root.
 
-    Runs after the renames and before COMMIT, so that no snapshot names a file that its readers may not open.
+    Runs after the renames and before COMMIT, so that no snapshot lists a file that its readers may not open.
 
     Source: gobblin-core `WriterUtils.mkdirsWithRecursivePermission` and `FsDataWriter.setFilePermissions`. Differs:
     applied when published, and verified after a crash.
     """
 
     root: str
-    """Absolute output root; its own permissions stay."""
+    """Absolute output root; its own permissions are not changed."""
     files: tuple[str, ...]
-    """Paths below it."""
+    """Paths below the root."""
     permissions: Permissions
     type_name: ClassVar[str] = "set_permissions"
     version: ClassVar[int] = 1
@@ -85,12 +85,12 @@ class SetPermissionsStep:
         return cls(root, tuple(posixpath.relpath(target, root) for target in targets), permissions)
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether all have them; raises StepRefusedError where the storage knows none."""
+        """True if all files and folders have them; raises StepRefusedError if the storage has no modes and groups."""
         able = self._able(storage)
         return all(able.has_permissions(path, mode, self.permissions.group) for path, mode in self._wanted())
 
     def execute(self, storage: Storage) -> None:
-        """Set them where they are missing; raises OSError, or StepRefusedError as `verify`."""
+        """Set them where they differ; raises OSError, or StepRefusedError as `verify`."""
         able = self._able(storage)
         for path, mode in self._wanted():
             if not able.has_permissions(path, mode, self.permissions.group):
@@ -108,7 +108,7 @@ class SetPermissionsStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SetPermissionsStep:
-        """Read what `to_json` wrote; raises KeyError or TypeError where it is something else."""
+        """Return the object from the fields of `to_json`; raises KeyError or TypeError for other fields."""
         permissions = Permissions(fields["file_mode"], fields["dir_mode"], fields["group"])
         return cls(str(fields["root"]), tuple(map(str, fields["files"])), permissions)
 
@@ -127,7 +127,7 @@ class SetPermissionsStep:
         return {"files": self.permissions.file_mode, "folders": self.permissions.dir_mode}
 
     def _wanted(self) -> Iterator[tuple[str, int | None]]:
-        """Yield (path, mode): files first, because a folder may become unreadable for us."""
+        """Yield (path, mode), files first, because a folder may become unreadable for this process."""
         for path in self.output_paths:
             yield path, self.permissions.file_mode
         for folder in sorted({folder for file in self.files for folder in _parents(file)}, reverse=True):
@@ -137,7 +137,7 @@ class SetPermissionsStep:
         if not isinstance(storage, PermissionStorage):
             raise StepRefusedError(
                 step=self.describe(),
-                problem=f"a {type(storage).__name__} knows no modes and groups; remove them from `output`",
+                problem=f"a {type(storage).__name__} has no modes and groups; remove them from `output`",
             )
         return storage
 
@@ -148,7 +148,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def permissions_of(job: JobSpec) -> Permissions:
-    """Return what published files and folders of a job shall have."""
+    """Return mode and group of a job's published files and folders."""
     file_mode, dir_mode = (
         None if mode is None else int(mode, 8) for mode in (job.output.file_mode, job.output.dir_mode)
     )

@@ -1,4 +1,4 @@
-"""Moves of staged files to their final names: one by one, or many in one step."""
+"""Move staged files to their final names: one by one, or many in one step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gobblin_dagster.core.storage import Storage
 class RenameFileStep:
     """Moves one staged file to its final name, without ever overwriting.
 
-    Done means that the target holds the bytes that were staged (size and SHA-256), never only that it exists. The size
-    is compared first, so a wrong file is mostly told apart without reading it.
+    The step is done if the target holds the staged bytes (size and SHA-256); it is not enough that the target exists.
+    The size is compared first, so most wrong files are found without reading them.
 
     Source: gobblin-api `FsRenameCommitStep`. Differs: moves files only, verifies content, replaces nothing.
     """
@@ -26,7 +26,7 @@ class RenameFileStep:
     source: str
     """Absolute path in staging."""
     target: str
-    """Absolute path below the output root; its name carries the commit id and is never reused."""
+    """Absolute path below the output root; its name holds the commit id and is never used again."""
     size_bytes: int
     sha256: str
     type_name: ClassVar[str] = "rename_file"
@@ -35,15 +35,15 @@ class RenameFileStep:
     reads_staging: ClassVar[bool] = False
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether the target holds the staged bytes."""
+        """True if the target holds the staged bytes."""
         return self._holds(storage, self.target)
 
     def execute(self, storage: Storage) -> None:
         """Move the file; another process may do the same at the same time.
 
         Raises:
-            StepRefusedError: the target exists with other bytes; it is not ours to replace.
-            StagedFileLostError: the source is gone or of another size, and the target is not there.
+            StepRefusedError: the target exists with other bytes; it must not be replaced.
+            StagedFileLostError: the source does not exist or has another size, and the target does not exist.
             OSError: the storage refused.
         """
         # A folder has no size either, so no folder is ever moved.
@@ -53,12 +53,12 @@ class RenameFileStep:
         try:
             storage.move(self.source, self.target)
         except (FileNotFoundError, FileExistsError):
-            # Another process may have moved it since we looked, and a crash between link and unlink leaves both names:
-            # in both cases the target is whole and the step is done.
+            # Another process may have moved the file since the check. A crash between link and unlink leaves both
+            # names. In both cases the target is complete and the step is done.
             self._require_done(storage)
 
     def check_content(self, storage: Storage) -> None:
-        """Refuse a source whose bytes are not those that were prepared; needed after anything but a fresh staging.
+        """Refuse a source with other bytes than the prepared ones; needed unless this run has just staged the file.
 
         Raises:
             StepRefusedError, StagedFileLostError: as `execute`.
@@ -85,7 +85,7 @@ class RenameFileStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> RenameFileStep:
-        """Read what `to_json` wrote; raises KeyError, TypeError or ValueError where it is something else."""
+        """Return the object from the fields of `to_json`; raises KeyError, TypeError or ValueError for other fields."""
         return cls(str(fields["source"]), str(fields["target"]), int(fields["size_bytes"]), str(fields["sha256"]))
 
     def describe(self) -> str:
@@ -103,10 +103,11 @@ class RenameFileStep:
 class RenameFilesStep:
     """Moves many staged files of one folder tree to the same relative paths of another.
 
-    Keeps the stored sequence of a large dataset small: roots are stored once. Each file is moved, verified, redone and
-    undone on its own, as by a `RenameFileStep`.
+    Keeps the stored sequence of a large dataset small, because the roots are stored once. Each file is moved, verified,
+    redone and undone on its own, as by a `RenameFileStep`.
 
-    Source: gobblin-api `FsRenameCommitStep` on a folder. Differs: never moves the folder, so half a move is no whole one.
+    Source: gobblin-api `FsRenameCommitStep` on a folder. Differs: never moves the folder itself, so half a move is
+    never taken for a complete one.
     """
 
     source_root: str
@@ -116,7 +117,7 @@ class RenameFilesStep:
     files: tuple[tuple[str, int, str], ...]
     """(path below both roots, size in bytes, SHA-256) of each file."""
     renames: tuple[RenameFileStep, ...] = field(init=False, repr=False, compare=False)
-    """The moves; made once, because a commit goes through them several times."""
+    """The moves; made once, because a commit uses them several times."""
     type_name: ClassVar[str] = "rename_files"
     version: ClassVar[int] = 1
     is_undoable: ClassVar[bool] = True
@@ -131,11 +132,11 @@ class RenameFilesStep:
         object.__setattr__(self, "renames", renames)
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether every target holds the staged bytes."""
+        """True if every target holds the staged bytes."""
         return all(rename.verify(storage) for rename in self.renames)
 
     def execute(self, storage: Storage) -> None:
-        """Move what was not moved yet; raises as `RenameFileStep.execute`."""
+        """Move the files that are not moved yet; raises as `RenameFileStep.execute`."""
         for rename in self.renames:
             rename.execute(storage)
 
@@ -148,7 +149,7 @@ class RenameFilesStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> RenameFilesStep:
-        """Read what `to_json` wrote; raises KeyError, TypeError or ValueError where it is something else."""
+        """Return the object from the fields of `to_json`; raises KeyError, TypeError or ValueError for other fields."""
         files = tuple((str(path), int(size), str(sha256)) for path, size, sha256 in fields["files"])
         return cls(str(fields["source_root"]), str(fields["target_root"]), files)
 
@@ -158,12 +159,12 @@ class RenameFilesStep:
 
 
 def is_rename(step: CommitStep) -> bool:
-    """Tell whether a step does nothing but move files, so that any process may do it, in any order."""
+    """True if a step only moves files, so that any process may run it, in any order."""
     return isinstance(step, RenameFileStep | RenameFilesStep)
 
 
 def renames_of(steps: Iterable[CommitStep]) -> Iterator[RenameFileStep]:
-    """Yield the moves of single files that steps stand for, in order; other steps have none."""
+    """Yield the single-file moves of the steps, in order; other steps have none."""
     for step in steps:
         if isinstance(step, RenameFileStep):
             yield step
@@ -174,7 +175,7 @@ def renames_of(steps: Iterable[CommitStep]) -> Iterator[RenameFileStep]:
 def rename_steps(renames: Iterable[RenameFileStep], batch: int) -> tuple[CommitStep, ...]:
     """Return steps that do all renames, at most `batch` files each, in order.
 
-    Files whose relative path differs between staging and output keep a step of their own.
+    A file whose relative path differs between staging and output gets a step of its own.
     """
     steps: list[CommitStep] = []
     roots: tuple[str, str] = ("", "")
@@ -201,7 +202,7 @@ def rename_steps(renames: Iterable[RenameFileStep], batch: int) -> tuple[CommitS
 
 
 def _common_end(source: str, target: str) -> str:
-    """Return the longest relative path that both end with; empty where not even the names agree."""
+    """Return the longest relative path that both end with; empty if even the names differ."""
     parts: list[str] = []
     for ours, theirs in zip(reversed(source.split("/")[1:]), reversed(target.split("/")[1:]), strict=False):
         if ours != theirs:

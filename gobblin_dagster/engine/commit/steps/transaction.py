@@ -1,8 +1,8 @@
-"""What becomes true with COMMIT, and after it, as steps: they can be verified on their own and never run on their own.
+"""The parts of the commit transaction, and the manifest after it, as steps that can be verified but not run alone.
 
-The exactly-once design lists a step per partition that sets its high watermark, the original one step that saves the
-dataset's state. A step that can run alone can run ahead of its data, so here the commit transaction does both; these
-values name it for people, for the design's API (`step_store.py`) and for checks after the fact.
+The exactly-once design has a step per partition that sets its high watermark, the original one step that saves the
+dataset's state. A step that can run alone can run before its data is published, so here the commit transaction does
+both. These values name its parts for people, for the design's API (`step_store.py`) and for later checks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ProgressStep(Protocol):
     version: ClassVar[int]
 
     def verify_in(self, store: StateStore) -> bool:
-        """Tell whether it became true."""
+        """True if this part is committed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the step's fields, without type and version."""
@@ -38,10 +38,11 @@ class ProgressStep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkStep:
-    """The watermark of one component (a Kafka partition) reaches a position: the next one to read.
+    """Moves the watermark of one component (a Kafka partition) to a position: the next one to read.
 
     Source: `HighWatermarkCommitStep` of the exactly-once design. Differs: done by the commit transaction, for all
-    partitions at once and only where nobody moved them meanwhile; verified as "reached", so a later commit keeps it true.
+    partitions at once and only if no other run has moved them meanwhile; verified as "reached", so it stays true after
+    later commits.
     """
 
     job: str
@@ -54,7 +55,7 @@ class HighWatermarkStep:
     version: ClassVar[int] = 1
 
     def verify_in(self, store: StateStore) -> bool:
-        """Tell whether the stored watermark of the partition has reached the position."""
+        """True if the stored watermark of the partition has reached the position."""
         state = store.load_dataset_states(self.job, [self.dataset_urn]).get(self.dataset_urn)
         if state is None or state.watermark is None or not isinstance(state.watermark, self.watermark_type):
             return False
@@ -72,7 +73,7 @@ class HighWatermarkStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> HighWatermarkStep:
-        """Read what `to_json` wrote; raises KeyError, TypeError, ValueError or WatermarkTypeError."""
+        """Return the step from the fields of `to_json`; raises KeyError, TypeError, ValueError or WatermarkTypeError."""
         kind = watermark_type(fields["watermark_type"])
         high = kind.position_from_json(fields["high"])
         return cls(str(fields["job"]), str(fields["dataset_urn"]), str(fields["partition"]), high, kind)
@@ -84,10 +85,10 @@ class HighWatermarkStep:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStateStep:
-    """The state of a dataset becomes `after`, or a later one.
+    """Sets the state of a dataset to `after`.
 
-    Source: gobblin-runtime `DatasetStateCommitStep`. Differs: a compare-and-swap inside the commit transaction, never an
-    unconditional write.
+    Source: gobblin-runtime `DatasetStateCommitStep`. Differs: a compare-and-swap inside the commit transaction, never
+    an unconditional write.
     """
 
     after: DatasetState
@@ -95,7 +96,7 @@ class DatasetStateStep:
     version: ClassVar[int] = 1
 
     def verify_in(self, store: StateStore) -> bool:
-        """Tell whether the store holds this state, or one of a later commit."""
+        """True if the store holds this state, or the state of a later commit."""
         state = store.load_dataset_states(self.after.job, [self.after.dataset_urn]).get(self.after.dataset_urn)
         return state is not None and (state.version > self.after.version or state == self.after)
 
@@ -104,7 +105,7 @@ class DatasetStateStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DatasetStateStep:
-        """Read what `to_json` wrote; raises KeyError or CorruptRecordError."""
+        """Return the step from the fields of `to_json`; raises KeyError or CorruptRecordError."""
         return cls(from_document(DatasetState, fields["after"]))
 
     def describe(self) -> str:
@@ -113,10 +114,10 @@ class DatasetStateStep:
 
 @dataclass(frozen=True, slots=True)
 class WriteManifestStep:
-    """The manifest of a snapshot is in place, for readers that have no store.
+    """Writes the manifest of a snapshot, for readers that have no store.
 
-    It may only follow COMMIT, or a reader would see what is not true yet. So no sequence stores it: what is committed
-    says by itself which manifest is due, and recovery writes one that is missing.
+    It may only follow COMMIT; before it, a reader would see unpublished files. So no sequence stores this step: the
+    committed snapshot determines its manifest, and recovery writes a missing one.
 
     Source: none; the original has no manifests.
     """
@@ -129,7 +130,7 @@ class WriteManifestStep:
     version: ClassVar[int] = 1
 
     def verify(self, storage: Storage) -> bool:
-        """Tell whether it is there; manifests appear whole or not at all."""
+        """True if the manifest exists; manifests appear complete or not at all."""
         return storage.size(self._path) is not None
 
     def describe(self) -> str:
@@ -141,7 +142,7 @@ class WriteManifestStep:
 
 
 def watermark_steps(sequence: CommitSequence) -> tuple[HighWatermarkStep, ...]:
-    """Return one step per component of the watermark that a sequence will set; none where it sets none."""
+    """Return one step per component of the watermark that a sequence will set; empty if it sets none."""
     mark = sequence.after.watermark
     if mark is None:
         return ()

@@ -120,7 +120,7 @@ def publish(store: StateStore, name: str, version_read: int = 0, urn: str = URN,
 
 
 def ending_of(store: StateStore, seq: StoredSequence) -> SequenceState | None:
-    """The stored state of a sequence; None where it is not stored."""
+    """The stored state of a sequence; None if it is not stored."""
     stored = store.load_sequence(seq.id)
     return None if stored is None else stored.state
 

@@ -188,7 +188,7 @@ def test_failure_after_the_commit_is_no_failure(caplog: pytest.LogCaptureFixture
     sequence, epoch = _prepared(world)
     _failing_at(world, "storage.put_if_absent", _no_space).publish(sequence, epoch, verify_sources=False)
     assert world.state_of(sequence) is SequenceState.COMMITTED
-    assert "Dataset 'a' is committed; tidying up is left to a later run" in caplog.text
+    assert "Dataset 'a' is committed; cleaning up is left to a later run" in caplog.text
     assert world.storage.size(manifest_path(ROOT, JOB, "a", 1)) is None
     world.committer().recover(world.stored(sequence), epoch)
     assert world.storage.size(manifest_path(ROOT, JOB, "a", 1)) is not None
@@ -420,7 +420,7 @@ def test_redo_that_raises_anything_is_counted() -> None:
     for expected in (SequenceState.PREPARED, SequenceState.PREPARED, SequenceState.QUARANTINED):
         recovery = _failing_at(world, "storage.move", odd).recover(world.stored(sequence), epoch)
         assert recovery.outcome is expected
-    assert "3 redos failed, the last one so: odd" in recovery.reason
+    assert "3 redos failed, the last one with: odd" in recovery.reason
     stays = world.committer().recover(world.stored(sequence), epoch)
     assert stays.outcome is SequenceState.QUARANTINED
 

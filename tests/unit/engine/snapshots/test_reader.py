@@ -200,7 +200,7 @@ def test_rollback_whose_manifest_cannot_be_written_is_true_all_the_same(
         patch.setattr(LocalStorage, "put_if_absent", refuse)
         plan = rollback(project(tmp_path, job), job, "a", 1)
     assert load_state(tmp_path, job) == plan.after
-    assert "Dataset 'a' is committed; tidying up is left to a later run" in caplog.text
+    assert "Dataset 'a' is committed; cleaning up is left to a later run" in caplog.text
     clean(project(tmp_path, job), job)
     assert ids(read_published(str(tmp_path / "lake"), job.job, "a")) == list(range(10))
 

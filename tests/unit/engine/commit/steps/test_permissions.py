@@ -77,7 +77,7 @@ def test_step_survives_json(lake: Path) -> None:
 
 
 def test_storage_without_modes_refuses(lake: Path) -> None:
-    with pytest.raises(StepRefusedError, match="MemoryStorage knows no modes"):
+    with pytest.raises(StepRefusedError, match="MemoryStorage has no modes"):
         _step(lake, file_mode=0o640).execute(MemoryStorage())
 
 
@@ -92,7 +92,7 @@ def test_job_publishes_with_modes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
-        ({"path": "memory://permissions/lake", "file_mode": "0640"}, "MemoryStorage, which knows no modes"),
+        ({"path": "memory://permissions/lake", "file_mode": "0640"}, "MemoryStorage, which has no modes"),
         ({"path": "lake", "group": "no-such-group"}, "there is no group 'no-such-group'"),
     ],
 )
