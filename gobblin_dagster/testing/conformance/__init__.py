@@ -9,18 +9,55 @@ from gobblin_dagster.core.utils.optional_packages import optional_package
 with optional_package("pytest", "the conformance classes", extra="conformance"):
     import pytest
 
-_MODULES = ("state_store", "step_store", "storage")
-# Before they are imported: what is not rewritten then shows no values when it fails.
+_MODULES = (
+    "commit_step",
+    "construct",
+    "converter",
+    "extractor",
+    "file_format",
+    "fork",
+    "publisher",
+    "quality",
+    "source",
+    "state_store",
+    "step_store",
+    "storage",
+    "writer",
+)
+# Before they are imported: an assertion that is not rewritten shows no values when it fails.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
-from gobblin_dagster.testing.conformance.state_store import QuickStateStoreConformance, StateStoreConformance  # noqa: E402
-from gobblin_dagster.testing.conformance.step_store import StepStoreConformance  # noqa: E402
-from gobblin_dagster.testing.conformance.storage import FolderStorageConformance, StorageConformance  # noqa: E402
+# ruff: noqa: E402
+from gobblin_dagster.testing.conformance.commit_step import CommitStepConformance
+from gobblin_dagster.testing.conformance.converter import ConverterConformance
+from gobblin_dagster.testing.conformance.extractor import ExtractorConformance
+from gobblin_dagster.testing.conformance.file_format import FileFormatConformance
+from gobblin_dagster.testing.conformance.fork import ForkConformance
+from gobblin_dagster.testing.conformance.publisher import PublisherConformance
+from gobblin_dagster.testing.conformance.quality import BranchOutput, RowPolicyConformance, TaskPolicyConformance
+from gobblin_dagster.testing.conformance.source import PlanConformance, SourceConformance
+from gobblin_dagster.testing.conformance.state_store import QuickStateStoreConformance, StateStoreConformance
+from gobblin_dagster.testing.conformance.step_store import StepStoreConformance
+from gobblin_dagster.testing.conformance.storage import FolderStorageConformance, StorageConformance
+from gobblin_dagster.testing.conformance.writer import FileWriterConformance, WriterConformance
 
 __all__ = [
+    "BranchOutput",
+    "CommitStepConformance",
+    "ConverterConformance",
+    "ExtractorConformance",
+    "FileFormatConformance",
+    "FileWriterConformance",
     "FolderStorageConformance",
+    "ForkConformance",
+    "PlanConformance",
+    "PublisherConformance",
     "QuickStateStoreConformance",
+    "RowPolicyConformance",
+    "SourceConformance",
     "StateStoreConformance",
     "StepStoreConformance",
     "StorageConformance",
+    "TaskPolicyConformance",
+    "WriterConformance",
 ]
