@@ -30,6 +30,8 @@ class CommitStepConformance(Conformance):
     """
 
     protocol = "gobblin_dagster.core.commit.CommitStep"
+    root: str = "/"
+    """Folder below which the step changes files; of a storage on a disk, that of the test alone."""
 
     def new_storage(self) -> Storage:
         """Return an empty storage; override it for a step that needs a real one."""
@@ -42,12 +44,16 @@ class CommitStepConformance(Conformance):
 
     def prepare(self, storage: Storage) -> CommitStep:
         """Put what the step works on into an empty storage, and return the step, not done yet; to be overridden."""
-        to_override(self, "prepare", "a step that is not done yet (a method, no fixture)")
+        to_override(self, "a method `prepare`", "a step that is not done yet")
 
     def stored(self, step: CommitStep) -> CommitStep:
         """Return a step as another process reads it from the store."""
         register_commit_step(type(step))
         return step_from_json(json.loads(json.dumps(step_to_json(step))))
+
+    def contents(self, storage: Storage) -> dict[str, bytes]:
+        """Return what lies below `root`, by path."""
+        return {path: storage.read(path) for path in storage.walk_files(self.root)}
 
     def test_step_is_verified_once_it_is_done(self, storage: Storage) -> None:
         """`verify` is False before `execute` and True after it."""
@@ -60,9 +66,9 @@ class CommitStepConformance(Conformance):
         """`execute` of a step that is done changes nothing and raises nothing."""
         step = self.prepare(storage)
         step.execute(storage)
-        before = _contents(storage)
+        before = self.contents(storage)
         step.execute(storage)
-        assert _contents(storage) == before
+        assert self.contents(storage) == before
         assert step.verify(storage)
 
     def test_step_is_stored_whole(self, storage: Storage) -> None:
@@ -77,10 +83,10 @@ class CommitStepConformance(Conformance):
     def test_looking_changes_nothing(self, storage: Storage) -> None:
         """`verify` and `describe` change nothing."""
         step = self.prepare(storage)
-        before = _contents(storage)
+        before = self.contents(storage)
         step.verify(storage)
         step.describe()
-        assert _contents(storage) == before
+        assert self.contents(storage) == before
 
     def test_description_is_one_line(self, storage: Storage) -> None:
         """`describe` says in one line what the step does; plans and `gobblin commit show` print it."""
@@ -123,7 +129,3 @@ class CommitStepConformance(Conformance):
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(execute, [step, self.stored(step)]))
         assert step.verify(storage)
-
-
-def _contents(storage: Storage) -> dict[str, bytes]:
-    return {path: storage.read(path) for path in storage.walk_files("/")}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -23,11 +25,14 @@ class ConstructConformance(Conformance):
     kind: ClassVar[ConstructKind]
     spec: Mapping[str, Any]
     """What stands in the job file: `type`, as `my_module:MyConverter`, and the options."""
+    facts: Mapping[str, Any] = MappingProxyType({})
+    """What else `ConstructContext` says: `load_time`, `branch`, `in_order` and so on."""
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> ConstructContext:
-        """Return where the construct works; override it for another dataset, branch or folder."""
-        return ConstructContext(job="conformance", base_dir=str(tmp_path), dataset_urn="a/b", run_id="run-1")
+        """Return where the construct works; relative paths of its options begin in `tmp_path`."""
+        made = ConstructContext(job="conformance", base_dir=str(tmp_path), dataset_urn="a/b", run_id="run-1")
+        return dataclasses.replace(made, **self.facts)
 
     def make(self, context: ConstructContext, **more: Any) -> Any:
         """Make a fresh object, as each work unit gets one."""

@@ -35,7 +35,7 @@ class ExtractorConformance(Conformance):
     @pytest.fixture
     def open_extractor(self) -> Callable[[], Extractor]:
         """Return a function that opens the same work unit each time it is called."""
-        to_override(self, "open_extractor", "a function that opens the work unit")
+        to_override(self, "a fixture `open_extractor`", "a function that opens the work unit")
 
     def test_rows_are_read_as_expected(self, open_extractor: Callable[[], Extractor]) -> None:
         """`chunks` yields all rows of the work unit, in chunks of exactly `schema`, each row with its number in its file."""

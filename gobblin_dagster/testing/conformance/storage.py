@@ -39,7 +39,7 @@ class StorageConformance(Conformance):
     @pytest.fixture
     def storage(self) -> Storage:
         """Return the storage under test; made for each test."""
-        to_override(self, "storage", "the storage under test")
+        to_override(self, "a fixture `storage`", "the storage under test")
 
     @pytest.fixture
     def root(self, storage: Storage, tmp_path: Path) -> str:

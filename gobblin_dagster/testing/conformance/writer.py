@@ -6,6 +6,7 @@ import errno
 import hashlib
 import posixpath
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.core.traits import WriterTraits, traits_of
 from gobblin_dagster.storage import MemoryStorage
+from gobblin_dagster.testing.conformance.base import to_override
 from gobblin_dagster.testing.conformance.construct import ConstructConformance, inside_another
 from gobblin_dagster.testing.faults import Fault, FaultPoints, counted_storage, fail_with
 
@@ -83,11 +85,9 @@ class WriterConformance(ConstructConformance):
 class FileWriterConformance(WriterConformance):
     """Tests of a writer that stages files."""
 
-    def read(self, content: bytes) -> list[dict[str, object]]:
+    def read(self, content: bytes) -> list[dict[str, Any]]:
         """Return the rows of a file, by a reader that is not the writer's own; to be overridden."""
-        pytest.fail(
-            f"{type(self).__name__} needs a method `read(content)` that returns the rows of a file; override it."
-        )
+        to_override(self, "a method `read`", "the rows of a file")
 
     def test_staged_files_are_as_they_are_described(self, context: ConstructContext) -> None:
         """`finish` names every file that is there: size, SHA-256 and rows are those of the finished file."""
@@ -127,7 +127,7 @@ class FileWriterConformance(WriterConformance):
     def test_full_disk_is_a_storage_error(self, context: ConstructContext) -> None:
         """A storage that refuses raises StorageError, from `write` or `finish`; `abort` then leaves nothing."""
         storage = MemoryStorage()
-        points = FaultPoints(Fault(1, fail_with(errno.ENOSPC), "sink.write", calls=1000))
+        points = FaultPoints(Fault(1, fail_with(errno.ENOSPC), "sink.write"))
         writer = self.writer(context, counted_storage(storage, points))
         with pytest.raises(StorageError):  # noqa: PT012  # which of the calls writes is the writer's affair
             writer.write(self.rows)
@@ -136,12 +136,21 @@ class FileWriterConformance(WriterConformance):
         assert points.is_struck
         assert list(storage.walk_files("/")) == []
 
+    def test_abort_takes_finished_files_too(self, context: ConstructContext) -> None:
+        """`abort` after `finish` deletes the finished files: another branch, or a policy, may fail the work unit."""
+        storage = MemoryStorage()
+        writer = self.writer(context, storage)
+        writer.write(self.rows)
+        writer.finish()
+        writer.abort()
+        assert list(storage.walk_files("/")) == []
+
     def test_abort_never_raises(self, context: ConstructContext) -> None:
         """`abort` does not raise where the storage refuses to delete: the failure before it must be seen."""
-        points = FaultPoints(
-            Fault(1, fail_with(errno.EACCES), "sink.abort", calls=1000),
-            Fault(1, fail_with(errno.EACCES), "storage.delete", calls=1000),
-        )
-        writer = self.writer(context, counted_storage(MemoryStorage(), points))
-        writer.write(self.rows)
-        writer.abort()
+        for is_finished in (False, True):
+            points = FaultPoints(Fault(1, fail_with(errno.EACCES), "storage.delete", calls=1000))
+            writer = self.writer(context, counted_storage(MemoryStorage(), points))
+            writer.write(self.rows)
+            if is_finished:
+                writer.finish()
+            writer.abort()

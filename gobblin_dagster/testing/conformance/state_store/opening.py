@@ -59,7 +59,7 @@ class OpensStore(Conformance):
 
         It takes the clock, for stores without one of their own. `close` must be allowed twice.
         """
-        to_override(self, "open_one", "a function that takes a clock and opens the store under test")
+        to_override(self, "a fixture `open_one`", "a function that takes a clock and opens the store under test")
 
     @pytest.fixture
     def maker(self, open_one: Callable[[Clock], StateStore]) -> Iterator[StoreMaker]:
