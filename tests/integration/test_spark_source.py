@@ -18,6 +18,7 @@ import pytest
 
 from gobblin_dagster.core.constructs import SourceContext, StartpointResolver
 from gobblin_dagster.core.errors import SourceError, StartpointError, UsageError
+from gobblin_dagster.core.extract import Extract
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.startpoint import Oldest, Timestamp, Upcoming
 from gobblin_dagster.engine.job_context import JobContext
@@ -26,6 +27,7 @@ from gobblin_dagster.engine.run.job_run import plan_job, run_job
 from gobblin_dagster.engine.snapshots.audit import audit_dataset
 from gobblin_dagster.engine.spark.runner import SparkRunner
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.testing.conformance import PlanConformance
 from tests.unit.engine.jobs import by_urn, project, published
 
 pytestmark = pytest.mark.spark
@@ -421,3 +423,16 @@ def test_run_killed_between_work_units_or_commit_steps_is_finished_by_the_next(t
     assert third.returncode == 0, third.stdout + third.stderr
     assert "recovered test.d" in third.stdout
     assert published(tmp_path, _job(_parquet()), "test.d") == list(range(200))
+
+
+class TestSparkSource(PlanConformance):
+    """What the source plans; Spark reads its rows, so there are no extractors."""
+
+    spec = {"type": "spark", **_parquet()}
+    expected = {"test.d": [{"id": number} for number in range(1, 6)]}
+    extract = Extract("test", "d")
+
+    @pytest.fixture(autouse=True)
+    def data(self, tmp_path: Path, runner: SparkRunner) -> None:
+        _write(tmp_path, range(1, 6))
+        self.facts = {"spark": runner.open_session}

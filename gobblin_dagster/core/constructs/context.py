@@ -48,8 +48,8 @@ class ConstructContext:
 class Chunk:
     """A batch of rows inside a task, with the place that each row came from.
 
-    Shape: `rows` is int64, as long as `batch`: the number of each row in `file`, counted from 1 without the header. It
-    is null if a converter made the row from several rows or from none.
+    Shape: `rows` is int64, as long as `batch`: the number of each row in `file`, counted from 1 without the header, or
+    the offset of a message. It is null if a converter made the row from several rows or from none.
     """
 
     batch: pa.RecordBatch

@@ -66,7 +66,7 @@ def read_checked(extractor: Extractor) -> list[dict[str, Any]]:
         assert chunk.batch.schema.equals(schema), "every chunk has exactly `Extractor.schema`"
         assert chunk.rows.type == pa.int64(), "`Chunk.rows` is int64"
         assert len(chunk.rows) == chunk.batch.num_rows, "`Chunk.rows` has one number for each row"
-        assert all(number is None or number >= 1 for number in chunk.rows.to_pylist()), "rows are numbered from 1"
+        assert all(n is None or n >= 0 for n in chunk.rows.to_pylist()), "a row's number or offset is not negative"
         assert isinstance(chunk.file, str), "`Chunk.file` names where the rows are from, for messages"
         taken.append(extractor.bytes_read)
         found += rows_of(chunk.batch)

@@ -54,13 +54,13 @@ class PublisherConformance(ConstructConformance):
     @pytest.fixture
     def view(self, tmp_path: Path) -> PublishView:
         """Return a publication of two files beside two that are there; override it for what the publisher needs."""
-        folder = f"{tmp_path}/lake/raw/rows/main/a/b"
+        folder = f"{tmp_path}/lake/raw/rows/main/orders"
         files = _files(folder, COMMIT, 2)
         return PublishView(
             job="conformance",
             run_id="run-1",
             commit_id=COMMIT,
-            dataset_urn="a/b",
+            dataset_urn="orders",
             branch="main",
             extract=self.extract,
             output_root=f"{tmp_path}/lake",
