@@ -35,11 +35,15 @@ FRAME: dict[str, Any] = {
 ENVIRONMENT = {"SHOP_URL": "postgresql://reader@db.example/shop", "API_URL": "https://api.example", "BROKERS": "b:9092"}
 
 
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
 def blocks(language: str) -> list[Any]:
     """Return the code blocks of a language in all documents, without what they are indented by."""
     found = []
     for page in DOCUMENTS:
-        text = page.read_text(encoding="utf-8")
+        text = read(page)
         parts = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
         for number, (indent, block) in enumerate(parts):
             lines = "".join(line.removeprefix(indent) for line in block.splitlines(keepends=True))
@@ -50,7 +54,7 @@ def blocks(language: str) -> list[Any]:
 def commands() -> Iterator[str]:
     """Yield what documents write as calls of `gobblin`: lines of code blocks, and code in sentences."""
     for page in DOCUMENTS:
-        text = page.read_text(encoding="utf-8")
+        text = read(page)
         for _, block in re.findall(r"^( *)```(?:console)?\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL):
             for line in block.splitlines():
                 parts = line.strip().removeprefix("$ ").partition(" #")[0].split(" && ")
@@ -82,7 +86,11 @@ def test_python_compiles_and_what_only_defines_can_be_imported(text: str, tmp_pa
     defines = ast.Import | ast.ImportFrom | ast.ClassDef | ast.FunctionDef
     if all(isinstance(node, defines) for node in ast.parse(text).body):
         (tmp_path / "example.py").write_text(text, encoding="utf-8")
-        runpy.run_path(str(tmp_path / "example.py"), run_name="example")
+        try:
+            runpy.run_path(str(tmp_path / "example.py"), run_name="example")
+        except ModuleNotFoundError as error:
+            # A module that the same page shows; tests/e2e runs such pages.
+            assert any(text in page and f"`{error.name}.py`" in page for page in map(read, DOCUMENTS))  # noqa: PT017
 
 
 @pytest.mark.parametrize("call", sorted(set(commands())))

@@ -38,11 +38,9 @@ class Conformance:
             )
 
 
-def to_override(owner: Conformance, fixture: str, returns: str) -> NoReturn:
-    """Fail because a fixture has no body of its own."""
-    pytest.fail(
-        f"{type(owner).__name__} needs a fixture `{fixture}` that returns {returns}; override it.", pytrace=False
-    )
+def to_override(owner: Conformance, what: str, returns: str) -> NoReturn:
+    """Fail because a fixture or a method was not overridden."""
+    pytest.fail(f"{type(owner).__name__} needs {what} that returns {returns}; override it.", pytrace=False)
 
 
 def demand_of(test: Callable[..., None]) -> str:

@@ -56,9 +56,10 @@ def numbered(batch: pa.RecordBatch, first: int = 1) -> Chunk:
 
 
 def inside_another(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows as a slice of a batch that holds them twice: their buffers begin elsewhere."""
-    (twice,) = pa.Table.from_batches([batch, batch]).combine_chunks().to_batches()
-    return twice.slice(batch.num_rows)
+    """Return the same rows as a slice of a batch that begins with others: their buffers begin elsewhere."""
+    others = batch.take(pa.array(range(batch.num_rows - 1, -1, -1), pa.int64()))
+    (both,) = pa.Table.from_batches([others, batch]).combine_chunks().to_batches()
+    return both.slice(batch.num_rows)
 
 
 def rows_of(*batches: pa.RecordBatch) -> list[dict[str, Any]]:

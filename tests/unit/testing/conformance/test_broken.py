@@ -21,6 +21,60 @@ EXPECTED = {
         "test_removed_files_are_left_out_from_then_on_and_older_snapshots_hold_them",
         "test_renewal_prolongs_what_is_ours_and_leaves_out_what_is_not",
     },
+    "TestSloppyConverter": {
+        "test_chunks_have_the_schema_that_was_announced",
+        "test_rows_inside_a_larger_batch_are_taken_alone",
+        "test_schema_that_it_cannot_take_is_refused",
+    },
+    "TestListPolicy": {
+        "test_batches_are_judged_one_by_one",
+        "test_flags_are_one_boolean_for_each_row",
+        "test_reason_is_one_line",
+        "test_rows_inside_a_larger_batch_are_judged_alone",
+        "test_rows_pass_as_expected",
+    },
+    "TestTalkativePolicy": {
+        "test_detail_is_one_line",
+        "test_fresh_object_says_the_same_again",
+    },
+    "TestFirstFork": {
+        "test_batches_may_be_cut_anywhere",
+        "test_schema_gives_one_flag_for_each_branch",
+    },
+    "TestLinesFormat": {
+        "test_bytes_read_grow_to_what_was_taken",
+        "test_later_file_that_lacks_a_column_is_refused",
+        "test_rows_are_counted",
+    },
+    "TestLeavingWriter": {
+        "test_abort_leaves_nothing",
+        "test_abort_takes_finished_files_too",
+        "test_attempts_do_not_meet",
+        "test_files_lie_where_the_context_says",
+        "test_full_disk_is_a_storage_error",
+    },
+    "TestHastyPublisher": {
+        "test_only_what_the_branch_holds_is_removed",
+        "test_publishing_is_pure",
+        "test_subfolder_is_a_plain_relative_path",
+    },
+    "TestAppendStep": {
+        "test_step_may_be_done_again",
+        "test_step_that_was_killed_anywhere_is_finished",
+        "test_two_processes_may_do_it_at_once",
+    },
+    "TestForgetfulSource": {
+        "test_committed_rows_are_counted",
+        "test_only_selected_datasets_are_offered",
+        "test_rows_are_read_as_expected",
+        "test_what_was_committed_is_not_offered_again",
+        "test_work_unit_may_be_read_again_elsewhere",
+        "test_work_units_share_no_position",
+    },
+    "TestForgetfulExtractor": {
+        "test_rows_are_read_as_expected",
+        "test_work_unit_may_be_read_again",
+    },
 }
 """The tests that fail, by class."""
 
