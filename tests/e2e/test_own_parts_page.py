@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 from gobblin_dagster.testing import conformance
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "test-your-own.md"

@@ -125,9 +125,9 @@ class PublisherConformance(ConstructConformance):
             assert publisher.unfit_extract(self.extract) == ""
 
     def test_datasets_have_targets_of_their_own_or_share_one(self, publisher: DataPublisher) -> None:
-        """`target_of` returns different names for different datasets, or an empty text where they may share one."""
+        """`targets_of` returns different names for different datasets, or an empty text where they may share one."""
         if isinstance(publisher, NamesTargets):
-            one, other = publisher.target_of("orders"), publisher.target_of("customers")
+            one, other = publisher.targets_of("orders"), publisher.targets_of("customers")
             assert one != other or one == ""
 
 

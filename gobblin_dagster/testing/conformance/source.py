@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -17,9 +16,9 @@ from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.constructs import (
     ConstructContext,
     DatasetOffer,
-    ForeseesSchema,
     PositionedExtractor,
     PositionedSource,
+    PreviewsSchema,
     Source,
     SourceContext,
 )
@@ -102,11 +101,10 @@ class PlanConformance(ConstructConformance):
                 _state(offer)  # adds range to range, and raises where they overlap
 
     def test_work_units_travel(self, source: Source) -> None:
-        """A work unit is small JSON: it comes back equal from JSON and from pickle, and holds nothing of the process."""
+        """A work unit is small JSON: it comes back equal, and holds nothing of the process that planned it."""
         for offer in self.planned(source).values():
             for unit in offer.work_units:
                 assert _sent(unit) == unit
-                assert pickle.loads(pickle.dumps(unit)) == unit
 
     def test_what_was_committed_is_not_offered_again(self, source: Source) -> None:
         """`plan` offers a dataset of which nothing is new too, with no work unit that reads anything."""
@@ -171,9 +169,9 @@ class SourceConformance(PlanConformance):
                         reached = position
 
     def test_schema_that_was_foreseen_is_that_of_the_rows(self, source: Source) -> None:
-        """`foresee_schema` returns None, or the schema that the extractor has."""
+        """`preview_schema` returns None, or the schema that the extractor has."""
         for unit in self.units(source):
-            foreseen = source.foresee_schema(unit) if isinstance(source, ForeseesSchema) else None
+            foreseen = source.preview_schema(unit) if isinstance(source, PreviewsSchema) else None
             if foreseen is not None:
                 with closing(source.extractor(unit)) as extractor:
                     assert extractor.schema.equals(foreseen)
