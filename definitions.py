@@ -6,8 +6,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from gobblin_dagster import write_demo
 from gobblin_dagster.demo.downstream import flight_delays
-from gobblin_dagster.demo.project import write_demo
 from gobblin_dagster.orchestration import build_definitions
 
 DEMO = Path(__file__).parent / "demo"

@@ -11,9 +11,29 @@ Packages, from the bottom to the top; each imports only from those before it:
 - `testing`: what people need who test constructs of their own, and the crash laboratory of the commit protocol.
 - `orchestration`: the Dagster layer.
 - `demo`: a project on real flights.
-- `cli`: the command line.
+- `cli`: the command line. `face`: the same for Python.
+- `api`: what users import; its names are names of this package too, each loaded when it is asked for.
 
 Read first: `core/work_unit.py` for the words, then `engine/run/job_run.py` for one run from recovery to report.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gobblin_dagster.api import *  # noqa: F403  # the names of `api`, and no others
+
 __version__ = "0.1.0"
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+
+    def __getattr__(name: str) -> Any:
+        # Not imported above: the command line and Spark's workers import this package first of all.
+        return getattr(import_module("gobblin_dagster.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *dir(import_module("gobblin_dagster.api"))])

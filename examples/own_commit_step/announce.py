@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from gobblin_dagster.core.commit import CommitSequence
-from gobblin_dagster.core.storage import Storage
+from gobblin_dagster import CommitSequence, Storage
 
 
 @dataclass(frozen=True)

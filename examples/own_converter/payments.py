@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from gobblin_dagster.core.constructs import Chunk, ConstructContext
-from gobblin_dagster.core.errors import ConvertError
+from gobblin_dagster import Chunk, ConstructContext, ConvertError
 
 
 class PseudonymConverter:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from gobblin_dagster.core.constructs import Chunk, ConstructContext
+from gobblin_dagster import Chunk, ConstructContext
 
 SENSITIVE = ("ssn", "card")
 

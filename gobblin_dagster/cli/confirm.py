@@ -1,20 +1,13 @@
-"""Asking before something is changed, who was asked, and why it is changed."""
+"""Asking before something is changed, and why it is changed."""
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 
 import typer
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
-
-
-def who() -> str:
-    """Return the person at the keyboard, for the history."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def readable(given: str) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
-
-SPARK_LOG = ".gobblin/spark.log"
-"""Below the project folder."""
 
 
 def lazy_spark(project: Project) -> LazySparkRunner:

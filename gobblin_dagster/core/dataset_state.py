@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
+from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.watermark import Position, Watermark
 from gobblin_dagster.core.watermark.fields import AnyRanges
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -85,8 +86,8 @@ def _joined(parts: Iterable[tuple[Any, Any]]) -> tuple[tuple[Position, Position]
     return tuple(joined)
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetState:
+@dataclass(frozen=True, slots=True, repr=False)
+class DatasetState(ShownAsFacts):
     """The published progress of one dataset of one job; stored as one row, replaced by each commit.
 
     Source: gobblin-runtime `JobState.DatasetState`. Differs: holds committed ranges, not the states of single tasks; a
@@ -215,6 +216,25 @@ class DatasetState:
                 last = min((number for number in removed if first <= number < end), default=end)
                 ranges.append(range(first, last))
         return tuple(one for one in ranges if one)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "dataset": self.dataset_urn,
+            "job": self.job,
+            "watermark": self.watermark,
+            "committed": self.committed,
+            "given up": self.given_up,
+            "failed ranges": ", ".join(self.failed_ranges),
+            "snapshot": self.snapshot,
+            "version": self.version,
+            "rows read": self.totals.rows_read,
+            "rows written": ", ".join(f"{name} {rows:,}" for name, rows in sorted(self.totals.branch_rows.items())),
+            "quarantined": self.totals.rows_quarantined or None,
+            "files": self.totals.files,
+            "bytes": self.totals.bytes_written,
+            "published": self.updated_at,
+            "by": self.run_id,
+        }
 
     def expire(self, oldest: int) -> DatasetState:
         """Return the state without the snapshots below number `oldest`; the others keep their files."""

@@ -1,9 +1,11 @@
-"""Identifiers of runs and commits."""
+"""Identifiers of runs, commits and persons."""
 
 from __future__ import annotations
 
+import getpass
 import re
 import secrets
+import socket
 from datetime import UTC, datetime
 
 from gobblin_dagster.core.errors import UsageError
@@ -38,6 +40,11 @@ def new_commit_id() -> str:
 def new_person_id() -> str:
     """Return an id for a change that a person makes; stored in place of a run id."""
     return f"{_PERSON}{new_commit_id()[:12]}"
+
+
+def who() -> str:
+    """Return the person at the keyboard, `user@host`, for the history."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def is_of_person(run_id: str) -> bool:

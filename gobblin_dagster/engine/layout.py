@@ -1,4 +1,4 @@
-"""Paths of internal files below an output root: in one folder, which readers skip because its name begins with `_`."""
+"""Paths of internal files: below an output root in one folder, which readers skip because its name begins with `_`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import posixpath
 INTERNAL_DIR = "_gobblin"
 """Folder below the output root for staging and manifests."""
 MANIFEST_DIR = "manifests"
+SPARK_LOG = ".gobblin/spark.log"
+"""What Spark prints; below the project folder."""
 
 
 def internal_dir(output_root: str, *names: str) -> str:

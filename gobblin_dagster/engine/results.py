@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from gobblin_dagster.core.commit import CommitFacts, CommitReport, CommitSequenc
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.utils.table import Column, Table, mark
 from gobblin_dagster.core.watermark.fields import AnyWatermark
 
 
@@ -33,6 +34,11 @@ class DatasetResult(CommitFacts):
     def of_commit(cls, sequence: CommitSequence) -> DatasetResult:
         """Return the result that a commit sequence stores."""
         return cls(sequence.dataset_urn, DatasetOutcome.COMMITTED, **_facts(sequence.report)).committed_by(sequence)
+
+    @property
+    def problem(self) -> str:
+        """Why something of the dataset failed, in one line; empty if nothing did."""
+        return "; ".join(failure.message for failure in self.failures)
 
     @property
     def is_committed(self) -> bool:
@@ -128,9 +134,22 @@ class RecoveredDataset:
     manifests see an older snapshot. Empty: it had one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """The end of one run of one job."""
+_RESULTS: tuple[Column[DatasetResult], ...] = (
+    Column("dataset", "text", lambda one: one.dataset_urn),
+    Column("outcome", "text", lambda one: one.outcome.value),
+    Column("rows", "number", lambda one: one.rows_read),
+    Column("quarantined", "number", lambda one: one.rows_quarantined or None),
+    Column("watermark", "text", lambda one: mark(one.actual_high)),
+    Column("snapshot", "number", lambda one: one.snapshot or None),
+    Column("files", "number", lambda one: one.files or None),
+    Column("bytes", "number", lambda one: one.bytes_written or None, is_shown=False),
+    Column("problem", "text", lambda one: one.problem or None),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunResult(Table[DatasetResult]):
+    """The end of one run of one job; shown as a table of its datasets, which it also iterates."""
 
     job: str
     run_id: str
@@ -148,3 +167,14 @@ class RunResult:
     def exit_code(self) -> ExitCode:
         """Exit code of `gobblin run`."""
         return ExitCode.of_run(self.status)
+
+    def _title(self) -> str:
+        took = (self.ended_at - self.started_at).total_seconds()
+        recovered = f", {len(self.recovered):,} recovered before" if self.recovered else ""
+        return f"job {self.job}: {self.status.value} after {took:.1f} s, run {self.run_id}{recovered}"
+
+    def _items(self) -> Sequence[DatasetResult]:
+        return self.datasets
+
+    def _columns(self) -> Sequence[Column[DatasetResult]]:
+        return _RESULTS

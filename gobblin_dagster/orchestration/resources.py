@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
+from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 from gobblin_dagster.spec.project import SparkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SPARK_LOG = ".gobblin/spark.log"
-"""What the JVM prints, below the project folder."""
 
 
 class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generic only for Dagster's own checks

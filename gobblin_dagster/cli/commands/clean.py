@@ -9,8 +9,9 @@ import typer
 
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, jobs_of, open_here
 from gobblin_dagster.cli.each_job import for_each_job
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant
+from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant
 from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.clean import CleanResult, ExpiredSnapshots
 from gobblin_dagster.engine.maintenance.clean import clean as clean_job
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.confirm import confirm, readable, who
+from gobblin_dagster.cli.confirm import confirm, readable
 from gobblin_dagster.cli.context import (
     JobsArgument,
     Output,
@@ -21,7 +21,7 @@ from gobblin_dagster.cli.context import (
 )
 from gobblin_dagster.cli.each_job import for_each_job
 from gobblin_dagster.cli.lazy import WholeHelpGroup
-from gobblin_dagster.cli.render.console import MAX_ROWS, console, count, dataset_name, instant, print_facts, print_table
+from gobblin_dagster.cli.render.console import MAX_ROWS, console, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import abandonment_view, recovered_view, sequence_view, status_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.run import print_recovered, recovery_summary
@@ -29,6 +29,8 @@ from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
 from gobblin_dagster.engine.job_context import JobContext

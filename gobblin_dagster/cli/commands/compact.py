@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from gobblin_dagster.cli.confirm import who
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here, remember_jobs
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name
+from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.compact import MIN_FILES, Compaction
 from gobblin_dagster.engine.maintenance.compact import compact as compact_job
 

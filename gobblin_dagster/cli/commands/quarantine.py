@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, known_jobs, one_state
-from gobblin_dagster.cli.confirm import confirm, who
+from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
-from gobblin_dagster.cli.render.console import console, count, dataset_name, print_table, rows_of
+from gobblin_dagster.cli.render.console import console, dataset_name, print_table, rows_of
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
 from gobblin_dagster.engine.snapshots.rejected_rows import (
     QuarantineCount,
@@ -23,6 +25,7 @@ from gobblin_dagster.engine.snapshots.rejected_rows import (
     count_quarantined,
     read_quarantined,
 )
+from gobblin_dagster.state.lookup import known_jobs
 
 app = typer.Typer(
     cls=WholeHelpGroup,

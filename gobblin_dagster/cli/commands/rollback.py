@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, one_state
-from gobblin_dagster.cli.confirm import confirm, readable, who
+from gobblin_dagster.cli.confirm import confirm, readable
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
-from gobblin_dagster.cli.render.console import console, count, dataset_name, print_facts
+from gobblin_dagster.cli.render.console import console, dataset_name, print_facts
 from gobblin_dagster.cli.render.documents import mark
 from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.rollback import apply_rollback, plan_rollback
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)

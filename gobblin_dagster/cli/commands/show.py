@@ -15,7 +15,6 @@ from gobblin_dagster.cli.render.console import (
     MAX_ROWS,
     bytes_of,
     console,
-    count,
     dataset_name,
     instant,
     print_facts,
@@ -24,6 +23,7 @@ from gobblin_dagster.cli.render.console import (
 from gobblin_dagster.cli.render.documents import mark
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.snapshots.history import SnapshotInfo, list_snapshots
 from gobblin_dagster.engine.snapshots.reader import PublishedSnapshot, load_published
 

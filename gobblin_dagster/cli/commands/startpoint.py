@@ -11,23 +11,28 @@ from typing import Annotated, Any
 import typer
 
 from gobblin_dagster.cli.commands.state.change import DryRunOption, ReasonOption, YesOption
-from gobblin_dagster.cli.commands.state.lookup import JobOption, known_jobs
-from gobblin_dagster.cli.confirm import confirm, who
+from gobblin_dagster.cli.commands.state.lookup import JobOption
+from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
 from gobblin_dagster.cli.lazy import WholeHelpGroup
-from gobblin_dagster.cli.render.console import MAX_ROWS, console, count, dataset_name, instant, print_table, rows_of
+from gobblin_dagster.cli.render.console import MAX_ROWS, console, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.documents import mark
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
-from gobblin_dagster.core.selection import Selection
-from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Startpoint, StartpointPosition, parse_startpoint_position
+from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.startpoint import DEFAULT_EXPIRY, Startpoint, parse_startpoint_position
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import DatasetPlan
-from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.run.job_run import plan_job
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.engine.run.startpoint_preview import (
+    ALL,
+    job_of_dataset,
+    preview_startpoints,
+    wished_startpoints,
+)
+from gobblin_dagster.state.lookup import known_jobs
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -36,7 +41,6 @@ app = typer.Typer(
     help="Say where the next run of a dataset begins.",
 )
 
-ALL = "*"
 DatasetArgument = Annotated[
     str, typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job that have no startpoint.")
 ]
@@ -68,17 +72,23 @@ def set_startpoint(
 ) -> None:
     """Let the next run of a dataset begin elsewhere: what lies before counts as read, what lies after is read (again)."""
     project = open_here(ctx, [job] if job else None)
-    spec, now = _job_of(project, dataset, job), project.clock.now()
-    wish = _Wish(parse_startpoint_position(position), now, now + timedelta(days=expires), reason)
+    now = project.clock.now()
     with closing(project.open_store()) as store, plan_only_spark(project) as spark:
+        spec = project.job(job) if job is not None else job_of_dataset(project, store, dataset)
         waiting = store.load_startpoints(spec.job)
-        if dataset == ALL:
-            known = plan_job(project, spec, spark=spark, startpoints={}).datasets
-            wished = [one.dataset_urn for one in known if not _is_waiting(waiting.get(one.dataset_urn), now)]
-        else:
-            wished = [dataset]
-        wishes = {urn: wish.of(spec.job, urn) for urn in wished}
-        plans = _preview(project, spec, wishes, spark)
+        wishes = wished_startpoints(
+            project,
+            spec,
+            dataset,
+            parse_startpoint_position(position),
+            who=who(),
+            why=reason,
+            now=now,
+            expires_at=now + timedelta(days=expires),
+            spark=spark,
+            store=store,
+        )
+        plans = preview_startpoints(project, spec, wishes, spark, store=store)
         good = {urn: plan for urn, plan in plans.items() if not plan.problem}
         if output is Output.TEXT:
             _print_preview(plans, waiting)
@@ -140,59 +150,6 @@ def remove(
         print_json(dry_run=dry_run, startpoints=[_view(one, now) for one in found])
     else:
         console(sys.stdout).print("Nothing was changed." if dry_run else "Done.", style="bold")
-
-
-class _Wish:
-    """What a person asked for, before it is known of which datasets."""
-
-    def __init__(self, position: StartpointPosition, now: datetime, expires_at: datetime, why: str) -> None:
-        self._facts: dict[str, Any] = {
-            "position": position,
-            "created_at": now,
-            "expires_at": expires_at,
-            "who": who(),
-            "why": why,
-        }
-
-    def of(self, job: str, dataset_urn: str) -> Startpoint:
-        """Return the startpoint of a dataset, with an id of its own."""
-        return Startpoint(job, dataset_urn, **self._facts)
-
-
-def _job_of(project: Project, dataset: str, job: str | None) -> JobSpec:
-    """Return the job that a dataset belongs to, be it published or not."""
-    if job is not None:
-        return project.job(job)
-    jobs = [one.job for one in project.jobs]
-    with closing(project.open_store()) as store:
-        having = [name for name in jobs if store.load_dataset_states(name, [dataset])]
-    candidates = having or jobs
-    if len(candidates) == 1:
-        return project.job(candidates[0])
-    raise UsageError(
-        problem=f"Which job's dataset {dataset!r} is meant is not clear: {', '.join(candidates) or 'there is none'}.",
-        hint="Name one with --job.",
-    )
-
-
-def _is_waiting(startpoint: Startpoint | None, now: datetime) -> bool:
-    return startpoint is not None and not startpoint.is_expired(now)
-
-
-def _preview(project: Project, spec: JobSpec, wishes: Mapping[str, Startpoint], spark: Any) -> dict[str, DatasetPlan]:
-    """Plan as if the startpoints were stored; one that is no position of its dataset is a problem of its plan."""
-    if not wishes:
-        return {}
-    selection = Selection(urns=frozenset(wishes))
-    plan = plan_job(project, spec, selection, spark, startpoints=wishes)
-    plans = {dataset.dataset_urn: dataset for dataset in plan.datasets if dataset.dataset_urn in wishes}
-    lacking = [urn for urn, one in plans.items() if one.startpoint is None and not one.problem]
-    if lacking or not plans:
-        urn = next(iter(lacking or wishes))
-        raise UsageError(
-            problem=f"The source of job {spec.job!r} has no dataset {urn!r}.", hint="`gobblin plan` lists the datasets."
-        )
-    return plans
 
 
 def _print_preview(plans: Mapping[str, DatasetPlan], waiting: Mapping[str, Startpoint]) -> None:

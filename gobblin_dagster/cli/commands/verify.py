@@ -9,10 +9,11 @@ import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
 from gobblin_dagster.cli.each_job import for_each_job
-from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, console, count, dataset_name
+from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, console, dataset_name
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.verify import Difference, Verification
 from gobblin_dagster.engine.maintenance.verify import verify as verify_job
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gobblin_dagster.core.utils.text import printable
+
 MAX_ROWS = 20
 """Datasets that tables and bars show one by one."""
 MANY_ROWS = 500
@@ -122,14 +124,9 @@ def bytes_of(number: int | None) -> str:
     return f"{size:,.1f} TB"
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Show a count with its noun: `1 file`, `2 files`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def dataset_name(urn: str) -> str:
     """Show a dataset.urn, in one line that a terminal prints as it is: a source may name its datasets as it likes."""
-    return urn.encode("unicode_escape").decode() if not urn.isprintable() else urn or WHOLE_JOB
+    return printable(urn) or WHOLE_JOB
 
 
 def instant(value: datetime | None) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, count, dataset_name, print_table, rows_of
+from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, dataset_name, print_table, rows_of
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
 
 UNEVEN = 1.5

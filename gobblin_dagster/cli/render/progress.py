@@ -11,8 +11,9 @@ from typing import Any, Protocol, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from gobblin_dagster.cli.render.console import MAX_ROWS, count, dataset_name
+from gobblin_dagster.cli.render.console import MAX_ROWS, dataset_name
 from gobblin_dagster.core.task_state import TaskState, WorkingState
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import JobPlan
 
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, count, dataset_name, print_table, rows_of
+from gobblin_dagster.cli.render.console import MAX_ROWS, bytes_of, dataset_name, print_table, rows_of
 from gobblin_dagster.cli.render.plan import print_plan
 from gobblin_dagster.cli.render.progress import ProgressView
 from gobblin_dagster.core.commit import CommitSequence, CommitStep
 from gobblin_dagster.core.errors import QuarantinedError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import PolicyResult, TaskState
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.listener import RunListener
 from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.results import Audit, DatasetResult, RecoveredDataset, RunResult

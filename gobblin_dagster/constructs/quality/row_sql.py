@@ -25,7 +25,7 @@ class SqlRowPolicy:
 
     def __init__(self, options: Options, context: ConstructContext) -> None:
         self._rule = " ".join(options.rule.split())
-        self._masks = SqlMasks([options.rule], "row policy 'sql'", context)
+        self._masks = SqlMasks([options.rule], f"row policy {context.name or 'sql'!r}", context)
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         return self._masks.masks(batch)[0]

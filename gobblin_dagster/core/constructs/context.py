@@ -33,6 +33,8 @@ class ConstructContext:
     in_order: bool = False
     """Whether the first part of a work unit may be published without the rest. If so, extractors should read in the
     order of their positions if they can."""
+    name: str = ""
+    """Name of the construct in the job file, for messages; set for row-level policies only."""
     limit_rows: int | None = None
     """Rows after which a work unit may end early (`execution.limit.rows`). Extractors should end a chunk there if they
     can."""

@@ -6,3 +6,18 @@ from __future__ import annotations
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, at most 300 characters; its class name if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Show a count with its noun: `1 file`, `2 files`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def printable(text: str) -> str:
+    r"""Return a text in one line that a terminal prints as it is: a source may name its datasets as it likes.
+
+    Example:
+        >>> printable("north"), printable("a\x1b[2J")
+        ('north', 'a\\x1b[2J')
+    """
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

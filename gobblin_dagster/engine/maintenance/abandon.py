@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gobblin_dagster.core.commit import WAITING, CommitGroup, SequenceState, StoredSequence
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import group_of
@@ -16,8 +18,8 @@ from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.state.store import StateStore
 
 
-@dataclass(frozen=True, slots=True)
-class Abandonment:
+@dataclass(frozen=True, slots=True, repr=False)
+class Abandonment(ShownAsFacts):
     """What becomes, or became, of an abandoned sequence."""
 
     sequence_id: str
@@ -27,6 +29,15 @@ class Abandonment:
     reason: str = ""
     orphans: tuple[str, ...] = ()
     """Files in the output that no snapshot names and that stay."""
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "sequence": self.sequence_id,
+            "dataset": self.dataset_urn,
+            "state": self.state.value,
+            "reason": self.reason,
+            "orphans": ", ".join(self.orphans),
+        }
 
 
 def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -> Abandonment:

@@ -6,7 +6,7 @@ holds. Who may still commit is fenced off first: leases of a run that is gone ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -19,6 +19,8 @@ from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.run_record import RECENT_RUNS
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.table import ShownAsFacts
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import expiry_marker, fill_manifests, manifest_path
@@ -52,8 +54,8 @@ class ExpiredSnapshots:
     """Empty where they are deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class CleanResult(ShownAsFacts):
     """What was cleaned up, or would be."""
 
     job: str
@@ -61,6 +63,17 @@ class CleanResult:
     expired: tuple[ExpiredSnapshots, ...]
     startpoints: tuple[Startpoint, ...] = ()
     """Those that had expired: also of datasets that no run plans."""
+
+    def _facts(self) -> Mapping[str, object]:
+        kept = sum(bool(one.kept_because) for one in self.staging) + sum(bool(one.kept_because) for one in self.expired)
+        return {
+            "job": self.job,
+            "staging": count(len(self.staging), "folder"),
+            "expired": f"{count(sum(len(one.snapshots) for one in self.expired), 'snapshot')}, "
+            f"{count(sum(len(one.files) for one in self.expired), 'file')}",
+            "startpoints": len(self.startpoints),
+            "kept": f"{kept:,}; `kept_because` says why" if kept else None,
+        }
 
 
 def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: StateStore | None = None) -> CleanResult:

@@ -27,6 +27,7 @@ from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.task_state import StagedFile, TaskState, TaskSums, WorkingState
+from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.commit.branch_publishers import Move, Publishers, reads_current
 from gobblin_dagster.engine.commit.build import totals_of
@@ -41,8 +42,8 @@ from gobblin_dagster.spec.job import PRE_FORK, QUARANTINE_BRANCH, BranchSpec, Ex
 from gobblin_dagster.state.store import StateStore
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+@dataclass(frozen=True, slots=True, repr=False)
+class Replay(ShownAsFacts):
     """What was replayed of one dataset, or would be."""
 
     dataset_urn: str
@@ -55,6 +56,16 @@ class Replay:
     rejected_again: int = 0
     snapshot: int = 0
     """The snapshot that holds them; 0 in a dry run, or where there was nothing to replay."""
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "dataset": self.dataset_urn,
+            "replayed": ", ".join(f"{rule} {rows:,}" for rule, rows in self.rows.items()) or "nothing",
+            "kept": self.kept,
+            "published": ", ".join(f"{branch} {rows:,}" for branch, rows in self.published.items()),
+            "rejected again": self.rejected_again or None,
+            "snapshot": self.snapshot or None,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from gobblin_dagster.core.commit import CommitReport, CommitSequence, ManualChan
 from gobblin_dagster.core.dataset_state import DatasetState, Rollback
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_run_id
+from gobblin_dagster.core.utils.table import ShownAsFacts
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import require_only_files
@@ -23,8 +26,8 @@ from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_
 
 
 # -- rollback ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class RollbackPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class RollbackPlan(ShownAsFacts):
     """A rollback as data: what a dataset is, and what it will be."""
 
     before: DatasetState
@@ -38,6 +41,16 @@ class RollbackPlan:
     def to(self) -> int:
         """The snapshot gone back to."""
         return self.after.rollbacks[-1].to
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "dataset": self.before.dataset_urn,
+            "job": self.before.job,
+            "watermark": f"{self.before.watermark} -> {self.after.watermark}",
+            "snapshot": f"{self.before.snapshot} -> {self.after.snapshot}, equal to {self.to}",
+            "readers see": count(len(self.files), "file"),
+            "and no longer": f"{count(len(self.left), 'file')} with {count(sum(file.rows for file in self.left), 'row')}",
+        }
 
 
 def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapshot: int, now: datetime) -> RollbackPlan:

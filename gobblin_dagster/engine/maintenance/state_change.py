@@ -22,6 +22,7 @@ from gobblin_dagster.core.dataset_state import DatasetState, with_committed
 from gobblin_dagster.core.errors import UnfinishedSequenceError, UsageError
 from gobblin_dagster.core.ids import new_commit_id, new_person_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.utils.table import ShownAsFacts
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
@@ -31,8 +32,8 @@ from gobblin_dagster.state.store import StateStore
 LEASE_TTL = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+@dataclass(frozen=True, slots=True, repr=False)
+class Change(ShownAsFacts):
     """A change of one dataset's watermark that a person asked for, not yet made."""
 
     action: Literal["set", "reset", "retry"]
@@ -56,6 +57,17 @@ class Change:
         if self.after.settled == self.before.settled:
             return "nothing changes"
         return "rows in between are never read"
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "action": self.action,
+            "dataset": self.before.dataset_urn,
+            "job": self.before.job,
+            "from": self.before.settled,
+            "to": str(self.after.settled) or "the beginning",
+            "consequence": self.consequence,
+            "by": f"{self.who}: {self.why}",
+        }
 
 
 def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, now: datetime) -> Change:

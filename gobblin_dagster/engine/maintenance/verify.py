@@ -7,7 +7,7 @@ again. Files that differ cannot be mended here: they are named, for a person.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +17,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.core.utils.table import Column, Table
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.commit.manifest import (
@@ -77,9 +78,19 @@ class VerifiedDataset:
     """Why what differs may be no fault, or could not be repaired: a run works on the dataset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What was compared of one job, and what differs."""
+_VERIFIED: tuple[Column[VerifiedDataset], ...] = (
+    Column("dataset", "text", lambda one: one.dataset_urn),
+    Column("snapshot", "number", lambda one: one.snapshot),
+    Column("files", "number", lambda one: one.files),
+    Column("bytes", "number", lambda one: one.size_bytes),
+    Column("differences", "number", lambda one: len(one.differences)),
+    Column("note", "text", lambda one: one.note or None),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Verification(Table[VerifiedDataset]):
+    """What was compared of one job, and what differs; shown as a table of its datasets, which it also iterates."""
 
     job: str
     datasets: tuple[VerifiedDataset, ...]
@@ -91,6 +102,15 @@ class Verification:
         """Whether nothing differs, or all of it was repaired."""
         found = [*self.extra, *(one for dataset in self.datasets for one in dataset.differences)]
         return all(one.is_repaired for one in found)
+
+    def _title(self) -> str:
+        return f"job {self.job}: {'nothing differs' if self.is_whole else 'something differs'}"
+
+    def _items(self) -> Sequence[VerifiedDataset]:
+        return self.datasets
+
+    def _columns(self) -> Sequence[Column[VerifiedDataset]]:
+        return _VERIFIED
 
 
 def verify(

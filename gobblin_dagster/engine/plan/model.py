@@ -9,6 +9,8 @@ from typing import Literal
 
 from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.utils.table import Column, Table, mark
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.fields import AnyRanges, AnyWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
@@ -91,9 +93,23 @@ class Leftover:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobPlan:
-    """What a run would do, as data that can be printed and compared; `run` executes exactly this object."""
+_PLANS: tuple[Column[DatasetPlan], ...] = (
+    Column("dataset", "text", lambda one: one.dataset_urn),
+    Column("from", "text", lambda one: mark(one.low)),
+    Column("to", "text", lambda one: mark(one.expected_high)),
+    Column("work units", "number", lambda one: len(one.work_units)),
+    Column("files", "number", lambda one: one.files if one.has_work else 0),
+    Column("rows", "number", lambda one: one.rows if one.has_work else 0),
+    Column("bytes", "number", lambda one: one.size_bytes if one.has_work else 0),
+    Column("startpoint", "text", lambda one: mark(one.startpoint)),
+    Column("notes", "text", lambda one: " ".join(one.notes) or None),
+    Column("problem", "text", lambda one: one.problem or None),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JobPlan(Table[DatasetPlan]):
+    """What a run would do, as data: compared by value, iterated and shown as a table of its datasets."""
 
     job: str
     run_id: str
@@ -134,6 +150,17 @@ class JobPlan:
     def is_moving(self) -> bool:
         """True if a run would commit anything, apart from stored sequences that it finishes."""
         return any(dataset.is_moving for dataset in self.datasets)
+
+    def _title(self) -> str:
+        moving = sum(dataset.is_moving for dataset in self.datasets)
+        left = f", {count(len(self.leftovers), 'unfinished commit')} to recover" if self.leftovers else ""
+        return f"job {self.job}: {moving:,} of {count(len(self.datasets), 'dataset')} with something new{left}"
+
+    def _items(self) -> Sequence[DatasetPlan]:
+        return self.datasets
+
+    def _columns(self) -> Sequence[Column[DatasetPlan]]:
+        return _PLANS
 
 
 def left_out(dataset: DatasetPlan, problem: str, code: str = SourceError.code) -> DatasetPlan:

@@ -18,9 +18,11 @@ from gobblin_dagster.core.errors import StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.core.utils.table import Column, ShownAsTable
+from gobblin_dagster.core.utils.text import printable
 from gobblin_dagster.engine.commit.manifest import list_manifests, read_manifest
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 from gobblin_dagster.storage import open_storage
 
@@ -29,8 +31,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedSnapshot:
-    """The files of one snapshot of one dataset. Give them to any reader, and it sees whole commits only."""
+class _BranchFiles:
+    branch: str
+    files: int
+    rows: int
+    size_bytes: int
+
+
+_BRANCHES: tuple[Column[_BranchFiles], ...] = (
+    Column("branch", "text", lambda one: one.branch),
+    Column("files", "number", lambda one: one.files),
+    Column("rows", "number", lambda one: one.rows),
+    Column("bytes", "number", lambda one: one.size_bytes),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PublishedSnapshot(ShownAsTable[_BranchFiles]):
+    """The files of one snapshot of one dataset. Give them to any reader, and it sees whole commits only.
+
+    Shown as a table of its branches. Methods take the name of a branch; it may be left out if only one branch has files,
+    apart from the quarantine.
+    """
 
     job: str
     dataset_urn: str
@@ -43,19 +65,16 @@ class PublishedSnapshot:
     writer_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     """Options of the branches' writers, needed to read CSV; not in manifests."""
 
-    def paths(self, branch: str) -> list[str]:
+    def paths(self, branch: str | None = None) -> list[str]:
         """Return the paths (or URLs) of a branch's files.
 
         Raises:
-            UsageError: the snapshot has files, but none of that branch.
+            UsageError: the snapshot has files, but none of that branch; or no branch is named and it has several.
         """
-        found = [file.path for file in self.files if file.branch == branch]
-        if self.files and not found:
-            known = ", ".join(sorted({file.branch for file in self.files}))
-            raise UsageError(problem=f"Dataset {self.dataset_urn!r} has no branch {branch!r}.", hint=f"It has {known}.")
-        return found
+        name = self._branch(branch)
+        return [file.path for file in self.files if file.branch == name]
 
-    def folder(self, branch: str) -> str:
+    def folder(self, branch: str | None = None) -> str:
         """Return the folder that holds a branch's files; below it, folder names may be columns (`day=2013-02-06/`).
 
         If the branch's `path` has changed, this is the folder of the first of `paths`; others may be elsewhere.
@@ -63,7 +82,7 @@ class PublishedSnapshot:
         path = self.paths(branch)[0]
         return DatasetUrn(self.dataset_urn).folder_in(path)
 
-    def to_arrow(self, branch: str) -> ds.Dataset:
+    def to_arrow(self, branch: str | None = None) -> ds.Dataset:
         """Return a branch's files as one lazy pyarrow dataset, on whatever storage they are.
 
         Shape: the columns of all files in their widest types, null if a file lacks one; then the columns that became
@@ -81,6 +100,7 @@ class PublishedSnapshot:
         urn = self.dataset_urn
         if not self.files:
             raise UsageError(problem=f"Nothing was published of dataset {urn!r}.")
+        branch = self._branch(branch)
         types = {urn: stored_types(self.schemas.get(branch, ""))}
         return arrow_dataset(
             {urn: self.paths(branch)}, types, self.writer_options.get(branch, {}), f"dataset {urn!r}, branch {branch!r}"
@@ -91,6 +111,38 @@ class PublishedSnapshot:
         """Rows by branch."""
         branches = sorted({file.branch for file in self.files})
         return {name: sum(file.rows for file in self.files if file.branch == name) for name in branches}
+
+    def _branch(self, wanted: str | None) -> str:
+        """Return the branch that is meant."""
+        if not self.files:
+            return wanted or ""
+        known = sorted({file.branch for file in self.files})
+        if wanted is None:
+            named = [name for name in known if name != QUARANTINE_BRANCH] or known
+            if len(named) == 1:
+                return named[0]
+            problem = f"Dataset {self.dataset_urn!r} has several branches."
+            raise UsageError(problem=problem, hint=f"Name one of {', '.join(known)}.")
+        if wanted not in known:
+            problem = f"Dataset {self.dataset_urn!r} has no branch {wanted!r}."
+            raise UsageError(problem=problem, hint=f"It has {', '.join(known)}.")
+        return wanted
+
+    def _title(self) -> str:
+        what = f"snapshot {self.snapshot}" if self.snapshot else "nothing published"
+        return f"dataset {printable(self.dataset_urn)} of job {self.job}: {what}"
+
+    def _items(self) -> Sequence[_BranchFiles]:
+        sizes: dict[str, list[PublishedFile]] = {}
+        for file in self.files:
+            sizes.setdefault(file.branch, []).append(file)
+        return [
+            _BranchFiles(name, len(files), sum(f.rows for f in files), sum(f.size_bytes for f in files))
+            for name, files in sorted(sizes.items())
+        ]
+
+    def _columns(self) -> Sequence[Column[_BranchFiles]]:
+        return _BRANCHES
 
 
 def load_published(

@@ -40,7 +40,8 @@ class RowPipeline:
         self._quarantine = quarantine
         self._converters = [self._converter(spec) for spec in converters]
         self._policies: list[tuple[RowPolicySpec, RowLevelPolicy]] = [
-            (spec, registry.create(ConstructKind.ROW_POLICY, spec, context)) for spec in policies
+            (spec, registry.create(ConstructKind.ROW_POLICY, spec, dataclasses.replace(context, name=spec.name)))
+            for spec in policies
         ]
         self.rows_filtered = 0
         self.rows_quarantined = 0

@@ -550,8 +550,8 @@ _STRUCTURAL = frozenset(
 )
 """Fields that the parts of a job are made of, not set one by one."""
 _TOLD = {
-    "execution.limit.rows": "a work unit ends with the batch that reaches the limit (of a source in Python: with its next "
-    "position): up to 5,000 rows more are read in this run, and none of them again"
+    "execution.limit.rows": "a work unit ends with the batch that reaches the limit: up to 5,000 rows more are read in this "
+    "run, and none of them again"
 }
 """By field: what people should know who expect the original's ways."""
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")

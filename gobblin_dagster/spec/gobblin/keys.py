@@ -116,7 +116,7 @@ JOB = (
         "extract.limit.count.limit",
         "execution.limit.rows",
         mark=_RARE,
-        note="a unit ends with the batch that reaches it: up to 5,000 rows more; of sources in Python with their next position",
+        note="a unit ends with the batch that reaches it, of up to 5,000 rows",
     ),
     Key("extract.limit.timeLimit", "execution.limit.seconds", mark=_RARE),
     Key("extract.limit.timeLimitTimeunit", "execution.limit.seconds", mark=_RARE, note="default: seconds"),

@@ -11,15 +11,8 @@ from typing import Annotated, Protocol
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import (
-    DatasetArgument,
-    JobOption,
-    find_damage,
-    find_state,
-    known_jobs,
-    require_match,
-)
-from gobblin_dagster.cli.confirm import confirm, readable, who
+from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
+from gobblin_dagster.cli.confirm import confirm, readable
 from gobblin_dagster.cli.context import (
     ExcludeOption,
     JobsArgument,
@@ -28,17 +21,20 @@ from gobblin_dagster.cli.context import (
     SelectOption,
     open_store_here,
 )
-from gobblin_dagster.cli.render.console import console, count, dataset_name, instant, print_facts, print_table
+from gobblin_dagster.cli.render.console import console, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import mark, origin_text, state_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
+from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.engine.maintenance import state_change, state_export, state_history
+from gobblin_dagster.state.lookup import find_damage, find_state, known_jobs, require_match
 from gobblin_dagster.state.store import StateStore
 
 

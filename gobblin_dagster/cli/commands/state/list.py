@@ -7,7 +7,6 @@ from contextlib import closing
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import known_jobs, require_match
 from gobblin_dagster.cli.context import (
     ExcludeOption,
     JobsArgument,
@@ -16,13 +15,15 @@ from gobblin_dagster.cli.context import (
     SelectOption,
     open_store_here,
 )
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_table, rows_of
+from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.documents import state_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.utils.gc_pause import collector_paused
+from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.state.lookup import known_jobs, require_match
 
 _COLUMNS = {"dataset": "left", "watermark": "left", "rows": "right", "quarantined": "right", "files": "right"}
 

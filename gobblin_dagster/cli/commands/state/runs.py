@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import known_jobs
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.render.console import console, dataset_name, instant, print_table
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.run_record import DatasetRunRecord, RunRecord
+from gobblin_dagster.state.lookup import known_jobs
 
 JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="Name of the job; default: all.")]
 DatasetOption = Annotated[

@@ -9,14 +9,16 @@ from typing import Any
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, find_state
+from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, instant, print_facts
+from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant, print_facts
 from gobblin_dagster.cli.render.documents import origin_text, state_view
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.ids import is_of_person
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark
+from gobblin_dagster.state.lookup import find_state
 
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999: a file system takes any time of change."""

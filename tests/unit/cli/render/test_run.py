@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from gobblin_dagster.cli.render.console import bytes_of, console, count, dataset_name, print_table
+from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, print_table
 from gobblin_dagster.cli.render.progress import Bars, Lines, ProgressMode, Silence, progress_view
 from gobblin_dagster.cli.render.run import RunDisplay, audit_text, next_step, recovery_line, recovery_summary
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState, WorkingState
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.work_unit import WorkUnit
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan

@@ -1,0 +1,108 @@
+"""Check a project whole: every fault of every file, without reading any data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gobblin_dagster.constructs.extras import missing_extras
+from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.utils.table import Column, Table
+from gobblin_dagster.core.utils.text import count
+from gobblin_dagster.engine.allowed import faults_of
+from gobblin_dagster.engine.validation import check_construct, check_parts
+from gobblin_dagster.spec.load import LoadedJob, load_jobs, load_project, shown_path
+from gobblin_dagster.spec.project import PROJECT_FILE, ProjectSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """One file of a project and what is wrong with it."""
+
+    file: str
+    """Its path, relative to the current folder if it lies in it."""
+    job: str | None
+    """Name of the job; None if the file has faults."""
+    faults: tuple[SpecFault, ...] = ()
+    notes: tuple[SpecFault, ...] = ()
+    """What of a job file of Gobblin's is left out on purpose, with the reason."""
+
+    @property
+    def problem(self) -> str:
+        """All faults as people read them; empty if there is none."""
+        return InvalidSpecError(file=self.file, faults=self.faults).message() if self.faults else ""
+
+
+_FILES: tuple[Column[CheckedFile], ...] = (
+    Column("file", "text", lambda one: one.file),
+    Column("job", "text", lambda one: one.job),
+    Column("faults", "number", lambda one: len(one.faults)),
+    Column("first fault", "text", lambda one: one.faults[0].text(one.file) if one.faults else None, is_shown=False),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProjectCheck(Table[CheckedFile]):
+    """What is wrong with a project: its files, those without fault first; shown as a table and every fault below it."""
+
+    files: tuple[CheckedFile, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no file has a fault."""
+        return not any(one.faults for one in self.files)
+
+    def _title(self) -> str:
+        return f"{count(len(self.files), 'file')}, {count(sum(len(one.faults) for one in self.files), 'fault')}"
+
+    def _items(self) -> Sequence[CheckedFile]:
+        return self.files
+
+    def _columns(self) -> Sequence[Column[CheckedFile]]:
+        return _FILES
+
+    def _more(self) -> list[str]:
+        return [one.problem for one in self.files if one.faults]
+
+
+def check_project(root: Path) -> ProjectCheck:
+    """Check `gobblin.yaml` and all job files of a folder: keys, constructs, SQL, packages, and what the project allows.
+
+    Reads no data. Constructs of the user's own must be importable.
+
+    Raises:
+        UsageError: there is no `gobblin.yaml`, or no job file.
+    """
+    try:
+        project = load_project(root)
+        loaded, errors = load_jobs(root, project, check_construct)
+    except InvalidSpecError as error:
+        # Without a project it is not known where the jobs are.
+        return ProjectCheck((CheckedFile(error.file, None, error.faults),))
+    if not loaded and not errors:
+        raise UsageError(
+            problem="There is no job file (*.yaml, *.pull, *.job, *.conf) in the jobs folder.",
+            hint=f"See {root / PROJECT_FILE}.",
+        )
+    unread = [CheckedFile(error.file, None, error.faults) for error in errors]
+    judged = [_judged(job, root, project) for job in loaded]
+    good = [one for one in judged if not one.faults]
+    return ProjectCheck((*good, *unread, *(one for one in judged if one.faults)))
+
+
+def _judged(job: LoadedJob, root: Path, project: ProjectSpec) -> CheckedFile:
+    if faults := _faults(job, root, project):
+        return CheckedFile(shown_path(job.path), None, faults)
+    return CheckedFile(shown_path(job.path), job.spec.job, notes=job.warnings)
+
+
+def _faults(job: LoadedJob, root: Path, project: ProjectSpec) -> tuple[SpecFault, ...]:
+    """Return what is wrong with a job whose file is without fault: with its parts, this machine, or what it may touch."""
+    if forbidden := faults_of(job.spec, str(root.resolve()), project.allow.lists):
+        return forbidden
+    try:
+        check_parts(job.spec, root)
+    except UsageError as error:
+        return (SpecFault("", error.message()),)
+    return tuple(SpecFault(place, problem) for place, problem in missing_extras(job.spec))

@@ -1,0 +1,64 @@
+"""Finding jobs and datasets in a state store by the names that people give."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.selection import Selection
+from gobblin_dagster.state.store import StateStore
+
+
+def known_jobs(store: StateStore, names: Collection[str] | None) -> list[str]:
+    """Return the named jobs, or all that the store knows; raises UsageError if it does not know one."""
+    known = store.list_jobs()
+    if unknown := sorted({*(names or ())} - {*known}):
+        raise UsageError(
+            problem=f"The state store has no job {unknown[0]!r}; it has {', '.join(known) or 'none'}.",
+            hint="Name jobs that have run, or none for all.",
+        )
+    return list(dict.fromkeys(names)) if names else known
+
+
+def require_match(selection: Selection, urns: Iterable[str]) -> None:
+    """Refuse globs that select none of these datasets: a slip of the pen must not look like an empty store (UsageError).
+
+    The datasets are asked for only if globs are given.
+    """
+    if not selection.select and not selection.exclude:
+        return
+    known = list(urns)
+    if not any(map(selection.matches, known)):
+        raise UsageError(
+            problem=f"None of {len(known):,} published datasets is selected by "
+            f"--select {' '.join(selection.select) or '*'} --exclude {' '.join(selection.exclude) or '-'}.",
+            hint="`gobblin state list` shows them.",
+        )
+
+
+def find_state(store: StateStore, dataset: str, job: str | None) -> DatasetState:
+    """Return the state of a dataset; raises UsageError if there is none or several jobs have it."""
+    found = (store.load_dataset_states(name, [dataset]) for name in ([job] if job else store.list_jobs()))
+    states = [states[dataset] for states in found if dataset in states]
+    if len(states) == 1:
+        return states[0]
+    where = ", ".join(state.job for state in states)
+    raise UsageError(
+        problem=f"Dataset {dataset!r} is in several jobs: {where}."
+        if states
+        else f"Nothing is published of {dataset!r}" + (f" by a job {job!r}." if job else "."),
+        hint="Name one with --job." if states else "`gobblin state list` shows what is published.",
+    )
+
+
+def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, CorruptRecordError | None]:
+    """Return the job of a dataset and why its state cannot be read; None if it can. Raises as `find_state`."""
+    damaged = {
+        name: error
+        for name in ([job] if job else store.list_jobs())
+        if (error := store.load_readable_states(name, [dataset])[1].get(dataset)) is not None
+    }
+    if len(damaged) != 1:
+        return find_state(store, dataset, job).job, None
+    return next(iter(damaged.items()))
