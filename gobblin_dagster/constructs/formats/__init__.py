@@ -1,1 +1,1 @@
-"""File formats: how a file becomes batches. Read first: `base`."""
+"""File formats: read files as batches. Read first: `base`."""

@@ -1,4 +1,4 @@
-"""AvroFormat: Avro container files, block by block (extra `avro`)."""
+"""AvroFormat: read Avro container files, block by block (extra `avro`)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class AvroReader(TypedFileReader):
         return int(self._raw.tell())
 
     def count_rows(self) -> int:
-        """Count the file's records from the heads of its blocks."""
+        """Add up the record counts in the heads of the file's blocks."""
         with self._explained():
             return sum(int(block.num_records) for block in self._blocks)
 
     def _open(self) -> pa.Schema:
-        # fastavro reads a few bytes at a time, and asks where it is.
+        # fastavro reads a few bytes at a time, and asks for the position.
         stream: Any = io.BufferedReader(self._raw, REQUEST_BYTES)
         with self._explained():
             self._blocks = _fastavro().block_reader(stream)
@@ -56,7 +56,7 @@ class AvroReader(TypedFileReader):
         except (KeyError, ValueError) as error:
             raise FormatError(f"its schema cannot become columns: {first_line(error)}.") from error
         if not pa.types.is_struct(kind):
-            raise FormatError(f"holds values of type {kind}; expected records.")
+            raise FormatError(f"has values of type {kind}; expected records.")
         return pa.schema(list(kind))
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -73,27 +73,30 @@ class AvroReader(TypedFileReader):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what fastavro says of a damaged file into an error with the row, whatever its type."""
+        """Raise fastavro's errors for a damaged file as FormatError, with the row."""
         try:
             yield
         except (FormatError, pa.ArrowException):
             raise
         except Exception as error:
-            # Damaged bytes make it raise ValueError, EOFError, IndexError, KeyError and the errors of zlib and snappy.
+            # For damaged bytes it raises ValueError, EOFError, IndexError, KeyError and the errors of zlib and snappy.
             if as_os_error(error) is not None:
                 raise
             row = self._rows_read + 1 if self._rows_read else None
             if "out of range" in str(error):
-                problem = f"holds a date or time beyond the years 1 to 9999, or is damaged ({first_line(error)})."
+                problem = f"has a date or time outside the years 1 to 9999, or is damaged ({first_line(error)})."
                 raise FormatError(problem, row) from error
             raise incomplete("Avro", error, row) from error
 
 
 class PublishedAvro(PublishedFormat):
-    """Avro files as the writer `avro` publishes them: they are counted, and never merged; pyarrow does not read them."""
+    """Avro files of the writer `avro`: counted, but never merged; pyarrow does not read them."""
 
     def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
-        """Add up the records that the heads of blocks tell; raises EnvironmentFaultError where fastavro is not installed."""
+        """Add up the record counts in the heads of blocks.
+
+        Raises EnvironmentFaultError if fastavro is not installed.
+        """
         return sum(self._count(filesystem.open_input_file(path)) for path in paths)
 
     @staticmethod
@@ -105,7 +108,8 @@ class PublishedAvro(PublishedFormat):
 class AvroFormat(TypedFileFormat):
     """Reads Avro container files; each record is a row, its fields are the columns.
 
-    Source: gobblin-core `AvroFileSource`, `AvroFileExtractor`. Differs: typed columns; a union of several types is refused.
+    Source: gobblin-core `AvroFileSource`, `AvroFileExtractor`. Differs: typed columns; a union of several types is
+    refused.
     """
 
     reader = AvroReader
@@ -113,7 +117,7 @@ class AvroFormat(TypedFileFormat):
 
     def __init__(self, options: TypedFileOptions, context: ConstructContext) -> None:
         super().__init__(options, context)
-        _fastavro()  # told where a job asks for it, not where it reads
+        _fastavro()  # so that a missing package is reported when the job is read
 
 
 def _plain(value: Any) -> Any:
@@ -125,7 +129,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fastavro() -> Any:
-    """Return the library; raises EnvironmentFaultError where it is not installed."""
+    """Return the library; raises EnvironmentFaultError if it is not installed."""
     with optional_package("fastavro", "Avro files", extra="avro"):
         import fastavro  # noqa: PLC0415  # asked for where a job uses it
     return fastavro

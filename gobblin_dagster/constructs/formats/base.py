@@ -1,7 +1,7 @@
-"""FileFormat: how one file of the `files` source becomes record batches; the extractor puts files one behind the other.
+"""FileFormat: read one file of the `files` source as record batches; the extractor reads one file after the other.
 
-A format knows nothing of work units, watermarks or datasets: it opens a file, says its schema and yields batches. Text
-files that end in `.gz`, `.bz2`, `.zst` or `.xz` are unpacked on the way.
+A format knows nothing about work units, watermarks or datasets: it opens a file, has its schema and yields batches.
+Text files that end in `.gz`, `.bz2`, `.zst` or `.xz` are decompressed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS = {
     b"SQLite format 3": "a database of SQLite",
 }
 REQUEST_BYTES = 8 << 20
-"""Bytes that one request to a far file system fetches."""
+"""Bytes that one request to a remote file system fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +44,40 @@ class InputFile:
     """A file to read."""
 
     path: str
-    """Absolute, or a URL."""
+    """Absolute path, or a URL."""
 
     def look(self) -> FileFacts:
         """Return its size and time of change; raises OSError."""
         return look_at(self.path)
 
     def open_raw(self) -> pa.NativeFile:
-        """Open the bytes as they lie there, to be read here and there; raises OSError."""
+        """Open the bytes of the file, for reading at any position; raises OSError."""
         return remote_files(self.path).open(self.path) if "://" in self.path else pa.OSFile(self.path)
 
     def open_text(self) -> OpenStream:
-        """Open the text in the file, unpacked by the file's ending; raises OSError."""
+        """Open the text of the file, decompressed according to the file's name; raises OSError."""
         return OpenStream(self.open_raw(), self.path.rpartition(".")[2].lower(), is_far="://" in self.path)
 
 
 class OpenStream:
-    """A file that is read from its beginning to its end."""
+    """A file that is read from beginning to end."""
 
     def __init__(self, raw: pa.NativeFile, ending: str, *, is_far: bool) -> None:
         if ending in (*_ARROW_CODECS, *_UNPACKERS) and not raw.size():
             raw.close()
-            raise FormatError("is empty; a packed file has at least a few bytes. Was its upload interrupted?")
+            raise FormatError("is empty; a compressed file has at least a few bytes. Was its upload interrupted?")
         self._raw = raw
-        # Held together: a dropped stream would close the file beneath it.
+        # Kept together: deleting a stream would close the file below it.
         self._buffered = pa.BufferedInputStream(raw, REQUEST_BYTES) if is_far else raw
         self.stream = _unpacked(self._buffered, ending)
 
     @property
     def bytes_read(self) -> int:
-        """Bytes fetched of the file, packed where it is packed."""
+        """Bytes read from the file, before decompression."""
         return int(self._raw.tell())
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self.stream.close()
         self._buffered.close()
         self._raw.close()
@@ -90,53 +90,54 @@ def _unpacked(raw: pa.NativeFile, ending: str) -> pa.NativeFile:
 
 
 class FormatError(Exception):
-    """A file does not hold what its format promises; the extractor adds dataset and file and raises ExtractError."""
+    """A file is not valid in its format; the extractor adds dataset and file, and raises ExtractError."""
 
     def __init__(self, problem: str, row: int | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
         self.row = row
-        """Number of the faulty row in the file, from 1, header not counted; None where it is no single row."""
+        """Number of the bad row in the file, from 1, without the header; None if it is no single row."""
 
 
 class NoColumnsError(FormatError):
-    """A file holds nothing to take columns from; another file of its work unit may."""
+    """A file has nothing to get columns from; another file of its work unit may."""
 
     def __init__(self, problem: str, declared: pa.Schema | None = None) -> None:
         super().__init__(problem)
         self.declared = declared
-        """The columns of a work unit whose files are all so; None if that is an error."""
+        """Columns of a work unit if all its files are like this; None if that is an error."""
 
 
 class FileReader(Protocol):
-    """Reads one file from its beginning to its end."""
+    """Reads one file from beginning to end."""
 
     schema: pa.Schema
     """Schema of every batch."""
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the file taken so far, packed where it is packed."""
+        """Bytes read from the file so far, before decompression."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order of the file; raises FormatError, OSError or ArrowInvalid."""
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
 
 
 class FileFormat(Protocol):
     """Makes readers of one format; made with `cls(options, context)`, used in one thread.
 
-    May say more of itself: `core.traits.FormatTraits`. If a writer of the same name publishes such files, the attribute
-    `Published` is the class that counts, merges and reads them back (`formats.published.PublishedFormat`); without it they
-    are counted by their lines, and neither merged nor read back.
+    It may have more traits: `core.traits.FormatTraits`. If a writer of the same name publishes such files, the
+    attribute `Published` is the class that counts, merges and reads them back (`formats.published.PublishedFormat`).
+    Without it, their lines are counted, and they are neither merged nor read back.
     """
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
-        """Open a file; `schema` is that of the work unit's first file, which later ones must deliver, or None.
+        """Open a file; `schema` is that of the work unit's first file, which later files must have, or None.
 
-        Raises FormatError where the file lacks a column or is none of this format.
+        Raises:
+            FormatError: the file lacks a column, or is not in this format.
         """
 
     def count_rows(self, file: InputFile) -> int:
@@ -144,12 +145,12 @@ class FileFormat(Protocol):
 
 
 def kind_of(beginning: bytes) -> str:
-    """Say what a file is by its first bytes, for messages; empty if that is not known."""
+    """Return what a file is by its first bytes, for messages; empty if unknown."""
     return next((what for first, what in _KINDS.items() if beginning.startswith(first)), "")
 
 
 def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> None:
-    """Raise FormatError naming the columns that a file lacks."""
+    """Raise FormatError if the file lacks columns; the message names them."""
     names = list(found)
     missing = [name for name in wanted if name not in names]
     if missing:
@@ -157,26 +158,27 @@ def require_columns(wanted: Iterable[str], found: Iterable[str], why: str) -> No
 
 
 def refuse_new_columns(known: Iterable[str], found: Iterable[str]) -> None:
-    """Raise FormatError where a later file of a work unit brings columns that its first file does not have."""
+    """Raise FormatError if a later file of a work unit has columns that its first file lacks."""
     names = set(known)
     new = [name for name in found if name not in names]
     if new:
         raise FormatError(
-            f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to read "
+            f"has the column(s) {', '.join(new)}, which the first file of its work unit lacks; name the columns to "
+            "read "
             "in `include`, or set `files_per_work_unit: 1` so that every date has its own columns."
         )
 
 
 def chosen_columns(found: pa.Schema, include: tuple[str, ...], first: pa.Schema | None) -> pa.Schema:
-    """Return the columns to read of a file that knows its types.
+    """Return the columns to read from a file with typed columns.
 
     Args:
-        found: the file's own columns.
-        include: those to read, in this order; empty for all.
-        first: those of the work unit's first file, which later ones must deliver; None for the first.
+        found: columns of the file.
+        include: columns to read, in this order; empty for all.
+        first: schema of the work unit's first file, which later ones must have; None for the first file itself.
 
     Raises:
-        FormatError: the file lacks a column, has one twice, one more than the first, or one of another type.
+        FormatError: the file lacks a column, has one twice, has one more than the first file, or one of another type.
     """
     if twice := repeated(found.names):
         raise FormatError(f"has the column(s) {', '.join(twice)} more than once.")

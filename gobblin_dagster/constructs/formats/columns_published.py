@@ -1,4 +1,4 @@
-"""What Parquet and ORC share as published files: pyarrow counts, merges and reads them without being told anything."""
+"""What Parquet and ORC share as published files: pyarrow counts, merges and reads them without further facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PublishedColumns(DatasetFormat, MergesColumns):
     """Files of columns; rows are merged batch by batch."""
 
     def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
-        """Add up what the files' own ends say."""
-        import pyarrow.dataset as ds  # noqa: PLC0415  # imports pandas: a second that a run without an audit need not pay
+        """Add up the row counts in the files' footers."""
+        import pyarrow.dataset as ds  # noqa: PLC0415  # loads pandas, which takes a second; only audits need it
 
         return int(ds.dataset(list(paths), filesystem=filesystem, format=self.arrow_format((), {})).count_rows())

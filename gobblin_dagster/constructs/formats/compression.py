@@ -1,4 +1,4 @@
-"""Streams of bz2 and xz, one behind the other in one file, as `cat` and parallel packers leave them."""
+"""Several bz2 or xz streams in one file, as `cat` and parallel compressors write them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pyarrow as pa
 
 _MOST_PACKED = 1 << 16
-"""Packed bytes that are taken at a time."""
+"""Compressed bytes that are read at a time."""
 
 
 class PackedStreams:
-    """Unpacks them, for `pa.PythonFile`.
+    """Decompress the streams, for `pa.PythonFile`.
 
-    Python's own files of bz2 and xz end without a word before a stream whose first bytes are damaged; this one raises
-    LZMAError or OSError there, and EOFError where the last stream is cut off.
+    Python's own bz2 and xz files end silently before a stream with damaged first bytes; this one raises LZMAError or
+    OSError there, and EOFError if the last stream is cut off.
     """
 
     def __init__(self, raw: pa.NativeFile, unpacker: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> None:
@@ -26,7 +26,7 @@ class PackedStreams:
         self._stream = unpacker()
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at most so many; none at the end."""
+        """Return the next bytes, at most `size`; empty at the end."""
         while True:
             packed = b""
             if self._stream.eof:
@@ -37,12 +37,12 @@ class PackedStreams:
             elif self._stream.needs_input:
                 packed = self._raw.read(_MOST_PACKED)
                 if not packed:
-                    raise EOFError("it ends inside of a packed stream")
+                    raise EOFError("it ends inside a compressed stream")
             if data := self._stream.decompress(packed, size):
                 return data
 
     def _next_stream(self) -> bytes:
-        """Return where the next stream begins, behind the zeros that may fill up the one before."""
+        """Return the beginning of the next stream, after any padding zeros."""
         packed = self._stream.unused_data
         while not packed.strip(b"\0"):
             packed = self._raw.read(_MOST_PACKED)
@@ -51,5 +51,5 @@ class PackedStreams:
         return packed.lstrip(b"\0")
 
     def close(self) -> None:
-        """Leave the file to whoever opened it."""
+        """Do not close the file: its opener does."""
         self.closed = True

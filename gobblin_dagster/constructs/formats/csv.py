@@ -1,8 +1,8 @@
-"""CsvFormat: delimited text, streamed block by block by pyarrow.
+"""CsvFormat: read delimited text, block by block, with pyarrow.
 
-Every column is text unless its type is declared, so that a schema never depends on what the data of a block looks like.
-Quoted values may hold line ends: measured, that costs nothing. Reading is single-threaded, as pyarrow's streaming reader
-always is, which keeps row numbers exact; a task has one core.
+A column is text unless its type is declared, so that a schema never depends on the data of a block. Quoted values may
+contain line breaks; measured, this costs nothing. Reading uses a single thread, as pyarrow's streaming reader always
+does, which keeps row numbers exact; a task has one core.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ class CsvOptions(SpecModel):
     """Options of the format `csv`."""
 
     delimiter: Char = ","
-    """Between two values."""
+    """Character between values."""
     quote: Char | None = '"'
-    """Around values that hold delimiters or line ends; doubled inside of them. null: quotes mean nothing."""
+    """Character around values with delimiters or line breaks; doubled inside values. null: quotes have no meaning."""
     escape: Char | None = None
-    """Before a character that is to be taken as it is; default: none."""
+    """Character before one that has no special meaning; default: none."""
     header: bool = True
-    """Whether the first row names the columns."""
+    """Whether the first row has the column names."""
     column_names: tuple[str, ...] = ()
-    """Names of the columns, in order, where there is no header."""
+    """Names of the columns, in order, for files without a header."""
     encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
     null_values: tuple[str, ...] = ("",)
-    """Texts that stand for no value; quoted ones are texts all the same, unless `quoted_nulls` says otherwise."""
+    """Texts that mean null; in quotes they are texts, unless `quoted_nulls` is set."""
     quoted_nulls: bool = False
-    """Whether quoted `null_values` stand for no value, too: for programs that quote everything, as R does."""
+    """Whether quoted `null_values` mean null too, for programs that quote everything, as R does."""
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
-    """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; columns not named here are read too, as text."""
+    """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; all other columns are text."""
     include: tuple[str, ...] = ()
     """Columns to read, in this order; default: all. Fewer are faster."""
 
@@ -86,8 +86,8 @@ class CsvOptions(SpecModel):
 class CsvFormat:
     """Reads delimited text.
 
-    Source: gobblin-core `CsvToJsonConverter` on `TextFileBasedSource`. Differs: a row with too few or too many values is
-    an error with its number, never filled up or cut.
+    Source: gobblin-core `CsvToJsonConverter` on `TextFileBasedSource`. Differs: a row with too few or too many values
+    is an error with its row number; it is never filled up or cut.
     """
 
     Options = CsvOptions
@@ -108,7 +108,7 @@ class CsvFormat:
             return sum(batch.num_rows for batch in reader.batches())
 
     def _wanted(self, schema: pa.Schema | None) -> Callable[[list[str]], pa.Schema]:
-        """Return a function from a file's header to the schema to read from it."""
+        """Return a function that returns the schema to read, given a file's header."""
         options = self._options
 
         def wanted(header: list[str]) -> pa.Schema:
@@ -165,7 +165,7 @@ class CsvReader:
         self._text.close()
 
     def _read_header(self, stream: LookedAt) -> tuple[list[str], bool]:
-        """Return the column names and whether any row follows."""
+        """Return the column names, and whether any row follows."""
         options = self._options
         encoding = without_signature(options.encoding)
         text = io.TextIOWrapper(io.BufferedReader(stream), encoding=encoding, errors="surrogateescape", newline="")
@@ -187,8 +187,9 @@ class CsvReader:
         if "" in twice:
             nameless = [str(number) for number, name in enumerate(names, 1) if not name]
             raise FormatError(
-                f"its header gives no name to the columns {', '.join(nameless[:5])} of {len(names)}; give each one a name, or "
-                "take away delimiters that stand at the ends of lines."
+                f"its header gives no name to the columns {', '.join(nameless[:5])} of {len(names)}; name each column, "
+                "or "
+                "remove delimiters at the ends of lines."
             )
         if twice:
             raise FormatError(f"its header names the column(s) {', '.join(twice)} more than once.")
@@ -233,7 +234,7 @@ class CsvReader:
 
     def _require_sound_quotes(self) -> None:
         options = self._options
-        assert options.quote is not None  # noqa: S101  # without quotes none are counted
+        assert options.quote is not None  # noqa: S101  # quotes are counted only if there is a quote character
         with closing(self._file.open_text()) as text:
             lines = io.TextIOWrapper(text.stream, without_signature(options.encoding), "replace", newline="")
             fault = fault_of_quotes(lines, options.delimiter, options.quote, options.escape)
@@ -247,7 +248,7 @@ class CsvReader:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what pyarrow says into an error with the row's number."""
+        """Raise pyarrow's errors as FormatError, with the row's number."""
         try:
             yield
         except (pa.ArrowInvalid, UnicodeError) as error:
@@ -257,7 +258,7 @@ class CsvReader:
             message = first_line(error)
             if "straddling" in message or "out of sync" in message:
                 message = (
-                    f"a row is longer than a block of {self._block_bytes} bytes; mend an unbalanced quote, or raise "
+                    f"a row is longer than a block of {self._block_bytes} bytes; correct an unbalanced quote, or raise "
                     "`execution.block_bytes`."
                 )
             if match := _FAULTY_COLUMN.match(message):
@@ -271,14 +272,14 @@ class CsvReader:
             raise FormatError(message) from error
 
     def _null_hint(self, message: str) -> str:
-        """Return what to do about a value that stands for none, but is quoted."""
+        """Return a hint for a quoted text that would mean null without quotes; empty for other values."""
         options = self._options
         if options.quoted_nulls or not any(message.endswith(f"invalid value '{null}'") for null in options.null_values):
             return ""
-        return "; to read quoted `null_values` as no value, set `quoted_nulls: true`."
+        return "; to read quoted `null_values` as null, set `quoted_nulls: true`."
 
     def _refuse_overflow(self, column: str) -> None:
-        """Read one column again as text; raises FormatError where a number is so large that Arrow made it infinite."""
+        """Read one column again as text; raises FormatError for a number that is too large and became infinite."""
         kind, rows = self.schema.field(column).type, 0
         with closing(self._file.open_text()) as text:
             for batch in self._arrow_reader(text.stream, pa.schema([(column, pa.string())])):

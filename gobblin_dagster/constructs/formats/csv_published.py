@@ -1,4 +1,4 @@
-"""PublishedCsv: CSV as the writer `csv` publishes it, with the `header` and `delimiter` that the writer has now."""
+"""PublishedCsv: CSV of the writer `csv`, with the writer's present `header` and `delimiter`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BLOCK_BYTES = 16 << 20
 
 
 class PublishedCsv(DatasetFormat, MergesBytes):
-    """CSV: types are told out of the dataset's state, for guessed, `007` would be 7 and a decimal a float."""
+    """CSV: types come from the dataset's state; inferred, `007` would become 7 and a decimal a float."""
 
     spark_name = "csv"
 
@@ -41,7 +41,7 @@ class PublishedCsv(DatasetFormat, MergesBytes):
 
     # -- counting ------------------------------------------------------------------------------------------------------
     def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
-        """Count rows without their headers; a file that its name says is packed is unpacked."""
+        """Count rows without headers; compressed files are decompressed, according to their names."""
         return sum(self._count(filesystem.open_input_stream(path)) for path in paths)
 
     def _count(self, stream: pa.NativeFile) -> int:
@@ -50,14 +50,17 @@ class PublishedCsv(DatasetFormat, MergesBytes):
                 stream,
                 arrow_csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK_BYTES),
                 self._parse_options(),
-                # One column, as bytes: nothing is guessed.
+                # One column, as bytes, so that nothing is inferred.
                 arrow_csv.ConvertOptions(column_types={"f0": pa.binary()}, include_columns=["f0"]),
             )
             return sum(int(batch.num_rows) for batch in reader) - self._has_header
 
     # -- merging -------------------------------------------------------------------------------------------------------
     def likeness(self, storage: Storage, file: PublishedFile) -> str | None:
-        """Return the header, or the number of columns; None of packed files and of those written with other options."""
+        """Return the header, or the number of columns.
+
+        None for compressed files and files written with other options.
+        """
         if ending_of(file.path)[1]:
             return None
         content = storage.read(file.path)
@@ -74,11 +77,14 @@ class PublishedCsv(DatasetFormat, MergesBytes):
         if not self._has_header:
             return f"csv, {found.num_columns} columns"
         header = content.partition(b"\n")[0]
-        # A line break inside a column's name: where the header ends is for a CSV reader to say.
+        # With a line break inside a column's name, only a CSV parser could find the end of the header.
         return None if header.count(b'"') % 2 else header.decode(errors="replace")
 
     def part(self, content: bytes, codec: str, *, is_first: bool) -> bytes:
-        """Return the content, without its header unless it is the first; raises FormatError where its last line has no end."""
+        """Return the content, without its header unless it is the first.
+
+        Raises FormatError if its last line has no end.
+        """
         require_line_end(content)
         return content if is_first or not self._has_header else content.partition(b"\n")[2]
 
@@ -104,7 +110,7 @@ class PublishedCsv(DatasetFormat, MergesBytes):
         )
 
     def spark_options(self) -> dict[str, str]:
-        # Spark puts `nullValue` where nothing stands, and then takes that text for null: it must be none of the texts.
+        # Spark replaces an empty field by `nullValue`, and reads that text as null: it must not occur as a text.
         quotes = {"escape": '"', "multiLine": "true", "mode": "FAILFAST", "nullValue": "\0null\0"}
         return {"header": "true" if self._has_header else "false", "sep": self._delimiter} | quotes
 

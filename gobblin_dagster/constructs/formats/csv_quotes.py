@@ -1,8 +1,8 @@
-"""Whether the quotes of a CSV file stand where they may.
+"""Find misplaced quotes in a CSV file.
 
-pyarrow says nothing of two faults: all that follows an open quote is one value, and the rows in it are lost; of `"x"y` it makes
-`xy`. Sound files have an even number of quotes, and a delimiter or a line end behind each that closes. Where that looks
-otherwise, a second reading by Python's csv tells faults from quotes inside of values (`5"`).
+pyarrow accepts two faults silently: after an unclosed quote, all the rest is one value, and its rows are lost; and
+`"x"y` becomes `xy`. Valid files have an even number of quotes, and a delimiter or a line end after each closing quote.
+If a file does not, Python's csv module reads it again, which distinguishes faults from quotes inside values (`5"`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from gobblin_dagster.constructs.formats.peek import Again
 
 
 class QuoteCounter:
-    """Hands a stream of UTF-8 on, for `pa.PythonFile`, and looks at its quotes."""
+    """Passes on a stream of UTF-8, for `pa.PythonFile`, and checks its quotes."""
 
     def __init__(self, stream: pa.NativeFile | Again, delimiter: str, quote: str, escape: str | None) -> None:
         self.closed = False
         self._stream = stream
         self._quote, self._escape = quote.encode(), (escape or "").encode()
         self._ends = f"{delimiter}{quote}\r\n".encode()
-        """What may stand behind a quote that closes."""
+        """Bytes that may follow a closing quote."""
         self._is_open = False
         """Whether the number of quotes so far is odd."""
         self._has_closed = False
-        """Whether what was read so far ends with a quote that closes."""
+        """Whether the bytes read so far end with a closing quote."""
         self._is_odd = False
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether a fault is likely in what was handed on."""
+        """Whether the bytes passed on are likely to have a fault."""
         return self._is_odd or self._is_open
 
     def read(self, size: int) -> bytes:
@@ -48,11 +48,11 @@ class QuoteCounter:
         return data
 
     def close(self) -> None:
-        """Leave the stream to whoever opened it."""
+        """Do not close the stream: its opener does."""
         self.closed = True
 
     def _look_at(self, data: bytes) -> None:
-        """Note whether each second quote, which closes or is the second of two, stands before what may follow."""
+        """Check the byte after each second quote, which closes a value or is the second of a pair."""
         content = np.frombuffer(data, dtype=np.uint8)
         places = np.flatnonzero(content == self._quote[0])
         if self._escape:
@@ -65,7 +65,7 @@ class QuoteCounter:
 
 
 def fault_of_quotes(lines: Iterable[str], delimiter: str, quote: str, escape: str | None) -> tuple[int, str] | None:
-    """Return the number of the first row, from 1, whose quotes are wrong, and what is wrong; None if nothing is."""
+    """Return the number of the first row (from 1) with a misplaced quote, and what is wrong; None if there is none."""
     reader, rows = csv.reader(lines, delimiter=delimiter, quotechar=quote, escapechar=escape, strict=True), 0
     limit = csv.field_size_limit(sys.maxsize)
     try:
@@ -77,10 +77,10 @@ def fault_of_quotes(lines: Iterable[str], delimiter: str, quote: str, escape: st
                     return rows + 1, "a quote is opened and never closed; all that follows it would be one value."
                 if "expected after" in str(error):
                     problem = (
-                        f"a quoted value goes on behind its closing quote; write {2 * quote} for a quote inside of it."
+                        f"a quoted value continues after its closing quote; write {2 * quote} for a quote inside of it."
                     )
                     return rows + 1, problem
-                continue  # what else is wrong with a row is for pyarrow to tell
+                continue  # pyarrow reports other faults
             rows += bool(row)
     except StopIteration:
         return None

@@ -1,7 +1,8 @@
-"""JsonLinesFormat: one JSON object a line, read in blocks of whole lines.
+"""JsonLinesFormat: read one JSON object per line, in blocks of whole lines.
 
-Fields have their declared types; the types of others are settled once, from the first block of a work unit's first file.
-There texts that look like times stay texts, so that the schema depends on the data as little as can be. Later rows must fit.
+Declared fields have their declared types. The types of all others are set once, by the first block of a work unit's
+first file; texts that look like times stay texts, so that the schema depends on the data as little as possible. Later
+rows must fit.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from gobblin_dagster.core.utils.text import first_line
 from gobblin_dagster.spec.job import SpecModel
 
 _EXACT = float(1 << 53)
-"""Up to here a float holds every whole number."""
+"""A float of 64 bits holds every integer up to this one."""
 _TOO_LARGE = 3.4028235677973366e38
-"""From here on a float of 32 bits is infinite."""
+"""Smallest number that becomes infinite in 32 bits."""
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _SIGNATURE = b"\xef\xbb\xbf"
-"""What some programs put before UTF-8; it is no part of the text."""
+"""Signature that some programs write before UTF-8; not a part of the text."""
 _MAX_LEVELS = 200
-"""Lists and objects inside each other: twice what Parquet holds, and far from where Python's own stack ends."""
+"""Most lists and objects inside each other: twice what Parquet holds, and far below the limit of Python's stack."""
 _MAX_NAMED = 5
-"""Fields that a message names."""
+"""Most fields in a message."""
 _MAX_BLOCKS_A_LINE = 16
-"""Blocks that one line may span: what is no JSON lines, as one array without line ends, must not fill the memory."""
+"""Most blocks of one line: a file without line breaks, e.g. with one array, must not fill the memory."""
 
 
 class JsonLinesOptions(SpecModel):
     """Options of the format `jsonl`."""
 
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
-    """Types by field name, e.g. `{id: int64, at: timestamp}`; a row without one of them has no value there. Fields not named
-    here are read too, with the types that they have in the first block of each work unit, which all rows must keep to."""
+    """Types by field name, e.g. `{id: int64, at: timestamp}`; a row without such a field has null. Other fields are
+    read too, with the types of the first block of each work unit, which all rows must have."""
     include: tuple[str, ...] = ()
-    """Fields to read, in this order; others are left out. Default: all, the declared ones first."""
+    """Fields to read, in this order; others are dropped. Default: all, the declared ones first."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -118,7 +119,7 @@ class JsonLinesReader:
             _refuse_overflow(table, lines, rows)
             if table.num_rows != len(lines):
                 raise FormatError(
-                    f"expected one object a line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1
+                    f"expected one object per line, got {table.num_rows} in the {len(lines)} lines from here.", rows + 1
                 )
             yield from table.to_batches()
             rows += len(lines)
@@ -132,14 +133,15 @@ class JsonLinesReader:
         if self._include and len(declared) == len(self._include):
             return pa.schema([declared.field(name) for name in self._include])
         if not self._first:
-            problem = "holds no line to take the columns from; declare `columns`, or remove the file."
+            problem = "has no line to get the columns from; declare `columns`, or remove the file."
             raise NoColumnsError(problem, declared if declared.names and not self._include else None)
         lines = [_only(self._include, line, number) for number, line in enumerate(self._first, start=1)]
         _refuse_deep(lines)
         found = self._parse(lines, None, 0).schema
         if missing := [name for name in self._include if name not in found.names]:
             raise FormatError(
-                f"its first rows lack the field(s) {', '.join(missing)}, named in `include`; declare their types in `columns`."
+                f"its first rows lack the field(s) {', '.join(missing)}, named in `include`; declare their types in "
+                "`columns`."
             )
         fields = [found.field(name) for name in self._include or found.names]
         return pa.schema([self._settled_field(field) for field in fields])
@@ -164,11 +166,11 @@ class JsonLinesReader:
                     "them, or name the fields to read in `include`.",
                     row,
                 ) from error
-            hint = "" if self._include else " Declare `columns` where rows differ."
+            hint = "" if self._include else " Declare `columns` if rows differ."
             raise FormatError(f"{_plain(error)}: {shown}.{hint}", row) from error
 
     def _read(self, text: bytes, schema: pa.Schema | None) -> pa.Table:
-        """Read a block by a schema, or, to find one, by what is declared."""
+        """Read a block with a schema; without one, with the declared columns, and infer the others."""
         known = self._declared if schema is None else schema
         unexpected = "infer" if schema is None else self._unexpected
         try:
@@ -180,7 +182,10 @@ class JsonLinesReader:
             return table if schema is None else table.cast(schema)
 
     def _require_exact(self, table: pa.Table, lines: list[bytes], rows_before: int) -> None:
-        """Refuse whole numbers that only a float came near: a column of ids would be rounded by one that is too large."""
+        """Raise FormatError for integers that a float cannot hold.
+
+        One large number would round a whole column of ids.
+        """
         fields = [field for field in table.schema if field.name not in self._declared.names]
         parts = (part for field in fields for part in leaves(table[field.name]) if pa.types.is_floating(part.type))
         if not any((pc.max(pc.abs(part)).as_py() or 0) >= _EXACT for part in parts):
@@ -188,7 +193,7 @@ class JsonLinesReader:
         kind = pa.struct(fields)
         for number, line in enumerate(lines, start=rows_before + 1):
             if rounded := _rounded(_parsed(line, number), kind, ""):
-                problem = f"{rounded}, which no column of numbers holds as it stands. Declare `columns`."
+                problem = f"{rounded}, which no column of numbers can hold exactly. Declare `columns`."
                 raise FormatError(problem, number)
 
     def _first_misfit(self, lines: list[bytes], schema: pa.Schema | None) -> int:
@@ -215,7 +220,7 @@ def _read_as(text: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
 
 
 def _require_text(text: bytes, rows_before: int) -> None:
-    """Refuse what is no UTF-8: Arrow hands it on as it is, and no Parquet reader takes what would be published."""
+    """Raise FormatError for text that is not UTF-8: Arrow accepts it, but readers of Parquet do not."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -224,14 +229,17 @@ def _require_text(text: bytes, rows_before: int) -> None:
 
 
 def _require_objects(lines: list[bytes], rows_before: int) -> None:
-    """Refuse what is no object: of `null` Arrow makes a row without values, and the process ends where it comes first."""
+    """Raise FormatError for a line without object.
+
+    For `null`, Arrow makes an empty row, or crashes on the first line.
+    """
     for number, line in enumerate(lines, start=rows_before + 1):
         if not line.lstrip().startswith(b"{"):
-            raise FormatError(f"expected one object a line, got {line[:80]!r}.", number)
+            raise FormatError(f"expected one object per line, got {line[:80]!r}.", number)
 
 
 def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> None:
-    """Refuse numbers too large for a declared float of 32 bits: Arrow makes them infinite."""
+    """Raise FormatError for numbers too large for a declared float of 32 bits: Arrow makes them infinite."""
     for name in table.schema.names:
         values = table.column(name)
         if values.type != pa.float32() or not pc.any(pc.is_inf(values)).as_py():
@@ -243,9 +251,9 @@ def _refuse_overflow(table: pa.Table, lines: list[bytes], rows_before: int) -> N
 
 
 def _refuse_deep(lines: list[bytes]) -> None:
-    """Refuse values that are nested too deep before Arrow makes types of them: it takes minutes, or the process ends."""
+    """Raise FormatError for deeply nested values before Arrow infers their types, which takes minutes, or crashes."""
     for number, line in enumerate(lines, start=1):
-        # Few lines come this far: that many brackets, and as many that close them, need some room.
+        # Only long lines can have so many opening and closing brackets.
         if len(line) <= 2 * _MAX_LEVELS or line.count(b"[") + line.count(b"{") <= _MAX_LEVELS:
             continue
         levels = deepest = 0
@@ -258,7 +266,7 @@ def _refuse_deep(lines: list[bytes]) -> None:
 
 
 def _parsed(line: bytes, number: int) -> Any:
-    """Return the object of a line; raises ValueError where it is no JSON."""
+    """Return the object of a line; raises ValueError if it is no JSON."""
     try:
         return json.loads(line)
     except RecursionError:
@@ -266,7 +274,7 @@ def _parsed(line: bytes, number: int) -> Any:
 
 
 def _only(include: tuple[str, ...], line: bytes, number: int) -> bytes:
-    """Return an object without the fields that are left out, which need no type; what is none stays for Arrow to refuse."""
+    """Return an object with only the included fields; others need no type. Arrow refuses a line that is no object."""
     try:
         record = _parsed(line, number) if include else None
     except ValueError:
@@ -277,10 +285,10 @@ def _only(include: tuple[str, ...], line: bytes, number: int) -> bytes:
 
 
 def _new_fields(line: bytes, schema: pa.Schema) -> list[str]:
-    """Return at most five fields of a line that a schema does not have, with the names of the objects around them."""
+    """Return at most five fields of a line that a schema lacks, as dotted paths."""
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError):  # what is no JSON, or too deep, is told by Arrow's message
+    except (ValueError, RecursionError):  # Arrow's message reports lines that are no JSON or nested too deep
         return []
     return list(itertools.islice(_unknown(record, pa.struct(list(schema)), ""), _MAX_NAMED))
 
@@ -300,7 +308,7 @@ def _unknown(value: Any, kind: pa.DataType, name: str) -> Iterator[str]:
 
 
 def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
-    """Say which whole number a float would not hold; nothing where there is none."""
+    """Return the integer that a float would not hold, with its path; empty if there is none."""
     if pa.types.is_floating(kind):
         is_rounded = isinstance(value, int) and (abs(value) > sys.float_info.max or float(value) != value)
         return f"{name} is {value}" if is_rounded else ""
@@ -314,7 +322,7 @@ def _rounded(value: Any, kind: pa.DataType, name: str) -> str:
 
 
 def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
-    """Yield lists of whole lines that are not blank, of about one block together."""
+    """Yield lists of lines that are not blank, each about one block long."""
     rest = b""
     skipped = _SIGNATURE
     while data := stream.read(block_bytes):
@@ -322,8 +330,8 @@ def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > _MAX_BLOCKS_A_LINE * block_bytes:
             raise FormatError(
-                f"a line is longer than {len(rest)} bytes; expected one object a line. Raise `execution.block_bytes` if "
-                "rows are that long."
+                f"a line is longer than {len(rest)} bytes; expected one object per line. Raise `execution.block_bytes` "
+                "if rows are that long."
             )
         whole = [line for line in lines if line.strip()]
         if whole:
@@ -333,7 +341,7 @@ def _blocks(stream: Any, block_bytes: int) -> Iterator[list[bytes]]:
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:
-    """Return the type to keep to, given the type that one block suggests."""
+    """Return the type to use, given the type of the first block."""
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _settled(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -342,5 +350,5 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(error: pa.ArrowInvalid) -> str:
-    """Return what pyarrow says, without its row number, which counts from the block's beginning."""
+    """Return pyarrow's message without its row number, which counts from the block's beginning."""
     return first_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0].rstrip(".")

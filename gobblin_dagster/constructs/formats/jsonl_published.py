@@ -1,4 +1,4 @@
-"""PublishedJsonLines: JSON lines as the writer `jsonl` publishes them."""
+"""PublishedJsonLines: JSON lines of the writer `jsonl`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK_BYTES = 16 << 20
 
 
 class PublishedJsonLines(PublishedLines, DatasetFormat):
-    """JSON lines: counted and merged as lines, read back with the types of the dataset's state as far as JSON holds them."""
+    """JSON lines: counted and merged as lines, read back with the types in the dataset's state."""
 
     spark_name = "json"
 
@@ -29,7 +29,7 @@ class PublishedJsonLines(PublishedLines, DatasetFormat):
         return ds.JsonFileFormat(read_options=pajson.ReadOptions(block_size=_BLOCK_BYTES))
 
     def arrow_schema(self, found: pa.Schema, types: Types) -> pa.Schema:
-        """Return the known types: pyarrow takes those of JSON for the whole dataset only, not for its files."""
+        """Return the known types: pyarrow's JSON reader takes types for a whole dataset only, not per file."""
         known = {name: kind for name, kind in types.items() if kind is not None and _is_told(kind)}
         return pa.schema([field.with_type(known.get(field.name, field.type)) for field in found])
 
@@ -41,7 +41,7 @@ class PublishedJsonLines(PublishedLines, DatasetFormat):
 
 
 def _is_told(kind: pa.DataType) -> bool:
-    """Return whether pyarrow must be told a type, and reads it from JSON."""
+    """Return True if pyarrow needs an explicit type, and can read it from JSON."""
     if is_inferred(kind):
         return False
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)

@@ -1,4 +1,4 @@
-"""Published files of which each line is a row: text, and JSON lines as far as they are counted and merged."""
+"""Published files with one row per line: text, and JSON lines for counting and merging."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ _CHUNK_BYTES = 1 << 20
 
 
 class PublishedLines(MergesBytes):
-    """Lines, each ended by a line break; packed files are merged packed, for packed streams may follow each other."""
+    """Lines, each ended by a line break.
+
+    Compressed files are merged as they are, because streams may follow each other.
+    """
 
     def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
-        """Count line breaks; a file that its name says is packed is unpacked."""
+        """Count line breaks; compressed files are decompressed, according to their names."""
         return sum(_count(filesystem.open_input_stream(path)) for path in paths)
 
     def likeness(self, storage: Storage, file: PublishedFile) -> str | None:
-        """Lines may follow any others of their format; the file is not read."""
+        """Return the format: lines can follow any lines of the same format; the file is not read."""
         return ending_of(file.path)[0]
 
     def part(self, content: bytes, codec: str, *, is_first: bool) -> bytes:
-        """Return the content as it is; raises FormatError where its last line would become one with the next file's first."""
+        """Return the content unchanged.
+
+        Raises FormatError if its last line would be joined with the next file's first.
+        """
         return require_line_end(content) if not codec else content
 
 
 def require_line_end(content: bytes) -> bytes:
-    """Return the content; raises FormatError where its last line has no end."""
+    """Return the content; raises FormatError if its last line has no line break."""
     if not content.endswith(b"\n"):
         raise FormatError("the end of a line")
     return content

@@ -1,4 +1,4 @@
-"""OrcFormat: ORC files, stripe by stripe."""
+"""OrcFormat: read ORC files, stripe by stripe."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class OrcReader(TypedFileReader):
                 if "out of range for nanosecond" not in str(error):
                     raise
                 raise FormatError(
-                    "holds a time before 1677-09-21 or after 2262-04-11, which ORC's nanoseconds do not reach here; choose other "
-                    "columns in `include`, or read such files with the source `spark`.",
+                    "has a time before 1677-09-21 or after 2262-04-11, which nanoseconds cannot hold; choose other "
+                    "columns in "
+                    "`include`, or read such files with the source `spark`.",
                     self._rows_read + 1,
                 ) from error
             step = self._rows_a_block(stripe.num_rows, stripe.nbytes)
@@ -48,7 +49,7 @@ class OrcReader(TypedFileReader):
 
 
 class PublishedOrc(PublishedColumns):
-    """ORC files as the writer `orc` publishes them."""
+    """ORC files of the writer `orc`."""
 
     spark_name = "orc"
 
@@ -66,9 +67,9 @@ class PublishedOrc(PublishedColumns):
 
 
 class OrcFormat(TypedFileFormat):
-    """Reads ORC; a stripe at a time is held in memory.
+    """Reads ORC; one stripe at a time is in memory.
 
-    Source: none in Gobblin, which copies ORC files without reading them.
+    Source: none; Gobblin copies ORC files without reading them.
     """
 
     reader = OrcReader

@@ -1,4 +1,4 @@
-"""ParquetFormat: Parquet files, streamed row group by row group."""
+"""ParquetFormat: read Parquet files, row group by row group."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class ParquetReader(TypedFileReader):
         return self._file.schema_arrow
 
     def _opened(self, unit: str = "us") -> parquet.ParquetFile:
-        """Open the file, its times of 96 bits (INT96) in some unit; nanoseconds in 64 bits would turn 9999 into 1816."""
-        # Column chunks are read through small buffers: a row group may be far larger than a task's memory.
+        """Open the file, with INT96 times in `unit`; in nanoseconds of 64 bits, the year 9999 would become 1816."""
+        # Small buffers: a row group may be far larger than a task's memory.
         return parquet.ParquetFile(
             self._raw,
             pre_buffer=False,
@@ -59,7 +59,7 @@ class ParquetReader(TypedFileReader):
         yield from self._file.iter_batches(rows, columns=names, use_threads=False)
 
     def _require_micros(self, rows: int, names: Sequence[str]) -> None:
-        """Raise FormatError where a time of 96 bits holds parts of a microsecond, which would be cut off."""
+        """Raise FormatError if an INT96 time has parts of a microsecond, which would be cut off."""
         schema = self._file.metadata.schema
         columns = [schema.column(at) for at in range(len(schema))]
         paths = [one.path for one in columns if one.physical_type == "INT96" and _is_of(one.path, names)]
@@ -73,27 +73,28 @@ class ParquetReader(TypedFileReader):
             for name, us, ns in zip(micros.schema.names, micros.columns, nanos.columns, strict=True):
                 if any(_is_cut(*pair) for pair in zip(leaves(us), leaves(ns), strict=True)):
                     raise FormatError(
-                        f"column {name!r} holds nanoseconds (INT96) in one of the {len(us)} rows from here; expected "
-                        "microseconds, as Spark writes them. Write it as TIMESTAMP(NANOS), or leave it out with `include`.",
+                        f"column {name!r} has nanoseconds (INT96) in one of the {len(us)} rows from here; expected "
+                        "microseconds, as Spark writes them. Write it as TIMESTAMP(NANOS), or leave it out with "
+                        "`include`.",
                         done + 1,
                     )
             done += micros.num_rows
 
 
 def _is_of(path: str, names: Sequence[str]) -> bool:
-    """Tell whether a leaf belongs to one of some columns."""
+    """Return True if a leaf belongs to one of the columns."""
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
 def _is_cut(micros: pa.Array, nanos: pa.Array) -> bool:
     if not pa.types.is_timestamp(micros.type) or micros.type == nanos.type:
         return False
-    # Both overflow alike beyond 2262, so that only parts of a microsecond make a difference.
+    # Beyond 2262 both overflow in the same way, so only parts of a microsecond make a difference.
     return bool(pc.any(pc.not_equal(pc.multiply(micros.cast(pa.int64()), 1000), nanos.cast(pa.int64()))).as_py())
 
 
 class PublishedParquet(PublishedColumns):
-    """Parquet files as the writer `parquet` publishes them."""
+    """Parquet files of the writer `parquet`."""
 
     spark_name = "parquet"
 
@@ -110,14 +111,14 @@ class PublishedParquet(PublishedColumns):
 
     @staticmethod
     def _opened(file: pa.NativeFile) -> parquet.ParquetFile:
-        # Read ahead, a file would lie in memory as a whole.
+        # With pre-buffering, the whole file would be in memory.
         return parquet.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
 
 
 class ParquetFormat(TypedFileFormat):
     """Reads Parquet.
 
-    Source: none in Gobblin, which copies Parquet files without reading them.
+    Source: none; Gobblin copies Parquet files without reading them.
     """
 
     reader = ParquetReader

@@ -1,4 +1,4 @@
-"""A stream of which somebody looks at the beginning before it is read: far files are opened once, not twice."""
+"""A stream whose beginning can be read twice, so that remote files are opened once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class LookedAt(io.RawIOBase):
         self._kept = bytearray()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read on."""
+        """Read the next bytes, and keep them."""
         view = memoryview(buffer).cast("B")
         data = self._stream.read(len(view))
         view[: len(data)] = data
@@ -27,7 +27,7 @@ class LookedAt(io.RawIOBase):
 
     @property
     def beginning(self) -> bytes:
-        """What was read so far."""
+        """Bytes read so far."""
         return bytes(self._kept)
 
     def again(self) -> Again:
@@ -36,7 +36,7 @@ class LookedAt(io.RawIOBase):
 
 
 class Again:
-    """What was kept, then the rest; for `pa.PythonFile`."""
+    """The kept bytes, then the rest of the stream; for `pa.PythonFile`."""
 
     def __init__(self, kept: bytes, stream: Any) -> None:
         self.closed = False
@@ -46,10 +46,10 @@ class Again:
     def read(self, size: int) -> bytes:
         """Return the next bytes."""
         kept, self._kept = self._kept[:size], self._kept[size:]
-        # Filled up: blocks end where they would have ended.
+        # Fill up to `size`, so that blocks end where they would have ended.
         rest: bytes = self._stream.read(size - len(kept)) if len(kept) < size else b""
         return kept + rest if kept else rest
 
     def close(self) -> None:
-        """Leave the stream to whoever opened it."""
+        """Do not close the stream: its opener does."""
         self.closed = True

@@ -1,7 +1,7 @@
-"""PublishedFormat: how files that a writer published are counted, merged and read back.
+"""PublishedFormat: count, merge and read back the files that a writer published.
 
-A class of kind `FORMAT` names its `PublishedFormat` in the attribute `Published`; `registry.published` finds it by a file's
-name. Audits, compaction and readers of snapshots ask it, and know no format themselves.
+A class of kind `FORMAT` has its `PublishedFormat` in the attribute `Published`; `registry.published_format` finds it by
+a file's name. Audits, compaction and readers of snapshots use it, and know nothing about formats.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 Types: TypeAlias = Mapping[str, pa.DataType | None]
-"""Types of columns as the writer got them; None for lists, structs and other types made of types."""
+"""Types of columns as the writer got them; None for lists, structs and other nested types."""
 
 
 class PublishedFormat(ABC):
-    """Files of one format, as its writer published them.
+    """Published files of one format.
 
-    Every format counts. One whose files can be merged is a `MergesColumns` or a `MergesBytes` besides, one that pyarrow and
-    Spark read back a `DatasetFormat`. Each method opens files for itself and keeps nothing.
+    Every format can count. If its files can be merged, it is also a `MergesColumns` or a `MergesBytes`; if pyarrow and
+    Spark can read them back, a `DatasetFormat`. Each method opens files itself and keeps nothing.
 
     Args:
-        options: those of the branch's writer today. An older file may have been written with others, or by a writer of another
-            format, so take the keys you know, and what is missing as its default.
+        options: present options of the branch's writer. An older file may have been written with others, or by a writer
+            of another format; so use only known keys, and the default for a missing one.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -52,19 +52,19 @@ class MergesColumns(PublishedFormat):
 
     @abstractmethod
     def schema(self, file: pa.NativeFile) -> pa.Schema:
-        """Return a file's schema; only files of one schema are merged. Raises ArrowInvalid where it is damaged."""
+        """Return a file's schema; only files with equal schemas are merged. Raises ArrowInvalid if it is damaged."""
 
     @abstractmethod
     def batches(self, file: pa.NativeFile) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows in their order, a part of it in memory at a time; raises ArrowInvalid where it is damaged."""
+        """Yield a file's rows in order, a part in memory at a time; raises ArrowInvalid if it is damaged."""
 
 
 class MergesBytes(PublishedFormat):
-    """A format whose files are merged by putting their bytes one behind the other."""
+    """A format whose files are merged by joining their bytes."""
 
     @abstractmethod
     def likeness(self, storage: Storage, file: PublishedFile) -> str | None:
-        """Return what files must have in common to be merged, e.g. a header; None where this one cannot be merged.
+        """Return what files to be merged must have in common, e.g. a header; None if this file cannot be merged.
 
         Raises:
             OSError: the file cannot be read.
@@ -72,33 +72,33 @@ class MergesBytes(PublishedFormat):
 
     @abstractmethod
     def part(self, content: bytes, codec: str, *, is_first: bool) -> bytes:
-        """Return what of a file's content goes into the merged file.
+        """Return the part of a file's content that goes into the merged file.
 
         Args:
-            content: the file's bytes, packed where it is packed.
-            codec: its ending after the format's, e.g. `gz`; empty where it is not packed.
-            is_first: whether no other file stands before it.
+            content: bytes of the file, not decompressed.
+            codec: ending of its name after the format's, e.g. `gz`; empty if it is not compressed.
+            is_first: whether it is the first file.
 
         Raises:
-            FormatError: the content cannot stand before or after another; its `problem` names what would be lost.
+            FormatError: the content cannot be joined with others; `problem` names what would be lost.
         """
 
 
 class DatasetFormat(PublishedFormat):
-    """A format that pyarrow reads as a dataset and Spark by a name of its own.
+    """A format that pyarrow reads as a dataset, and Spark by a name of its own.
 
-    The defaults are those of files that hold the names and types of their columns.
+    The defaults are for files that contain the names and types of their columns.
     """
 
     spark_name: ClassVar[str]
-    """As `spark.read.format` takes it."""
+    """Name for `spark.read.format`."""
 
     @abstractmethod
     def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
-        """Return how pyarrow reads the files; `names` are those of `column_names`."""
+        """Return pyarrow's format for the files; `names` is the result of `column_names`."""
 
     def column_names(self, types: Types, levels: Sequence[str]) -> list[str]:
-        """Return the names of the columns in files that do not hold them; none where they do.
+        """Return the names of the columns in files that do not contain them; empty if they do.
 
         Args:
             types: types of all columns, in order.
@@ -107,20 +107,20 @@ class DatasetFormat(PublishedFormat):
         return []
 
     def arrow_schema(self, found: pa.Schema, types: Types) -> pa.Schema:
-        """Return the schema with which pyarrow is to read files in which it found another."""
+        """Return the schema that pyarrow must use to read the files; `found` is the one that it found."""
         return found
 
     def spark_options(self) -> dict[str, str]:
-        """Return the options with which Spark reads the files as the writer wrote them."""
+        """Return the options that Spark needs to read the files as they were written."""
         return {"mergeSchema": "true"}
 
     def spark_types(self, types: Types) -> Types:
-        """Return the types of the columns whose types Spark must be told."""
+        """Return the types of the columns whose types Spark cannot find itself."""
         return {}
 
 
 def ending_of(path: str) -> tuple[str, str]:
-    """Return the name of a file's format and the ending of its codec, by the file's name.
+    """Return the format and the compression in a file's name.
 
     Example:
         >>> ending_of("/lake/v1.2/0a1b-0000.jsonl.gz"), ending_of("0a1b-0000.parquet")
@@ -131,10 +131,10 @@ def ending_of(path: str) -> tuple[str, str]:
 
 
 def in_64_bits(types: Types) -> Types:
-    """Return types with whole numbers as wide as they may have been once."""
+    """Return types with integers in 64 bits, because older files may have wider ones."""
     return {name: pa.int64() if kind and pa.types.is_integer(kind) else kind for name, kind in types.items()}
 
 
 def is_inferred(kind: pa.DataType | None) -> bool:
-    """Return whether readers of text must find a type by themselves: it is not known, or was wider once perhaps."""
+    """Return True if readers of text must infer a type: it is unknown, or was perhaps wider in older files."""
     return kind is None or pa.types.is_null(kind) or bool(pa.types.is_integer(kind) and kind != pa.uint64())

@@ -1,4 +1,4 @@
-"""TextFormat: plain text, one row a line, streamed block by block."""
+"""TextFormat: read plain text, one row per line, block by block."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 
 _MAX_BLOCKS_A_LINE = 16
-"""Blocks that one line may span: what is no text must not fill the memory."""
+"""Most blocks of one line: a file without line breaks must not fill the memory."""
 
 
 class TextOptions(SpecModel):
     """Options of the format `text`."""
 
     column: str = Field(default="line", min_length=1)
-    """Name of the column; it holds lines without their ends (`\\n` or `\\r\\n`)."""
+    """Name of the column; it has the lines without their ends (`\\n` or `\\r\\n`)."""
     encoding: EncodingName = "utf-8"
     """Encoding of the text, by its Python name."""
 
@@ -31,7 +31,7 @@ class TextOptions(SpecModel):
 class TextFormat:
     """Reads lines.
 
-    Source: gobblin-core `TextFileBasedSource`, `TokenizedFileDownloader`. Differs: ends of lines are not configurable.
+    Source: gobblin-core `TextFileBasedSource`, `TokenizedFileDownloader`. Differs: the line ends cannot be configured.
     """
 
     Options = TextOptions
@@ -68,7 +68,8 @@ class TextReader:
             *lines, rest = (rest + text).split("\n")
             if len(rest) > _MAX_BLOCKS_A_LINE * self._block_bytes:
                 raise FormatError(
-                    f"a line is longer than {len(rest)} characters. Raise `execution.block_bytes` if lines are that long.",
+                    f"a line is longer than {len(rest)} characters. Raise `execution.block_bytes` if lines are that "
+                    "long.",
                     rows + 1,
                 )
             rows += len(lines)

@@ -1,4 +1,4 @@
-"""What the formats share whose files say themselves which columns they have, and of which types: Avro, ORC and Parquet."""
+"""Base of formats whose files contain the names and types of their columns: Avro, ORC and Parquet."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TypedFileOptions(SpecModel):
     """Options of the formats `avro`, `orc` and `parquet`."""
 
     include: tuple[str, ...] = ()
-    """Columns to read, in this order; default: all. Of ORC and Parquet the others are not even read from disk."""
+    """Columns to read, in this order; default: all. In ORC and Parquet, other columns are not even read from disk."""
 
 
 class TypedFileReader(ABC):
-    """Reads one file from its beginning to its end; the file stays open until `close`."""
+    """Reads one file from beginning to end; the file stays open until `close`."""
 
     schema: pa.Schema
 
@@ -41,7 +41,7 @@ class TypedFileReader(ABC):
 
     @property
     def bytes_read(self) -> int:
-        # By the share of rows: what was fetched lies here and there in the file.
+        # Estimated by the share of rows, because columns are read from all over the file.
         return self._size * self._rows_read // max(self.count_rows(), 1)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -51,11 +51,15 @@ class TypedFileReader(ABC):
             self._rows_read += batch.num_rows
 
     def _as_in_first(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the schema of the work unit's first file; raises FormatError where that lets no null be."""
+        """Return rows with the schema of the work unit's first file.
+
+        Raises FormatError if it allows no null, and a row has one.
+        """
         for values, field in zip(batch.columns, self.schema, strict=True):
             if not field.nullable and values.null_count:
                 raise FormatError(
-                    f"column {field.name!r} has no value here, and in the first file of its work unit it always has one; "
+                    f"column {field.name!r} has no value here, but in the first file of its work unit it always has "
+                    "one; "
                     "set `files_per_work_unit: 1` so that every date has its own schema.",
                     self._rows_read + pc.index(values.is_null(), pa.scalar(value=True)).as_py() + 1,
                 )
@@ -66,23 +70,23 @@ class TypedFileReader(ABC):
 
     @abstractmethod
     def count_rows(self) -> int:
-        """Return how many rows the file says that it has; raises FormatError."""
+        """Return the number of rows that the file declares; raises FormatError."""
 
     @abstractmethod
     def _open(self) -> pa.Schema:
-        """Begin to read `_raw` and return the file's columns; raises FormatError where it is none of this format."""
+        """Open `_raw` and return the file's columns; raises FormatError if it is not in this format."""
 
     @abstractmethod
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield all rows with these columns, in whatever order; no batch larger than memory bears."""
+        """Yield all rows with these columns, in any column order; no batch may be much larger than a block."""
 
     def _rows_a_block(self, rows: int, unpacked_bytes: int) -> int:
-        """Return how many rows make about one block, of so many rows with so many bytes."""
+        """Return the number of rows in about one block, if `rows` rows have `unpacked_bytes` bytes."""
         return max(1, min(1 << 15, self._block_bytes * rows // max(unpacked_bytes, 1)))
 
 
 class TypedFileFormat:
-    """Makes readers of one format."""
+    """Base of formats with typed files."""
 
     Options = TypedFileOptions
     has_schema: ClassVar[bool] = True
@@ -101,7 +105,7 @@ class TypedFileFormat:
 
 
 def incomplete(kind: str, error: Exception, row: int | None = None) -> FormatError:
-    """Return the error for a file that its library cannot read, with what that said."""
+    """Return the error for a file that its library cannot read, with the library's message."""
     return FormatError(
         f"is no complete {kind} file ({first_line(error).rstrip('.')}). Was its upload interrupted?", row
     )

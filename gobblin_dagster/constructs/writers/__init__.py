@@ -1,1 +1,1 @@
-"""Writers: they stage the rows of one branch of one work unit as files; read `files.py` first."""
+"""Writers: stage the rows of one branch of one work unit as files. Read first: `files.py`."""

@@ -1,4 +1,4 @@
-"""AvroWriter: Avro container files."""
+"""AvroWriter: write Avro container files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from gobblin_dagster.core.errors import EnvironmentFaultError
 
 _NAME = "writer 'avro'"
 MAX_LEVELS = 100
-"""Levels around a value; readers in Python end in a RecursionError at 245 structs or 490 lists, with an empty stack."""
+"""Most levels of nesting; readers in Python fail with RecursionError at 245 structs or 490 lists."""
 
 
 class AvroWriter(FileWriter):
-    """Writes Avro: one record per row, a nullable column as a union with null; types are told at `AvroColumns`.
+    """Write Avro: one record per row; a nullable column is a union with null. For types, see `AvroColumns`.
 
-    Avro is written record by record, so it is the slowest of the formats. Measured on one thread of a
-    busy machine: 336,776 flights (19 columns) in one file null 6.9 s and 22.5 MB, snappy 8.5 s and 13.1 MB, zstandard
-    8.4 s and 9.1 MB, deflate 9.2 s and 8.9 MB; Parquet took 0.3 s.
+    Avro is written record by record, so it is the slowest format. Measured on one thread of a busy machine, 336,776
+    flights (19 columns) in one file: null 6.9 s and 22.5 MB, snappy 8.5 s and 13.1 MB, zstandard 8.4 s and 9.1 MB,
+    deflate 9.2 s and 8.9 MB; Parquet took 0.3 s.
 
-    Raises: as `FileWriter`; when made, EnvironmentFaultError where the package of the format or of its codec is missing,
-    ConvertError for a column that Avro cannot hold.
+    Raises:
+        EnvironmentFaultError: (when made) the package of the format or of its codec is missing.
+        ConvertError: (when made) Avro cannot hold a column; later as `FileWriter`.
 
     Source: gobblin-core `AvroHdfsDataWriter`, `AvroDataWriterBuilder`.
     """
@@ -42,7 +43,7 @@ class AvroWriter(FileWriter):
         """Options of `type: avro`."""
 
         compression: Literal["null", "deflate", "snappy", "zstandard"] | None = "deflate"
-        """Codec of the blocks, by Avro's name (`null`, quoted or not)."""
+        """Compression of the blocks, by Avro's names (`null`, quoted or not: none)."""
         block_bytes: int = Field(default=64 << 10, ge=1 << 10)
         """Bytes of a block before compression; readers split files at blocks."""
         record_name: str = Field(default="row", pattern=r"^[A-Za-z_]\w*$")
@@ -72,7 +73,7 @@ class AvroWriter(FileWriter):
 
 
 class _Appending:
-    """A stream as fastavro wants it: it looks whether a file holds records already."""
+    """A stream for fastavro, which would otherwise check whether the file already has records."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self.write = stream.write
@@ -98,9 +99,9 @@ class _AvroEncoder:
 
 
 def _package(codec: str) -> Any:
-    """Return fastavro's module of writing once it has shown that it knows the codec."""
+    """Return fastavro's module for writing; raises EnvironmentFaultError if it or its codec is missing."""
     try:
-        # An optional package, asked for where a job uses it.
+        # Optional package.
         from fastavro import write  # noqa: PLC0415
 
         write.writer(io.BytesIO(), "null", [None], codec=codec)

@@ -1,4 +1,4 @@
-"""Arrow columns as Avro: the schema, and the plain values that an encoder takes fastest."""
+"""Arrow columns as Avro: the schema, and values in the form that the encoder writes fastest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class _Kind:
     """How values of an Arrow type are written."""
 
     avro: Any
-    """The Avro schema."""
+    """Avro schema."""
     exact: pa.DataType
-    """Type that holds the values in Avro's unit; a cast to it that would lose digits raises."""
+    """Type in Avro's unit; a cast to it raises if digits would be lost."""
     plain: pa.DataType
-    """Same bits as `exact`, but numbers where Python objects would be slow to make: times and dates."""
+    """Same bits as `exact`, but numbers for times and dates, whose Python objects are slow to make."""
 
 
 def _same(avro: Any, kind: pa.DataType) -> _Kind:
@@ -52,13 +52,14 @@ _SIMPLE: dict[pa.DataType, _Kind] = {
 
 
 class AvroColumns:
-    """The Avro schema of rows, and the rows as the encoder takes them.
+    """The Avro schema of rows, and the rows in the form for the encoder.
 
     Instants are `timestamp-micros`, times without a zone `local-timestamp-micros`; nanoseconds that do not fit are
     refused. Small and unsigned integers become `int` or `long`, decimals `decimal` on bytes, lists arrays, structs
-    records. Maps and durations are refused; the converter `to_json` makes text of them.
+    records. Maps and durations are refused; convert them to text with `to_json`.
 
-    Raises: ValueError naming a column that Avro cannot hold.
+    Raises:
+        ValueError: (when made) Avro cannot hold a column; the message names it.
     """
 
     def __init__(self, schema: pa.Schema, record_name: str) -> None:
@@ -68,7 +69,7 @@ class AvroColumns:
         self._plain = pa.schema([field.with_type(kind.plain) for field, kind in fields])
 
     def plain(self, table: pa.Table) -> pa.Table:
-        """Return rows whose values can be encoded as they are; raises ArrowInvalid for values that would lose digits."""
+        """Return rows that can be encoded directly; raises ArrowInvalid for values that would lose digits."""
         return table.cast(self._exact).cast(self._plain)
 
 
@@ -115,4 +116,4 @@ def _nested(kind: pa.DataType, column: str, path: str) -> _Kind:
             pa.struct([field.with_type(inner.exact) for field, inner in fields]),
             pa.struct([field.with_type(inner.plain) for field, inner in fields]),
         )
-    raise ValueError(f"column {column!r}: Avro has no type for {kind}; the converter `to_json` makes text of it")
+    raise ValueError(f"column {column!r}: Avro has no type for {kind}; convert it to text with `to_json`")

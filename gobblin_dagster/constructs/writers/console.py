@@ -1,4 +1,4 @@
-"""ConsoleWriter: a few rows for people to look at; nothing is staged or published."""
+"""ConsoleWriter: print a few rows for people; stage and publish nothing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gobblin_dagster.spec.job import SpecModel
 
 
 class ConsoleWriter:
-    """Prints the first rows of each work unit to stderr as JSON (see `JsonRows`), and says how many there were.
+    """Print the first rows of each work unit to stderr as JSON (see `JsonRows`), with the number of all rows.
 
-    stderr is that of the process in which the task runs: `gobblin run` keeps it in `.gobblin/spark.log`. Mask first what no
-    log should keep.
-    The work unit counts as done: its rows are not read again for this branch.
+    It is the stderr of the process that runs the task: `gobblin run` stores it in `.gobblin/spark.log`. Mask values
+    that no log should contain. The work unit counts as done: its rows are not read again for this branch.
 
-    Raises: ConvertError for a type that has no JSON form.
+    Raises:
+        ConvertError: a type has no JSON form.
 
-    Source: gobblin-core `ConsoleWriter`. Differs: bounded; stderr, since stdout belongs to `--output json`.
+    Source: gobblin-core `ConsoleWriter`. Differs: bounded; stderr, because stdout is for `--output json`.
     """
 
     stages_files: ClassVar[bool] = False
@@ -33,9 +33,9 @@ class ConsoleWriter:
         """Options of `type: console`."""
 
         max_rows: int = Field(default=20, ge=0, le=10_000)
-        """Rows printed of a work unit; the others are only counted."""
+        """Most rows printed of a work unit; the others are only counted."""
         max_chars: int = Field(default=1000, ge=10)
-        """Characters printed of a row."""
+        """Most characters printed of a row."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         self._options = options
@@ -60,4 +60,4 @@ class ConsoleWriter:
         return ()
 
     def abort(self) -> None:
-        """Do nothing: what was printed stays printed."""
+        """Do nothing: printed rows cannot be taken back."""

@@ -1,4 +1,4 @@
-"""CsvWriter: delimited text files."""
+"""CsvWriter: write delimited text files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _separates(delimiter: str) -> str:
 
 
 class CsvWriter(FileWriter):
-    """Writes delimited text in UTF-8. Null is an empty field, empty text is `""`.
+    """Write delimited text in UTF-8. Null is an empty field, empty text is `""`.
 
-    Nested values have no form in CSV and are refused, as are nulls where there is one column only (readers pass over empty
-    lines) and times that ISO 8601 cannot write: years before 1 or after 9999, offsets with seconds (local mean times).
+    Refuses nested values, which CSV cannot hold; nulls in a single column, because readers skip empty lines; and times
+    that ISO 8601 cannot write: years before 1 or after 9999, offsets with seconds (local mean times).
 
-    Source: gobblin-core `SimpleDataWriterBuilder` behind a CSV converter.
+    Source: gobblin-core `SimpleDataWriterBuilder` after a CSV converter.
     """
 
     class Options(FileOptions):
@@ -37,9 +37,9 @@ class CsvWriter(FileWriter):
         header: bool = True
         """Whether each file begins with the column names."""
         delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1), AfterValidator(_separates)] = ","
-        """One character between fields, none that stands inside of numbers, times or quotes."""
+        """Character between fields; none that occurs in numbers, times or quotes."""
         compression: Codec = "none"
-        """Codec of the whole file; shows in the file's name."""
+        """Compression of the whole file: `none`, `gzip` or `zstd`; the file's name ends accordingly."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "csv", options.compression)
@@ -55,7 +55,7 @@ class _CsvEncoder:
 
     def write(self, table: pa.Table) -> None:
         if table.num_columns == 1 and table.column(0).null_count:
-            problem = f"column {table.column_names[0]!r}, the only one, has nulls; readers pass over an empty line"
+            problem = f"column {table.column_names[0]!r}, the only one, has nulls; readers skip empty lines"
             raise pa.ArrowInvalid(problem)
         for field, values in zip(table.schema, table.columns, strict=True):
             for part in values.chunks:

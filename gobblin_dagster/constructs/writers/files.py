@@ -1,9 +1,9 @@
-"""FileWriter: what all writers of files share - partition folders, bounded open files, roll-over, staging, clean-up.
+"""FileWriter: what writers of files share: partition folders, bounded open files, roll-over, staging, clean-up.
 
-A file's rows are gathered up to a row group, then encoded at once. Rows gathered for all folders together are bounded, too:
-the fullest are flushed first. A file is opened at its first flush, so that rows of many folders are sorted in memory before
-any file is begun: folders beyond the bound of open files cost a file each time the memory is full, not with each batch. What
-is buffered never depends on the size of the input.
+Rows of a file are collected up to a row group, then encoded at once. The rows collected for all folders together are
+bounded too: the fullest folders are flushed first. A file is opened at its first flush. So rows of many folders are
+sorted in memory before any file is opened, and folders beyond the limit of open files cost a new file each time the
+memory is full, not with each batch. Memory never depends on the size of the input.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import SpecModel
 
 _COLUMN_BYTES = 600
-"""Memory of each column of a gathered part beside its values, measured: many folders with few rows each must count, too."""
+"""Memory of each column of a collected part besides its values, measured; it matters for many folders with few rows."""
 
 
 def _known_fields(template: str) -> str:
     rest = re.sub(r"\{(unique|job|branch|rows)\}", "", template)
     if "{unique}" not in template or not re.fullmatch(r"[\w=-]*", rest, re.ASCII) or template[0] == "_":
         raise ValueError(
-            f"expected letters, digits, `_`, `=`, `-`, {{unique}}, {{job}}, {{branch}} and {{rows}}; {{unique}} among them, "
-            f"and no `_` first (readers pass over such files); got {template[:80]!r}"
+            f"expected letters, digits, `_`, `=`, `-`, {{unique}} (required), {{job}}, {{branch}} and {{rows}}, and no "
+            "`_` "
+            f"at the beginning (readers skip such files); got {template[:80]!r}"
         )
     return template
 
@@ -48,40 +49,40 @@ class FileOptions(SpecModel):
     """Options that all writers of files share."""
 
     partition_by: tuple[Partition, ...] = ()
-    """Folder levels in Hive style, outermost first: column names, `{column, granularity, name, timezone}`, `{sql, name}` or
-    `{partitioner, options, name}`."""
+    """Folder levels in Hive style, outermost first: column names, `{column, granularity, name, timezone}`, `{sql,
+    name}` or `{partitioner, options, name}`. Default: no folders."""
     keep_partition_columns: bool = False
-    """Whether columns named in `partition_by` also stay in the files; readers take them from the folders."""
+    """Whether columns named in `partition_by` also stay in the files. Default: readers get them from the folders."""
     max_open_files: int = Field(default=64, ge=1, le=4096)
-    """Files of one branch open at a time; beyond, the least recently used is closed and a new one begun when needed. Rows of
-    further folders wait in `buffer_bytes`, so that few files are begun anew."""
+    """Most open files of one branch. Beyond that, the least recently used file is closed, and its folder gets a new one
+    later. Rows of other folders wait in `buffer_bytes`, so that few new files are needed."""
     file_name: FileName = "{unique}"
-    """Name of files before their extension: letters, digits, `_`, `=`, `-`, and `{unique}` (needed: no two files of a
-    job share it), `{job}`, `{branch}`, `{rows}` (rows of the file). Source: `writer.file.name`."""
+    """Name of files before their extension: letters, digits, `_`, `=`, `-`, and `{unique}` (required; no two files of a
+    job have the same), `{job}`, `{branch}`, `{rows}` (rows of the file). Source: `writer.file.name`."""
     max_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
-    """Bytes after which a file is closed and the next begun; exceeded by at most one row group and 64 KiB."""
+    """Bytes after which a file is closed and the next one begins; exceeded by at most one row group and 64 KiB."""
     max_file_rows: int | None = Field(default=None, ge=1)
     """Rows after which a file is closed; default: no limit. Exceeded by at most one batch."""
     row_group_rows: int = Field(default=1 << 17, ge=1)
-    """Rows gathered before they are encoded (for Parquet, the rows of a row group)."""
+    """Rows collected before they are encoded (for Parquet, the rows of a row group)."""
     row_group_bytes: int = Field(default=16 << 20, ge=1 << 10)
-    """Bytes gathered before they are encoded, as they lie in memory."""
+    """Bytes collected before they are encoded, counted in memory."""
     buffer_bytes: int = Field(default=32 << 20, ge=1 << 10)
-    """Bytes gathered for all open files of one branch together."""
+    """Bytes collected for all open files of one branch together."""
 
 
 class Encoder(Protocol):
-    """Writes batches of one schema in one format; made per file."""
+    """Writes batches of one schema to one file, in one format."""
 
     def write(self, table: pa.Table) -> None:
         """Encode rows; raises ArrowInvalid or ArrowNotImplementedError for values that the format cannot hold."""
 
     def close(self) -> None:
-        """Write what ends the file, into the stream; leaves the stream open."""
+        """Write the end of the file to the stream; leaves the stream open."""
 
 
 class _OpenFile:
-    """A folder's current file: rows gathered, and the output once there is one."""
+    """The current file of a folder: collected rows, and the output once it is open."""
 
     def __init__(self) -> None:
         self.gathered: list[pa.RecordBatch] = []
@@ -93,7 +94,7 @@ class _OpenFile:
         self.encoder: Encoder | None = None
 
     def take(self, schema: pa.Schema) -> pa.Table:
-        """Return the gathered rows and forget them."""
+        """Return the collected rows, and begin a new collection."""
         table = pa.Table.from_batches(self.gathered, schema=schema)
         self.rows += self.gathered_rows
         self.gathered, self.gathered_rows, self.gathered_bytes = [], 0, 0
@@ -101,7 +102,7 @@ class _OpenFile:
 
 
 def refuse_negative_scale(schema: pa.Schema, construct: str, context: ConstructContext) -> None:
-    """Raise ConvertError for decimals in tens or hundreds, which binary formats do not have (ORC's library ends the process)."""
+    """Raise ConvertError for decimals with a negative scale, which binary formats lack (ORC's library would crash)."""
     for field in schema:
         if has_part(field.type, lambda kind: pa.types.is_decimal(kind) and kind.scale < 0):
             problem = f"column {field.name!r}: the format cannot hold {field.type}; cast it to a scale of 0 or more"
@@ -109,23 +110,24 @@ def refuse_negative_scale(schema: pa.Schema, construct: str, context: ConstructC
 
 
 def refuse_deep(schema: pa.Schema, most: int, construct: str, context: ConstructContext, *, a_list: int = 1) -> None:
-    """Raise ConvertError for a column nested so deep that no reader opens the file; `levels_of` says how levels count."""
+    """Raise ConvertError for a column nested too deep for readers; for the count of levels, see `levels_of`."""
     for field in schema:
         if (levels := levels_of([field.type], a_list=a_list)) > most:
             problem = (
-                f"column {field.name!r}: the format takes {levels} levels for its lists and structs, readers open {most} at "
-                "most; make text of it with `to_json`"
+                f"column {field.name!r}: the format needs {levels} levels for its lists and structs, readers open at "
+                "most "
+                f"{most}; convert it to text with `to_json`"
             )
             raise convert_error(problem, construct, context)
 
 
 class FileWriter(ABC):
-    """Writes one branch of one work unit as files of one format; subclasses say how rows become bytes.
+    """Write one branch of one work unit as files of one format; subclasses encode the rows.
 
-    Shape: takes batches of `WriterContext.schema`; files hold them in order, without columns that became folders.
+    Shape: takes batches of `WriterContext.schema`; files have the rows in order, without columns that became folders.
 
-    Raises (all methods but `abort`): ConvertError for values or columns that the format or the folders cannot hold,
-    StorageError where the storage refuses (no space, no permission).
+    All methods but `abort` raise ConvertError for values or columns that the format or the folders cannot hold, and
+    StorageError if the storage refuses (no space, no permission).
 
     Source: gobblin-core `FsDataWriter` and `PartitionedDataWriter`. Differs: open files are bounded.
     """
@@ -151,16 +153,16 @@ class FileWriter(ABC):
         except ValueError as error:
             raise convert_error(f"{error}.", self._construct, context) from error
         self._files: dict[str, _OpenFile] = {}
-        """By folder, with rows gathered or written."""
+        """Files with rows collected or written, by folder."""
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
-        """Those with an output, the least recently used first."""
+        """Files with an output, the least recently used first."""
         self._gathered_bytes = 0
         self._staged: list[StagedFile] = []
         self._count = 0
 
     @abstractmethod
     def encoder(self, stream: pa.NativeFile, schema: pa.Schema) -> Encoder:
-        """Begin a file."""
+        """Begin a file: return its encoder, which writes to `stream`."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -181,13 +183,13 @@ class FileWriter(ABC):
             if file.output is not None:
                 file.output.discard()
             if file.encoder is not None:
-                # The file is deleted; an encoder left open would write its footer when Python forgets it.
+                # The file is deleted; an encoder left open would write its footer when Python deletes it.
                 with suppress(Exception):
                     file.encoder.close()
         self._open.clear()
         self._files.clear()
         for staged in self._staged:
-            # Staging is cleared as a whole later; what cannot be deleted now is deleted then.
+            # The staging folder is deleted later; files that cannot be deleted now are deleted then.
             with suppress(OSError):
                 self._where.storage.delete(staged.path)
         self._staged.clear()
@@ -221,19 +223,22 @@ class FileWriter(ABC):
                 self._close(folder)
 
     def _make_room(self) -> None:
-        """Flush the fullest folders until the rows gathered fit; with many folders, until half of the memory is free."""
+        """Flush the fullest folders until the collected rows fit.
+
+        With many folders, until half of the memory is free.
+        """
         target = self._options.buffer_bytes
         if len(self._files) > self._options.max_open_files:
             target //= 2
         for folder in sorted(self._files, key=lambda name: -self._files[name].gathered_bytes):
             if self._gathered_bytes <= target:
                 break
-            # Opening a file may have closed this one.
+            # Opening another file may have closed this one.
             if folder in self._files:
                 self._flush(folder, self._files[folder])
 
     def _flush(self, folder: str, file: _OpenFile) -> None:
-        """Encode the gathered rows; opens the file where it is the first time."""
+        """Encode the collected rows; opens the file at the first call."""
         if file.output is None:
             while len(self._open) >= self._options.max_open_files:
                 self._close(next(iter(self._open)))

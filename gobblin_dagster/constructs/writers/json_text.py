@@ -1,4 +1,4 @@
-"""Rows as JSON text, the same way for every schema; each line can be read by any JSON reader."""
+"""Rows as JSON text, by the same rules for every schema; any JSON reader can read each line."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gobblin_dagster.constructs.types.columns import convert_error
 from gobblin_dagster.core.constructs import ConstructContext
 
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
-"""Days that ISO 8601 writes with four digits of the year."""
+"""First and last day that ISO 8601 writes with four digits of the year."""
 MAX_LISTS = 12
-"""Lists or maps inside each other: DuckDB's memory doubles with each, measured: 14 take 0.3 GB, 16 more than 2 GB."""
+"""Most lists or maps inside each other: each one doubles DuckDB's memory; measured, 14 take 0.3 GB, 16 over 2 GB."""
 MAX_LEVELS = 30
-"""Lists, maps and structs inside each other; 30 structs take a second to prepare, 50 take four."""
+"""Most lists, maps and structs inside each other; 30 structs take a second to prepare, 50 take four."""
 _BYTES_AT_ONCE = 8 << 20
-"""Bytes of rows that are made text together: DuckDB takes many times as much, and has little."""
+"""Bytes of rows that are converted together: DuckDB needs many times as much memory, and has little."""
 
 
 class JsonRows:
-    """Turns batches into JSON objects, one text per row, keys in the order of the columns.
+    """Convert batches to JSON objects, one text per row, with keys in the order of the columns.
 
-    Numbers and booleans are JSON's own. Decimals are text, so that no digit is lost; timestamps are ISO 8601 text (`Z`
-    where they have a zone, which is then UTC); binary is base64; NaN and infinities are text; maps are objects. Nested
-    values follow the same rules.
+    Numbers and booleans become JSON's own. Decimals become text, so that no digit is lost; timestamps become ISO 8601
+    text (in UTC with `Z` if they have a zone); binary becomes base64; NaN and infinities become text; maps become
+    objects. Nested values follow the same rules.
     """
 
     def __init__(self, construct: str, context: ConstructContext) -> None:
@@ -35,11 +35,11 @@ class JsonRows:
         self._select: SqlSelect | None = None
 
     def texts(self, batch: pa.RecordBatch) -> pa.StringArray:
-        """Return one JSON object per row; raises ConvertError for a type or a value that has no JSON form."""
+        """Return one JSON object per row; raises ConvertError for a type or a value without a JSON form."""
         if batch.nbytes > _BYTES_AT_ONCE and batch.num_rows > 1:
             middle = batch.num_rows // 2
             halves = [batch.slice(0, middle), batch.slice(middle)]
-            # Where both count what they share (a dictionary), cutting makes nothing smaller.
+            # If both halves count a shared part (a dictionary), cutting does not make them smaller.
             if sum(half.nbytes for half in halves) < 1.5 * batch.nbytes:
                 return pa.concat_arrays([self.texts(half) for half in halves])
         if self._select is None or self._schema is None or not self._schema.equals(batch.schema):
@@ -47,12 +47,12 @@ class JsonRows:
             record = f"{self._object(batch.schema)}::VARCHAR AS record"
             self._select = SqlSelect(record, self._construct, self._context, shown="rows as JSON")
         self._require_text(batch)
-        # Columns go by position: names may differ in case only, which SQL does not see.
+        # Columns are named by position, because names may differ in case only, which SQL ignores.
         positional = pa.RecordBatch.from_arrays(batch.columns, names=[f"c{at}" for at in range(batch.num_columns)])
         return self._select.run(positional).column(0)
 
     def _require_text(self, batch: pa.RecordBatch) -> None:
-        """Refuse text that is not UTF-8: DuckDB makes an empty text of a whole object that holds it."""
+        """Raise ConvertError for text that is not UTF-8: DuckDB would return an empty text for the whole object."""
         for field, values in zip(batch.schema, batch.columns, strict=True):
             try:
                 values.validate(full=True)
@@ -64,7 +64,8 @@ class JsonRows:
             lists, levels = levels_of([field.type], a_struct=0) - 1, levels_of([field.type]) - 1
             if lists > MAX_LISTS or levels > MAX_LEVELS:
                 problem = (
-                    f"column {field.name!r}: {lists} list(s) inside each other in {levels} levels; JSON is written of at most "
+                    f"column {field.name!r}: {lists} list(s) inside each other in {levels} levels; JSON is written "
+                    "with at most "
                     f"{MAX_LISTS} lists and {MAX_LEVELS} levels"
                 )
                 raise convert_error(problem, self._construct, self._context)
@@ -76,7 +77,7 @@ class JsonRows:
 
 
 def _value(sql: str, kind: pa.DataType, depth: int) -> str:
-    """Return the SQL that makes a JSON-ready value of an expression of an Arrow type; raises ValueError."""
+    """Return the SQL that converts an expression of an Arrow type to a value for JSON; raises ValueError."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _value(sql, kind.value_type, depth)
     if pa.types.is_struct(kind):
@@ -85,7 +86,10 @@ def _value(sql: str, kind: pa.DataType, depth: int) -> str:
         return _list(sql, kind.value_type, depth)
     if pa.types.is_map(kind):
         keys = f"list_transform(map_keys({sql}), lambda k{depth}: {_scalar(f'k{depth}', kind.key_type)}::VARCHAR)"
-        values = f"list_transform(map_values({sql}), lambda x{depth}: to_json({_value(f'x{depth}', kind.item_type, depth + 1)}))"
+        values = (
+            f"list_transform(map_values({sql}), lambda x{depth}: "
+            f"to_json({_value(f'x{depth}', kind.item_type, depth + 1)}))"
+        )
         return f"to_json(map({keys}, {values}))"
     if pa.types.is_nested(kind):
         raise ValueError(f"values of type {kind} have no JSON form")
@@ -100,7 +104,7 @@ def _list(sql: str, kind: pa.DataType, depth: int) -> str:
 
 
 def _struct(sql: str, kind: pa.DataType, depth: int) -> str:
-    # Fields go by position, as columns do.
+    # Fields are taken by position, like columns.
     pairs = [
         f"{sql_text(field.name)}, {_value(f'struct_extract_at({sql}, {at})', field.type, depth)}"
         for at, field in enumerate((kind.field(at) for at in range(kind.num_fields)), start=1)

@@ -1,4 +1,4 @@
-"""JsonLinesWriter: one JSON object per line."""
+"""JsonLinesWriter: write one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 
 
 class JsonLinesWriter(FileWriter):
-    """Writes one JSON object per line, in UTF-8; how values are written is told at `JsonRows`.
+    """Write one JSON object per line, in UTF-8; for the form of values, see `JsonRows`.
 
-    Source: gobblin-core `SimpleDataWriterBuilder` behind `JsonToStringConverter`.
+    Source: gobblin-core `SimpleDataWriterBuilder` after `JsonToStringConverter`.
     """
 
     class Options(FileOptions):
         """Options of `type: jsonl`."""
 
         compression: Codec = "none"
-        """Codec of the whole file; shows in the file's name."""
+        """Compression of the whole file: `none`, `gzip` or `zstd`; the file's name ends accordingly."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "jsonl", options.compression)

@@ -1,4 +1,4 @@
-"""Levels of partition folders: what gives each row its value - a column, a time, an expression, a class of the user's."""
+"""Levels of partition folders: get the value of each row from a column, a time, an SQL expression or a user's class."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ LevelName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 
 class TimePartition(SpecModel):
-    """A folder level cut from a date or timestamp column.
+    """A folder level from a date or timestamp column.
 
-    Source: gobblin-core `TimeBasedWriterPartitioner`. Differs: null goes to a folder of its own, not to "now".
+    Source: gobblin-core `TimeBasedWriterPartitioner`. Differs: null has a folder of its own, not that of "now".
     """
 
     column: str
-    """A date or timestamp column; it stays in the file."""
+    """Date or timestamp column; it also stays in the file."""
     granularity: Granularity = "day"
-    """`year`, `month`, `day` or `hour`. Source: `writer.partition.granularity`."""
+    """Length of a folder's time: `year`, `month`, `day` or `hour`. Source: `writer.partition.granularity`."""
     name: LevelName = "date"
     """Name of the folder level; must not be a column of the file."""
     timezone: ZoneName = "UTC"
-    """Zone in which a timestamp's day or hour is taken; timestamps without a zone and dates are taken as they stand.
-    Source: `writer.partition.timezone`, there by default America/Los_Angeles."""
+    """Zone of the folders, for timestamps with a zone; dates and timestamps without a zone are not converted.
+    Source: `writer.partition.timezone`, whose default is America/Los_Angeles."""
 
 
 class SqlPartition(SpecModel):
-    """A folder level made by an SQL expression over the batch."""
+    """A folder level from an SQL expression."""
 
     sql: SqlExpression = Field(min_length=1)
-    """One plain value per row: `upper(left(name, 1))`, `id % 16`."""
+    """Expression with one plain value per row: `upper(left(name, 1))`, `id % 16`."""
     name: LevelName
     """Name of the folder level; must not be a column of the file."""
 
 
 class ClassPartition(SpecModel):
-    """A folder level made by a class of the user's, see `WriterPartitioner`.
+    """A folder level from a class of the user, see `WriterPartitioner`.
 
     Source: `writer.partitioner.class`.
     """
 
     partitioner: Annotated[str, StringConstraints(pattern=r"^[\w.]+:[\w.]+$")]
-    """`module:Class`; modules of the project folder are found."""
+    """`module:Class`; the module may be in the project folder."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments of the class."""
+    """Keyword arguments for the class. Default: none."""
     name: LevelName
     """Name of the folder level; must not be a column of the file."""
 
 
 def _kind(given: object) -> str:
-    """Tell which form of a level is meant, so that its faults alone are told."""
+    """Return the form of a level, so that only the faults of this form are reported."""
     keys = given if isinstance(given, dict) else getattr(type(given), "model_fields", {})
     if isinstance(given, str):
         return "column"
@@ -80,11 +80,11 @@ Partition = Annotated[
     | Annotated[ClassPartition, Tag("partitioner")],
     Discriminator(_kind),
 ]
-"""A level as a job file declares it."""
+"""A level in a job file."""
 
 
 class WriterPartitioner(Protocol):
-    """What a class of the user's does: one of both methods. It is made once per work unit and branch.
+    """The interface of a user's class: one of the two methods. An object is made once per work unit and branch.
 
     Source: gobblin-core-base `WriterPartitioner`. Differs: one value per level; the job file names the level.
     """
@@ -93,7 +93,7 @@ class WriterPartitioner(Protocol):
         """Return one plain value (text, whole number, date, bool, null) per row."""
 
     def partition_record(self, record: dict[str, Any]) -> Any:
-        """Return the value of one row, where there is no `partition_batch`."""
+        """Return the value of one row; called only without `partition_batch`."""
 
 
 class Level(Protocol):
@@ -102,16 +102,16 @@ class Level(Protocol):
     name: str
 
     def values(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return one value per row, of a type that makes a folder's name."""
+        """Return one value per row, of a type that folder names can hold."""
 
     def texts(self, values: pa.Array) -> list[str | None]:
-        """Return folder values of distinct values."""
+        """Return the folder values of distinct values."""
 
 
 def bound(
     declared: str | TimePartition | SqlPartition | ClassPartition, schema: pa.Schema, context: ConstructContext
 ) -> Level:
-    """Bind a level; raises ValueError or ConvertError where it does not fit the schema, UsageError for a class."""
+    """Bind a level; raises ValueError or ConvertError if it does not fit the schema, UsageError for a user's class."""
     match declared:
         case str():
             return _Column(declared, schema)
@@ -124,7 +124,7 @@ def bound(
 
 
 class _Plain:
-    """A level whose values are their own texts."""
+    """A level whose folder values are the texts of its values."""
 
     name: str
 
@@ -139,7 +139,7 @@ class _Column(_Plain):
         self.name = name
         kind = _type_of(name, schema)
         if not _is_plain(kind):
-            raise ValueError(f"partition column {name!r} is {kind}, which makes no good folder name")
+            raise ValueError(f"partition column {name!r} is {kind}, which cannot be a folder name")
 
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         return batch.column(self.name)
@@ -160,7 +160,7 @@ class _Time:
         if is_aware:
             column = column.cast(pa.timestamp(column.type.unit, self._declared.timezone))
         refuse_odd_years(self._declared.column, column)
-        # By the clock on the wall: the hour that comes twice a year has one folder.
+        # By the wall clock: the hour that occurs twice a year has one folder.
         column = pc.local_timestamp(column) if is_aware else column
         return pc.floor_temporal(column, unit=self._declared.granularity)
 
@@ -172,11 +172,11 @@ class _Time:
 class _Sql(_Plain):
     def __init__(self, declared: SqlPartition, schema: pa.Schema, context: ConstructContext) -> None:
         self.name = declared.name
-        # The line break ends a comment that the expression may end with.
+        # The line break ends a comment at the end of the expression.
         self._select = SqlSelect(f"({declared.sql}\n) AS value", f"{_NAME}, level {self.name!r}", context, declared.sql)
         kind = self._select.schema(schema).field(0).type
         if not _is_plain(kind):
-            raise self._select.error(f"{declared.sql!r} is {kind}, which makes no good folder name")
+            raise self._select.error(f"{declared.sql!r} is {kind}, which cannot be a folder name")
 
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         result = self._select.run(batch)
@@ -203,12 +203,12 @@ class _Object(_Plain):
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         try:
             values = self._asked(batch)
-        except Exception as error:  # whatever a user's class raises is an error of this batch
+        except Exception as error:  # any exception of a user's class is an error of this batch
             raise self._error(f"it raised {type(error).__name__}: {error}") from error
         if len(values) != batch.num_rows:
             raise self._error(f"expected one value for each of {batch.num_rows} rows, got {len(values)}")
         if not _is_plain(values.type):
-            raise self._error(f"expected plain values, got {values.type}, which makes no good folder name")
+            raise self._error(f"expected plain values, got {values.type}, which cannot be a folder name")
         return values
 
     def _asked(self, batch: pa.RecordBatch) -> pa.Array:

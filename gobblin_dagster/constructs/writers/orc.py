@@ -1,4 +1,4 @@
-"""OrcWriter: ORC files."""
+"""OrcWriter: write ORC files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 
 
 class OrcWriter(FileWriter):
-    """Writes ORC, for Hive and its relatives.
+    """Write ORC, for Hive and related systems.
 
-    ORC has no unsigned integers and no times of day; they are refused, as are fractions of seconds before 1970. Timestamps
-    come back in nanoseconds, those with a zone in UTC. Measured on one thread of a busy machine: 336,776 flights in one file
-    snappy 0.34 s and 8.3 MB, zlib 0.55 s and 5.9 MB, zstd 0.62 s and 6.2 MB, lz4 0.34 s and 11.1 MB; Parquet with snappy took
-    0.27 s and 5.7 MB in the same run.
+    ORC has neither unsigned integers nor times of day; they are refused, as are fractions of seconds before 1970.
+    Timestamps are read back in nanoseconds, those with a zone in UTC. Measured on one thread of a busy machine, 336,776
+    flights in one file: snappy 0.34 s and 8.3 MB, zlib 0.55 s and 5.9 MB, zstd 0.62 s and 6.2 MB, lz4 0.34 s and 11.1
+    MB; Parquet with snappy took 0.27 s and 5.7 MB in the same run.
 
     Source: gobblin-orc `GobblinOrcWriter`. Differs: takes columns, not Avro records.
     """
@@ -30,9 +30,10 @@ class OrcWriter(FileWriter):
         """Options of `type: orc`."""
 
         compression: Literal["zstd", "zlib", "snappy", "lz4", "none"] = "zstd"
-        """Codec of all columns."""
+        """Compression of all columns."""
         stripe_bytes: int = Field(default=16 << 20, ge=1 << 16)
-        """Bytes gathered, as they lie in memory, before a stripe is written: the lever on memory of each open file."""
+        """Bytes collected, counted in memory, before a stripe is written; decides about the memory of each open
+        file."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "orc")
@@ -49,9 +50,9 @@ class OrcWriter(FileWriter):
 
 
 class _PatientFile:
-    """A stream that never fails: the ORC library ends the process where an error reaches it while it cleans up.
+    """A stream that never raises: an error during the ORC library's clean-up would end the process.
 
-    The first error is kept for the encoder to raise; what comes after it goes nowhere.
+    The first error is kept for the encoder to raise; later writes are ignored.
     """
 
     closed = False
@@ -69,15 +70,15 @@ class _PatientFile:
         return len(data)
 
     def check(self) -> None:
-        """Raise the first error."""
+        """Raise the first error, if there is one."""
         if self._error is not None:
             raise self._error
 
     def flush(self) -> None:
-        """Leave it to the output."""
+        """Do nothing: the output flushes."""
 
     def close(self) -> None:
-        """Leave it to the output."""
+        """Do nothing: the output closes."""
 
 
 class _OrcEncoder:
@@ -99,14 +100,17 @@ class _OrcEncoder:
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """Return a column without a dictionary, which ORC makes by itself, and whose days do not become timestamps."""
+    """Return a column without dictionary (ORC makes its own), and with days that do not become timestamps."""
     if pa.types.is_dictionary(field.type):
         return field.with_type(field.type.value_type)
     return field.with_type(pa.date32()) if pa.types.is_date64(field.type) else field
 
 
 def _refuse_fractions(column: str, values: pa.Array) -> None:
-    """Refuse fractions of seconds before 1970: the library writes them so that Spark and Hive cannot read the file."""
+    """Raise ArrowInvalid for fractions of seconds before 1970.
+
+    Spark and Hive cannot read how the library writes them.
+    """
     for part in leaves(values):
         if not pa.types.is_timestamp(part.type) or part.type.unit == "s":
             continue

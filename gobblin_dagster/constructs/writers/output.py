@@ -1,4 +1,4 @@
-"""One file being staged: the bridge between Arrow's encoders and a storage Sink."""
+"""One staged file: connects Arrow's encoders with a storage Sink."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gobblin_dagster.core.storage import FileDigest, Sink
 Codec = Literal["none", "gzip", "zstd"]
 """Compression of a whole file."""
 BUFFER_BYTES = 64 << 10
-"""Encoders write in small pieces; each would cost a call into Python."""
+"""Size of the buffer before Python is called: encoders write in small pieces."""
 
 
 class _SinkFile:
-    """A Sink with the methods that `pa.PythonFile` expects of a file."""
+    """A Sink with the methods of a file that `pa.PythonFile` needs."""
 
     closed = False
 
@@ -30,27 +30,27 @@ class _SinkFile:
 
     def write(self, data: bytes) -> int:
         if self.is_discarded:
-            return len(data)  # an encoder that is thrown away still writes its footer
+            return len(data)  # a discarded encoder still writes its footer
         written = self.sink.write(data)
         self.size_bytes += written
         return written
 
     def flush(self) -> None:
-        """Leave it to the Sink's `finish`."""
+        """Do nothing: the Sink's `finish` flushes."""
 
     def close(self) -> None:
-        """Leave it to the Sink's `finish` or `abort`."""
+        """Do nothing: the Sink's `finish` or `abort` closes."""
 
 
 class StagedOutput:
     """A new file in staging, written through `stream`.
 
-    Raises (all methods but `discard`): StorageError naming dataset and path, for any OSError below.
+    All methods but `discard` raise StorageError, with dataset and path, for an OSError of the storage.
     """
 
     def __init__(self, context: WriterContext, target: str, codec: Codec = "none") -> None:
         self.target = target
-        # One flat folder: each level of a tree would cost a sync when it is made and a call when it is deleted.
+        # One flat folder: each level of a tree would need a sync when it is created and a call when it is deleted.
         self.path = f"{context.staging_dir}/{context.branch}-{target.rpartition('/')[2]}"
         self._dataset_urn = context.dataset_urn
         with self.guarded("create"):
@@ -60,24 +60,24 @@ class StagedOutput:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that reached the storage; up to `BUFFER_BYTES` more are on their way."""
+        """Bytes that the storage has; up to `BUFFER_BYTES` more are still buffered."""
         return self._file.size_bytes
 
     def finish(self) -> FileDigest:
-        """Flush, sync and close."""
+        """Flush, sync and close the file."""
         with self.guarded("write"):
             self.stream.close()
             return self._file.sink.finish()
 
     def discard(self) -> None:
-        """Delete the file; what is written afterwards goes nowhere."""
+        """Delete the file; later writes are ignored."""
         self._file.is_discarded = True
         self._file.sink.abort()
         self.stream.close()
 
     @contextmanager
     def guarded(self, operation: str) -> Iterator[None]:
-        """Turn an OSError of the storage into a StorageError."""
+        """Raise an OSError of the storage as StorageError."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""ParquetWriter: Parquet files."""
+"""ParquetWriter: write Parquet files."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gobblin_dagster.constructs.writers.parquet_encoding import choose_encodings
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
 
 DICTIONARY_BYTES = 256 << 10
-"""Bytes of a column's dictionary from which on values are written plain. Measured on columns of ids and instants: half the time
-and four fifths of the size that Arrow's default of 1 MB takes; no difference on 336,776 flights."""
+"""Bytes of a column's dictionary above which values are written plain. Measured on columns of ids and instants, against
+Arrow's default of 1 MB: half the time and four fifths of the size; no difference on 336,776 flights."""
 
 
 MAX_LEVELS = 99
-"""Levels that Arrow's own reader opens, measured: 98 structs, or 49 lists or maps of two levels each, around a value."""
+"""Most levels that Arrow's own reader opens, measured: 98 structs, or 49 lists or maps of two levels each."""
 
 
 class ParquetWriter(FileWriter):
-    """Writes Parquet.
+    """Write Parquet.
 
-    The default compression is snappy. Measured on one thread: 336,776 flights in one file snappy 85 ms and 5.68 MB,
-    zstd-1 99 ms and 5.28 MB, zstd-3 115 ms and 5.23 MB, gzip 342 ms and 5.13 MB; in 1,095 small files snappy 0.49 s, zstd-1
-    1.50 s, because each column of each file sets up a zstd context. Choose zstd for few large files.
+    The default compression is snappy. Measured on one thread, 336,776 flights in one file: snappy 85 ms and 5.68 MB,
+    zstd-1 99 ms and 5.28 MB, zstd-3 115 ms and 5.23 MB, gzip 342 ms and 5.13 MB; in 1,095 small files: snappy 0.49 s,
+    zstd-1 1.50 s, because each column of each file needs a new zstd context. Choose zstd for few large files.
 
     Source: gobblin-parquet `ParquetDataWriterBuilder`.
     """
@@ -42,12 +42,12 @@ class ParquetWriter(FileWriter):
         """Options of `type: parquet`."""
 
         compression: Literal["zstd", "snappy", "lz4", "gzip", "none"] = "snappy"
-        """Codec of all columns."""
+        """Compression of all columns."""
         compression_level: int | None = Field(default=None, ge=1, le=22)
-        """Level of zstd (default 1) or gzip; others have none."""
+        """Level of zstd (default 1) or gzip (default: the library's own); the other codecs have none."""
         encoding: Literal["auto", "dictionary"] = "auto"
-        """`auto`: ids, days and instants as differences where that is smaller than a dictionary, which the first rows of a
-        file tell; `dictionary`: never, for readers from before 2015 (Spark's own: before 3.3)."""
+        """`auto`: write ids, days and instants as differences if this is smaller than a dictionary, judged by the first
+        rows of a file. `dictionary`: never, for readers from before 2015 (Spark's own reader: before 3.3)."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "parquet")
@@ -75,7 +75,7 @@ class ParquetWriter(FileWriter):
 
 
 class _ParquetEncoder:
-    """Opens the file at its first rows, which tell how it is best encoded."""
+    """Open the file at its first rows, which decide about its encoding."""
 
     def __init__(self, open_file: Callable[[pa.NativeFile, pa.Table], pq.ParquetWriter], stream: pa.NativeFile) -> None:
         self._open = open_file

@@ -1,8 +1,8 @@
-"""Which columns of numbers Parquet holds better without a dictionary, found by looking at the first rows of a file.
+"""Find columns of numbers that Parquet stores better without a dictionary, from the first rows of a file.
 
-A dictionary pays off where values repeat. Ids and instants hardly do: building one costs time and gives nothing. As
-differences (`DELTA_BINARY_PACKED`) they take a bit or two each. Measured on 500,000 rows of consecutive ids, seconds and
-short texts: 56 to 30 ms on one thread, 5.9 to 0.05 MB.
+A dictionary is good for values that repeat. Ids and instants hardly repeat: building one costs time for nothing. As
+differences (`DELTA_BINARY_PACKED`) they need a bit or two each. Measured on 500,000 rows of consecutive ids, seconds
+and short texts: 56 to 30 ms on one thread, 5.9 to 0.05 MB.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 FEWEST_ROWS = 10_000
-"""Rows from which on a look pays off."""
+"""Fewest rows for which the check pays off."""
 SAMPLE = 8_192
-"""Values that are looked at; neighbours, since what counts is how they differ."""
+"""Number of values to check; neighbours, because their differences matter."""
 _BLOCK, _MINIBLOCK = 128, 32
-"""Values that share a smallest difference, and those that share a width, as Arrow writes them."""
+"""Numbers of values with a common smallest difference, and with a common width, as Arrow writes them."""
 
 Encodings: TypeAlias = dict[str, str]
-"""Encoding by column; columns that are not in it have a dictionary."""
+"""Encoding by column; all other columns have a dictionary."""
 
 
 def choose_encodings(table: pa.Table) -> Encodings:
-    """Return the columns of integers, days and instants that are smaller as differences, or plain, than by a dictionary."""
+    """Return the encodings of integers, days and instants for which a dictionary would be larger."""
     if table.num_rows < FEWEST_ROWS:
         return {}
     chosen = {field.name: _encoding_of(table[field.name]) for field in table.schema if _is_number(field.type)}
@@ -36,7 +36,7 @@ def choose_encodings(table: pa.Table) -> Encodings:
 
 
 def dictionary_columns(schema: pa.Schema, encodings: Encodings) -> list[str] | bool:
-    """Return the paths of the columns that have a dictionary, in the way Parquet names parts of nested columns."""
+    """Return the paths of the columns with a dictionary, in Parquet's names for parts of nested columns; True: all."""
     if not encodings:
         return True
     if not any(pa.types.is_nested(field.type) for field in schema):
@@ -56,7 +56,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _encoding_of(column: pa.ChunkedArray) -> str:
-    """Return the encoding that needs the fewest bits per value; empty: a dictionary."""
+    """Return the encoding with the fewest bits per value; empty: a dictionary."""
     width: int = column.type.bit_width
     known = pc.drop_null(column.slice(0, SAMPLE)).cast(pa.int64() if width == 64 else pa.int32())
     sample = known.to_numpy().astype(np.int64)
@@ -71,7 +71,7 @@ def _encoding_of(column: pa.ChunkedArray) -> str:
 
 
 def _bits_of_differences(values: npt.NDArray[np.int64]) -> float:
-    """Return the mean bits of a value as Parquet packs differences."""
+    """Return the mean bits per value if differences are packed as in Parquet."""
     whole = (values.size - 1) // _BLOCK * _BLOCK
     blocks = np.diff(values)[:whole].reshape(-1, _BLOCK)
     above = (blocks - blocks.min(axis=1, keepdims=True)).astype(np.uint64)  # differences wrap around, as Parquet's do

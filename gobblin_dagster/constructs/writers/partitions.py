@@ -1,4 +1,4 @@
-"""Splitting batches by the values of their levels, for folders in Hive style: `origin=EWR/date=2013-01-05`."""
+"""Split batches by the values of their partition levels, for folders in Hive style: `origin=EWR/date=2013-01-05`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gobblin_dagster.constructs.writers.levels import (
 from gobblin_dagster.core.constructs import ConstructContext
 
 NULL_SEGMENT = "__HIVE_DEFAULT_PARTITION__"
-"""Folder value of null, and of empty text, which Hive and Spark cannot tell from null in a folder name."""
+"""Folder value of null, and of empty text, which Hive and Spark cannot distinguish from null in a folder name."""
 _MAX_FOLDER = 255
-"""Bytes."""
+"""Most bytes of a folder name in file systems."""
 
 
 class Partitioner:
-    """Splits batches of one schema by partition folder.
+    """Split batches of one schema by partition folder.
 
-    Shape: the parts of a batch hold its rows, each once, in their order inside each part; a part owns its memory or is
-    the whole batch.
+    Shape: the parts of a batch have all its rows, each once, in the same order inside a part. A part owns its memory,
+    or is the whole batch.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Partitioner:
         self.schema = pa.schema([schema.field(name) for name in kept])
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield (folder, rows) for each folder in the batch; the folder is empty where there are no levels."""
+        """Yield (folder, rows) for each folder in the batch; without levels, the folder is empty."""
         if not self._levels or not batch.num_rows:
             yield "", batch
             return
@@ -73,7 +73,7 @@ class Partitioner:
             yield folders[codes[order[start]]], visible.take(pa.array(order[start:stop]))
 
     def _encode(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return for each row the position of its folder among the folders of this batch."""
+        """Return the index of each row's folder, and the folders of this batch."""
         codes = np.zeros(batch.num_rows, dtype=np.int64)
         folders = [""]
         for level in self._levels:
@@ -85,7 +85,7 @@ class Partitioner:
                 f"{folders[code // len(segments)]}{prefix}={segments[code % len(segments)]}/"
                 for code in present.tolist()
             ]
-        # Null and empty text have one folder.
+        # Null and empty text have the same folder.
         unique = list(dict.fromkeys(folders))
         if len(unique) < len(folders):
             codes = np.array([unique.index(folder) for folder in folders], dtype=np.int64)[codes]
@@ -93,7 +93,7 @@ class Partitioner:
 
     @staticmethod
     def _level(level: Level, batch: pa.RecordBatch) -> tuple[str, npt.NDArray[np.int64], list[str]]:
-        """Return a level's name, the code of each row and the folder value of each code."""
+        """Return a level's name, the code of each row, and the folder value of each code."""
         column = level.values(batch)
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode(null_encoding="encode")
@@ -103,7 +103,10 @@ class Partitioner:
         segments = [quote(text, safe="") if text else NULL_SEGMENT for text in texts]
         longest = max((len(segment) for segment in segments), default=0) + len(quote(level.name, safe="")) + 1
         if longest > _MAX_FOLDER:
-            problem = f"a folder of {longest} bytes, file systems take {_MAX_FOLDER}; partition by a part of the text, in `sql`"
+            problem = (
+                f"a folder of {longest} bytes, file systems allow {_MAX_FOLDER}; partition by a part of the text, with "
+                "`sql`"
+            )
             raise ValueError(f"partition level {level.name!r} would make {problem}")
         indices = column.indices
         if indices.null_count:

@@ -1,4 +1,4 @@
-"""QuarantineWriter: rows that a row-level policy rejected, with the reason and the place they came from.
+"""QuarantineWriter: stage rows that a row-level policy rejected, with the reason and their origin.
 
 The engine opens one per work unit, for all stages and branches; its files are committed with the dataset's data.
 """
@@ -30,18 +30,19 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("arrow", pa.binary()),
     ]
 )
-"""One row per rejected row: which policy, why, whence (row from 1; null where no single row is to blame), the stage
-(`pre_fork` or a branch's name) and the row itself as JSON, for people (`{"no_json": why}` where JSON cannot hold it). The same
-for every dataset, whatever its schema.
+"""Schema of the quarantine, the same for all datasets; one row per rejected row.
 
-Rows with the same policy, reason, stage and schema follow each other; the first of them holds all of them once more in
+Columns: name of the policy, reason, file and row number of the origin (from 1; null if no single row is at fault), the
+stage (`pre_fork` or a branch's name), and the row as JSON (`{"no_json": why}` if JSON cannot hold it).
+
+Rows with the same policy, reason, stage and schema follow each other. The first of them has all of them again in
 `arrow`, as an Arrow IPC stream with their exact types, so that they can be sent through the pipeline again."""
 QUARANTINE_WRITER = ConstructSpec(type="parquet")
-"""What writes the quarantine, as a job would declare it."""
+"""Writer of the quarantine, in the form of a job file."""
 BY_CONVERTER = {b"gobblin.rejected_by": b"converter"}
-"""Metadata of that stream's schema where a converter could not take the rows; else a policy rejected them."""
+"""Metadata in the schema of that stream if a converter rejected the rows; without it, a policy did."""
 _GATHERED_BYTES = 4 << 20
-"""Bytes of rejected rows that are gathered before they are written."""
+"""Bytes of rejected rows that are collected before they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,12 @@ class _Rejected:
 
 
 class QuarantineWriter:
-    """Stages rejected rows as Parquet of `QUARANTINE_SCHEMA`.
+    """Stage rejected rows as Parquet with `QUARANTINE_SCHEMA`.
 
-    Raises: as `FileWriter`.
+    All methods but `abort` raise the errors of `FileWriter`.
 
-    Source: the error file of gobblin-core `RowLevelPolicyChecker` (ERR_FILE). Differs: rows stay readable one by one,
-    carry their reason and origin, and are published with the dataset or not at all.
+    Source: the error file of gobblin-core `RowLevelPolicyChecker` (ERR_FILE). Differs: rows can be read one by one,
+    have their reason and origin, and are published together with the dataset or not at all.
     """
 
     def __init__(self, writer_context: WriterContext) -> None:
@@ -73,14 +74,14 @@ class QuarantineWriter:
     def write(
         self, batch: pa.RecordBatch, *, policy: str, reason: str, source_file: str, source_rows: pa.Array, stage: str
     ) -> None:
-        """Take rows that broke one policy.
+        """Add rows that one policy rejected.
 
         Args:
-            batch: The rejected rows, of any schema.
-            policy: Name of the policy that they broke.
-            reason: What they violate, in one line.
-            source_file: The file that they came from.
-            source_rows: int64, their row numbers in that file, from 1; may hold nulls.
+            batch: rejected rows, of any schema.
+            policy: name of the policy.
+            reason: what the rows violate, in one line.
+            source_file: file of the rows.
+            source_rows: int64, row numbers in that file, from 1; may have nulls.
             stage: `pre_fork` or the branch's name.
         """
         key = (policy, reason, stage)
@@ -92,7 +93,7 @@ class QuarantineWriter:
             self._flush_all()
 
     def finish(self) -> Sequence[StagedFile]:
-        """Close and sync; no rejected rows means no files."""
+        """Write, sync and close; returns no files if no rows were rejected."""
         self._flush_all()
         return self._writer.finish()
 
@@ -119,14 +120,14 @@ class QuarantineWriter:
         self._writer.write(pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA))
 
     def _texts(self, rows: pa.RecordBatch) -> pa.StringArray:
-        """Return the rows for people; where JSON cannot hold them, why, for `arrow` holds them in any case."""
+        """Return the rows as JSON; if JSON cannot hold them, the reason (`arrow` has the rows in any case)."""
         try:
             return self._json.texts(rows)
         except ConvertError as error:
             return pa.array([json.dumps({"no_json": error.problem})] * rows.num_rows, pa.string())
 
     def abort(self) -> None:
-        """Delete what was staged; never raises."""
+        """Delete staged files; never raises."""
         self._writer.abort()
 
 

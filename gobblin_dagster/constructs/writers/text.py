@@ -1,4 +1,4 @@
-"""TextWriter: one text column, one line per row."""
+"""TextWriter: write a text column as lines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _NAME = "writer 'text'"
 
 
 class TextWriter(FileWriter):
-    r"""Writes the values of a text column as lines in UTF-8, each ended by `\n`.
+    r"""Write the values of a text column as lines in UTF-8, each ended by `\n`.
 
-    Beside columns of `partition_by`, which become folders, the rows must have one column. Null and text with a line break
-    are refused: as lines they could not be told from empty text and from two rows. Measured on one
-    thread of a busy machine: 336,776 flights as JSON in one file 1.3 s and 101 MB, with gzip 7.4 s and 10.4 MB.
+    Apart from columns of `partition_by`, which become folders, the rows must have one column. Refuses null, which would
+    read as an empty text, and text with a line break, which would read as two rows. Measured on one thread of a busy
+    machine, 336,776 flights as JSON in one file: 1.3 s and 101 MB, with gzip 7.4 s and 10.4 MB.
 
-    Source: gobblin-core `SimpleDataWriter`. Differs: what would not come back as it was is refused.
+    Source: gobblin-core `SimpleDataWriter`. Differs: refuses rows that would be read back differently.
     """
 
     class Options(FileOptions):
         """Options of `type: text`."""
 
         compression: Codec = "none"
-        """Codec of the whole file; shows in the file's name."""
+        """Compression of the whole file: `none`, `gzip` or `zstd`; the file's name ends accordingly."""
 
     def __init__(self, options: Options, context: ConstructContext, *, writer_context: WriterContext) -> None:
         super().__init__(options, context, writer_context, "text", options.compression)
@@ -35,7 +35,8 @@ class TextWriter(FileWriter):
         if len(schema) != 1 or not (pa.types.is_string(schema.types[0]) or pa.types.is_large_string(schema.types[0])):
             found = ", ".join(f"{field.name} ({field.type})" for field in schema) if len(schema) == 1 else ""
             raise convert_error(
-                f"expected one text column, got {found or columns_text(schema)}; converters `select` or `to_json` make one",
+                f"expected one text column, got {found or columns_text(schema)}; use the converter `select` or "
+                "`to_json`",
                 _NAME,
                 context,
             )

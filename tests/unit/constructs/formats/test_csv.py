@@ -82,10 +82,10 @@ def test_value_that_goes_on_behind_its_quote_is_refused_with_its_row(
     tmp_path: Path, value: bytes, after: bytes, block_bytes: int
 ) -> None:
     put(tmp_path, day_csv=b'a,b\n1,2\n"""3"" of 4",""\n9,' + value + after)
-    with pytest.raises(ExtractError, match=r"row 3: a quoted value goes on behind its closing quote"):
+    with pytest.raises(ExtractError, match=r"row 3: a quoted value continues after its closing quote"):
         read_csv(tmp_path, "day.csv", block_bytes=max(block_bytes, 30))
     put(tmp_path, head_csv=b'a,"b"c\n1,2\n')
-    with pytest.raises(ExtractError, match=r"head\.csv: its header: a quoted value goes on"):
+    with pytest.raises(ExtractError, match=r"head\.csv: its header: a quoted value continues"):
         read_csv(tmp_path, "head.csv")
 
 
@@ -282,7 +282,7 @@ def test_empty_file_is_an_error_that_says_so(tmp_path: Path, options: dict[str, 
 
 def test_columns_without_a_name_are_told_by_their_numbers(tmp_path: Path) -> None:
     put(tmp_path, day_csv=b"id,,\n1,2,3\n")
-    with pytest.raises(ExtractError, match="gives no name to the columns 2, 3 of 3; give each one a name"):
+    with pytest.raises(ExtractError, match="gives no name to the columns 2, 3 of 3; name each column"):
         read_csv(tmp_path, "day.csv")
 
 

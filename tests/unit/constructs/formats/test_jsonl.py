@@ -150,11 +150,11 @@ def test_rows_are_numbered_across_blocks(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         (b'{"id": 1', "JSON|Missing|Invalid|parse"),
-        (b"nonsense", "expected one object a line, got"),
+        (b"nonsense", "expected one object per line, got"),
         (b'{"id": "x"}', "changed from number to string"),
         (b'{"id": 1.5}', "1.5"),
         (b'{"id": 1, "new": 2}', "unexpected field.*Declare `columns`"),
-        (b"[1]", "expected one object a line, got"),
+        (b"[1]", "expected one object per line, got"),
     ],
 )
 def test_row_that_does_not_fit_is_named_with_its_number(tmp_path: Path, line: bytes, problem: str) -> None:
@@ -166,7 +166,7 @@ def test_row_that_does_not_fit_is_named_with_its_number(tmp_path: Path, line: by
 
 def test_two_objects_on_a_line_are_refused(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 2}{"id": 3}\n')
-    with pytest.raises(ExtractError, match="one object a line"):
+    with pytest.raises(ExtractError, match="one object per line"):
         read_lines(tmp_path, "day.jsonl")
 
 
@@ -175,14 +175,14 @@ def test_two_objects_on_a_line_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", [0, 2])
 def test_line_that_is_no_object_is_refused(tmp_path: Path, before: int, columns: dict[str, str], line: str) -> None:
     put(tmp_path, day_jsonl=b'{"id": 1}\n' * before + line.encode() + b'\n {"id": 3}\n')
-    with pytest.raises(ExtractError, match="expected one object a line, got ") as caught:
+    with pytest.raises(ExtractError, match="expected one object per line, got ") as caught:
         read_lines(tmp_path, "day.jsonl", columns=columns)
     assert caught.value.row == before + 1
 
 
 def test_line_longer_than_many_blocks_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b"[" + b'{"id": 1},' * 200_000 + b"]")
-    with pytest.raises(ExtractError, match=r"expected one object a line.*execution\.block_bytes"):
+    with pytest.raises(ExtractError, match=r"expected one object per line.*execution\.block_bytes"):
         read_lines(tmp_path, "day.jsonl", block_bytes=1 << 16)
 
 
@@ -212,7 +212,7 @@ def test_empty_file_takes_the_columns_of_another_of_its_work_unit(tmp_path: Path
     declared = read_lines(tmp_path, "one.jsonl", "three.jsonl", columns={"x": "string"})
     assert declared.select([0, 1]).to_pylist() == [{"x": None, "id": 1}]
     assert read_lines(tmp_path, "one.jsonl", "two.jsonl", columns={"x": "string"}).column_names[0] == "x"
-    with pytest.raises(ExtractError, match=r"two\.jsonl: holds no line"):
+    with pytest.raises(ExtractError, match=r"two\.jsonl: has no line"):
         read_lines(tmp_path, "one.jsonl", "two.jsonl")
 
 
@@ -228,7 +228,7 @@ def test_count_rows_counts_lines_of_packed_files(tmp_path: Path) -> None:
 def test_whole_number_beyond_64_bits_is_refused_where_its_column_would_become_a_float(tmp_path: Path) -> None:
     put(tmp_path, day_jsonl=b'{"id": 1}\n{"id": 12345678901234567890}\n{"id": 9007199254740993}\n')
     with pytest.raises(
-        ExtractError, match="row 2: id is 12345678901234567890, which no column of numbers holds as it stands"
+        ExtractError, match="row 2: id is 12345678901234567890, which no column of numbers can hold exactly"
     ) as caught:
         read(tmp_path, "day.jsonl", type="jsonl")
     assert "Declare `columns`" in str(caught.value)

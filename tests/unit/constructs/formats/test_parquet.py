@@ -109,7 +109,7 @@ def test_nanoseconds_in_96_bits_are_not_cut(tmp_path: Path) -> None:
     times = pa.array([1_000] * 20_000 + [1_577_836_800_123_456_789], pa.timestamp("ns"))
     table = pa.table({"id": range(20_001), "at": times})
     parquet.write_table(table, tmp_path / "day.parquet", use_deprecated_int96_timestamps=True)
-    with pytest.raises(ExtractError, match=r"file day\.parquet, row \d+: column 'at' holds nanoseconds"):
+    with pytest.raises(ExtractError, match=r"file day\.parquet, row \d+: column 'at' has nanoseconds"):
         read_parquet(tmp_path, "day.parquet", block_bytes=1 << 16)
     assert read_parquet(tmp_path, "day.parquet", include=["id"]).num_rows == 20_001
 

@@ -110,7 +110,7 @@ def test_avro_that_ends_in_a_block_is_named_with_its_row(tmp_path: Path) -> None
 def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Path) -> None:
     far = pa.array([dt.datetime(9999, 12, 31)], pa.timestamp("us"))
     orc.write_table(pa.table({"id": [1], "until": far}), tmp_path / "day.orc")
-    with pytest.raises(ExtractError, match=r"day\.orc, row 1: holds a time .* after 2262-04-11.*`include`"):
+    with pytest.raises(ExtractError, match=r"day\.orc, row 1: has a time .* after 2262-04-11.*`include`"):
         read(tmp_path, "day.orc", type="orc")
     assert read(tmp_path, "day.orc", type="orc", include=["id"]).column("id").to_pylist() == [1]
 
@@ -119,7 +119,7 @@ def test_orc_of_times_that_nanoseconds_do_not_reach_says_what_to_do(tmp_path: Pa
 def test_avro_of_dates_beyond_the_calendar_is_no_interrupted_upload(tmp_path: Path, kind: str, logical: str) -> None:
     days = {"name": "at", "type": {"type": kind, "logicalType": logical}}
     write(tmp_path / "day.avro", [{"at": 2_932_897 if kind == "int" else 253_402_300_800_000}], fields=[days])
-    with pytest.raises(ExtractError, match=r"day\.avro: holds a date or time beyond the years 1 to 9999"):
+    with pytest.raises(ExtractError, match=r"day\.avro: has a date or time outside the years 1 to 9999"):
         read(tmp_path, "day.avro", type="avro")
 
 
@@ -148,7 +148,7 @@ def test_avro_types_become_those_of_arrow(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "rows", "problem"),
     [
-        ("long", [1], "holds values of type int64; expected records"),
+        ("long", [1], "has values of type int64; expected records"),
         (
             {"type": "record", "name": "r", "fields": [{"name": "x", "type": ["long", "string"]}]},
             [{"x": 1}],

@@ -130,7 +130,7 @@ def test_hour_that_comes_twice_has_one_folder() -> None:
             "k",
             "level 'k' has the text __HIVE_DEFAULT_PARTITION__, which is the folder of null",
         ),
-        (["x" * 300], "k", "level 'k' would make a folder of 302 bytes, file systems take 255"),
+        (["x" * 300], "k", "level 'k' would make a folder of 302 bytes, file systems allow 255"),
         (["é" * 50], "k", "level 'k' would make a folder of 302 bytes"),
         (pa.array([10**15], pa.timestamp("ms")), "k", "column 'k' has times before the year 1 or after 9999"),
         (
@@ -318,8 +318,8 @@ def test_class_that_cannot_be_used_is_refused_when_the_writer_is_made(level: dic
     [
         ("nothing + 1", "nothing"),
         ("count(*)", "expected one value for each of 4 rows, got 1"),
-        ("0.5 * length(k)::double", "is double, which makes no good folder name"),
-        ("[k]", "makes no good folder name"),
+        ("0.5 * length(k)::double", "is double, which cannot be a folder name"),
+        ("[k]", "cannot be a folder name"),
     ],
     ids=["column", "aggregate", "float", "list"],
 )

@@ -289,7 +289,7 @@ def test_csv_delimiter_that_stands_inside_of_values_is_refused(delimiter: str) -
 
 def test_csv_null_in_the_only_column_is_refused_for_readers_pass_over_empty_lines() -> None:
     rows = pa.table({"k": ["x", "x"], "a": [1, None]})
-    with pytest.raises(ConvertError, match="column 'a', the only one, has nulls; readers pass over an empty line"):
+    with pytest.raises(ConvertError, match="column 'a', the only one, has nulls; readers skip empty lines"):
         write_all(make(CsvWriter, where(rows.schema), partition_by=["k"]), rows)
 
 
@@ -431,7 +431,7 @@ def test_parquet_is_nested_as_deep_as_its_readers_open_and_no_deeper(
     (file,) = write_all(make(ParquetWriter, context), rows)
     assert pq.read_table(io.BytesIO(context.storage.read(file.path))).to_pylist() == rows.to_pylist()
     too_deep = pa.schema([("id", pa.int64()), ("x", nested(wrap, most + 1))])
-    with pytest.raises(ConvertError, match=r"column 'x': the format takes 10[01] levels .* readers open 99 at most"):
+    with pytest.raises(ConvertError, match=r"column 'x': the format needs 10[01] levels .* readers open at most 99"):
         make(ParquetWriter, where(too_deep))
 
 
@@ -441,7 +441,7 @@ def test_avro_is_nested_as_deep_as_its_readers_open_and_no_deeper(wrap: Callable
     context = where(rows.schema)
     (file,) = write_all(make(AvroWriter, context), rows)
     assert list(avro_reader(io.BytesIO(context.storage.read(file.path)))) == [{"id": 1, "x": None}]
-    with pytest.raises(ConvertError, match=r"column 'x': the format takes 1501 levels .* readers open 100 at most"):
+    with pytest.raises(ConvertError, match=r"column 'x': the format needs 1501 levels .* readers open at most 100"):
         make(AvroWriter, where(pa.schema([("id", pa.int64()), ("x", nested(wrap, 1500))])))
 
 
@@ -462,5 +462,7 @@ def test_json_is_nested_as_deep_as_memory_lets_and_no_deeper(
     (file,) = write_all(make(JsonLinesWriter, context), rows)
     assert json.loads(context.storage.read(file.path)) == {"id": 1, "x": None}
     rows = pa.table({"id": [1], "x": pa.nulls(1, nested(wrap, most + 1))})
-    with pytest.raises(ConvertError, match=f"column 'x': .* in {most + 1} levels; JSON is written of at most 12 lists"):
+    with pytest.raises(
+        ConvertError, match=f"column 'x': .* in {most + 1} levels; JSON is written with at most 12 lists"
+    ):
         write_all(make(JsonLinesWriter, where(rows.schema)), rows)
