@@ -140,7 +140,7 @@ class GroupCommitter:
         leader = self._store.load_sequence(group.leader) if group else None
         if group is None or (leader is not None and leader.state is SequenceState.COMMITTED):
             return self._committer.recover_all(items)
-        items = [(stored, epoch) for stored, epoch in map(self._anew, items) if stored.state in UNFINISHED]
+        items = [(stored, epoch) for stored, epoch in map(self._reloaded, items) if stored.state in UNFINISHED]
         is_whole = leader is not None and leader.state is SequenceState.PREPARED
         members = self._members(items) if is_whole else []
         if len(members) < group.size:
