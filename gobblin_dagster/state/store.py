@@ -113,8 +113,8 @@ class StateStore(Protocol):
         """End leases whose work is not finished: the next owner finds them in `LeaseGrant.inherited`.
 
         Args:
-            job: name of the job. epochs: epochs of the leases, by dataset.urn. A lease with another epoch by now, or
-            released, is not changed.
+            job: name of the job.
+            epochs: epochs of the leases, by dataset.urn. A lease with another epoch by now, or released, is not changed.
         """
 
     def load_leases(self, job: str) -> dict[str, Lease]:
