@@ -1,1 +1,1 @@
-"""What people do by hand after runs: change state, go back, compact, clean, replay, abandon."""
+"""Maintenance by people between runs: change state, roll back, compact, clean, verify, replay, abandon."""

@@ -1,4 +1,4 @@
-"""Giving up a commit sequence that neither a run nor `gobblin commit recover` finishes, because a person says so."""
+"""Abandon a commit sequence that no run and no `gobblin commit recover` can finish, as a person asks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gobblin_dagster.state.store import StateStore
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Abandonment(ShownAsFacts):
-    """What becomes, or became, of an abandoned sequence."""
+    """The result of abandoning a sequence, or its preview."""
 
     sequence_id: str
     dataset_urn: str
     state: SequenceState
-    """Before it was abandoned, or after."""
+    """State after the sequence was abandoned; in a preview, before."""
     reason: str = ""
     orphans: tuple[str, ...] = ()
-    """Files in the output that no snapshot names and that stay."""
+    """Files in the output that no snapshot lists and that stay."""
 
     def _facts(self) -> Mapping[str, object]:
         return {
@@ -41,7 +41,7 @@ class Abandonment(ShownAsFacts):
 
 
 def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -> Abandonment:
-    """Say what abandoning would mean; changes nothing. Raises as `abandon_sequence`."""
+    """Return the result that abandoning would have; changes nothing. Raises as `abandon_sequence`."""
     stored = _load(store, sequence_id)
     orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
     return Abandonment(stored.id, stored.dataset_urn, stored.state, stored.reason, orphans)
@@ -53,19 +53,19 @@ def abandon_sequence(
     """Undo an unfinished sequence, or mark a quarantined one as given up: the dataset is planned again.
 
     Args:
-        project: that of the sequence's job.
+        project: the project of the sequence's job.
         store: the state store.
-        sequence_id: its id.
-        who: who says so; kept with the sequence.
-        why: the reason; kept with the sequence.
+        sequence_id: id of the sequence.
+        who: the person who asks for it; stored with the sequence.
+        why: the reason; stored with the sequence.
 
     Returns:
-        ABORTED with the files that stay, or QUARANTINED where undoing is not safe: abandon it again to keep its files.
+        ABORTED with the files that stay, or QUARANTINED if undoing is not safe: abandon it again to keep its files.
 
     Raises:
-        UsageError: there is no such sequence, it has ended, its job is not in the project, or it waits for the leader of
-            its group (`commit.scope: job`).
-        DatasetBusyError: a run works on the dataset, or on that of the leader.
+        UsageError: there is no such sequence, it has ended, its job is not in the project, or it waits for the leader
+            of its group (`commit.scope: job`).
+        DatasetBusyError: a run works on the dataset, or on the dataset of the leader.
         CorruptRecordError, CommitConflictError, StorageError: as `Committer.abandon`.
     """
     stored = _load(store, sequence_id)
@@ -78,7 +78,7 @@ def abandon_sequence(
     with project.lease_keeper(job, store) as leases:
         for busy in leases.acquire(urns).busy.values():
             raise busy_error(busy)
-        # Read again under the lease: a run may have finished it meanwhile.
+        # Loaded again under the lease: a run may have finished it meanwhile.
         stored = _load(store, sequence_id)
         _require_decided(store, stored, group)
         committer = Committer.of(job.commit, store, project.storage(job))
@@ -88,7 +88,7 @@ def abandon_sequence(
 
 
 def _require_decided(store: StateStore, stored: StoredSequence, group: CommitGroup | None) -> None:
-    """Refuse to take one sequence out of a group that may still be finished whole."""
+    """Refuse to abandon one sequence of a group that may still be finished as a whole."""
     leader = store.load_sequence(group.leader) if group and group.leader != stored.id else None
     if leader is not None and leader.state is SequenceState.PREPARED:
         raise UsageError(
@@ -112,7 +112,7 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
 
 
 def _orphans(project: Project, stored: StoredSequence) -> tuple[str, ...]:
-    """Return the targets of a sequence that exist; none where it cannot be read."""
+    """Return the existing targets of a sequence; empty if it cannot be read."""
     try:
         storage = project.storage(project.job(stored.job))
         targets = [rename.target for rename in renames_of(decode_sequence(stored).steps)]

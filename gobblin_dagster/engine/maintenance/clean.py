@@ -1,7 +1,7 @@
-"""Cleaning up: staging left behind, files that only expired snapshots hold (removed or rolled back since), old startpoints.
+"""Clean up: delete abandoned staging, files that only expired snapshots hold, and expired startpoints.
 
-Nothing is deleted that a stored commit sequence names, that a run may still work on, or that a snapshot which can be read
-holds. Who may still commit is fenced off first: leases of a run that is gone are taken over before its staging is deleted.
+Nothing is deleted that a stored commit sequence lists, that a run may still work on, or that a readable snapshot holds.
+Before the staging of a dead run is deleted, its leases are taken over, so that it cannot commit any more.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ _FILES_PER_STEP = 500
 
 @dataclass(frozen=True, slots=True)
 class StagingFolder:
-    """What one run left in staging."""
+    """The staging folder of one run."""
 
     run_id: str
     path: str
     kept_because: str
-    """Empty where it is deleted."""
+    """Empty if it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredSnapshots:
-    """Snapshots of one dataset that nobody can read any more, and the files that only they hold."""
+    """Expired snapshots of one dataset, and the files that only they hold."""
 
     dataset_urn: str
     snapshots: tuple[int, ...]
     files: tuple[PublishedFile, ...]
     kept_because: str = ""
-    """Empty where they are deleted."""
+    """Empty if they are deleted."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CleanResult(ShownAsFacts):
-    """What was cleaned up, or would be."""
+    """The result of cleaning a job, or its preview."""
 
     job: str
     staging: tuple[StagingFolder, ...]
     expired: tuple[ExpiredSnapshots, ...]
     startpoints: tuple[Startpoint, ...] = ()
-    """Those that had expired: also of datasets that no run plans."""
+    """Expired startpoints, also of datasets that no run plans."""
 
     def _facts(self) -> Mapping[str, object]:
         kept = sum(bool(one.kept_because) for one in self.staging) + sum(bool(one.kept_because) for one in self.expired)
@@ -92,7 +92,8 @@ def clean(project: Project, job: JobSpec, *, dry_run: bool = False, store: State
     with project.use_store(store) as open_store, project.lease_keeper(job, open_store) as leases:
         staging = _Staging(project, job, open_store, leases).clean(dry_run=dry_run)
         if not dry_run:
-            # What a run left out that was killed, and whose leases were taken over, or that met an error just then.
+            # Manifests that a killed run left out after its leases were taken over, or that an error kept from being
+            # written.
             states, _ = open_store.load_readable_states(job.job)
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, states)
         expired = _Expiry(project, job, open_store, leases).clean(dry_run=dry_run)
@@ -108,7 +109,7 @@ def _expired_startpoints(project: Project, job: JobSpec, store: StateStore, *, d
 
 # -- staging -----------------------------------------------------------------------------------------------------------
 class _Staging:
-    """Finds the staging folders of a job's runs that are over."""
+    """Finds the staging folders of a job's runs that have ended."""
 
     def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
         self._job = job.job
@@ -138,13 +139,13 @@ class _Staging:
         return found
 
     def _known(self, run_ids: Collection[str], jobs: Collection[str]) -> set[str]:
-        """Return the runs that left a trace; those of another store that shares the output are none of ours."""
+        """Return the runs that this store has records of; runs of another store may share the output."""
         known: set[str] = set()
         for job in jobs:
             known.update(lease.owner.run_id for lease in self._store.load_leases(job).values())
             known.update(record.run_id for record in self._store.load_runs(job, RECENT_RUNS))
         if set(run_ids) - known:
-            # A killed run wrote no record; its sequences were finished by another.
+            # A killed run wrote no record, and another run finished its sequences.
             states = set(SequenceState)
             known.update(
                 one.run_id for job in jobs for one in self._store.load_sequences(job, states, limit=RECENT_RUNS)
@@ -152,7 +153,7 @@ class _Staging:
         return known & set(run_ids)
 
     def _reason_to_keep(self, run_id: str) -> str:
-        """Say why a run's staging must stay; empty if it need not."""
+        """Return why a run's staging must stay; empty if it need not."""
         now = self._clock.now()
         if needed := self._needed(run_id):
             return needed
@@ -176,7 +177,7 @@ class _Staging:
         return [lease for lease in self._store.load_leases(self._job).values() if lease.owner.run_id == run_id]
 
     def _fence(self, run_id: str) -> str:
-        """Take over the leases of a run that is gone, so that it cannot prepare a sequence any more, and look again."""
+        """Take over the leases of a dead run, so that it cannot prepare a sequence any more; then check again."""
         if urns := [lease.dataset_urn for lease in self._held(run_id)]:
             busy = self._leases.acquire(urns).busy
             if busy:
@@ -186,7 +187,7 @@ class _Staging:
 
 # -- expired snapshots -------------------------------------------------------------------------------------------------
 class _Expiry:
-    """Lets snapshots expire, and deletes what only they held: files that were removed since or that a rollback left behind."""
+    """Lets snapshots expire, and deletes files that only they hold: later removed, or left by a rollback."""
 
     def __init__(self, project: Project, job: JobSpec, store: StateStore, leases: LeaseKeeper) -> None:
         self._job = job
@@ -200,7 +201,7 @@ class _Expiry:
         states, _ = self._store.load_readable_states(self._job.job)
         found = []
         for urn, state in sorted(states.items()):
-            # Without a rollback or a removal each snapshot holds all that the ones before it held.
+            # Without a rollback or a removal, each snapshot holds all files of the ones before it.
             if not state.rollbacks and not state.totals.files_removed:
                 continue
             after = self._expired(state)
@@ -218,7 +219,7 @@ class _Expiry:
         return replace(state.expire(oldest), version=state.version + 1)
 
     def _find(self, urn: str, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
-        """Find what snapshots that expire now hold and no later one does."""
+        """Find the files in snapshots that expire now and in no later one."""
         files: list[PublishedFile] = []
         snapshots: set[int] = set()
         for one in self._store.load_history(state.job, urn):
@@ -228,12 +229,12 @@ class _Expiry:
                 files.append(one.file)
                 snapshots.update(expiring)
         outside = next((file.path for file in files if not file.path.startswith(f"{self._root}/")), "")
-        # A step that would delete it is refused, and its dataset would wait for a person.
+        # A step that would delete it is refused, and then the dataset would wait for a person.
         because = f"{outside} lies outside of the output {self._root}, which was moved, or is another one since"
         return ExpiredSnapshots(urn, tuple(sorted(snapshots)), tuple(files), because if outside else "")
 
     def _delete(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> ExpiredSnapshots:
-        """Delete as a commit sequence: nobody can go back to a snapshot that is being deleted, and a crash is made good."""
+        """Delete by a commit sequence, so that no rollback restores a snapshot meanwhile and a crash is recovered."""
         urn = expired.dataset_urn
         try:
             epoch = self._leases.take(urn)
@@ -242,13 +243,13 @@ class _Expiry:
             self._committer.publish(sequence, epoch, verify_sources=False)
         except GobblinDagsterError as error:
             return replace(expired, kept_because=str(error))
-        # Readers see what they saw before: nothing that Dagster would have to hear of.
+        # Readers see the same rows as before, so Dagster need not report it.
         self._store.mark_reported([sequence.id])
         return expired
 
     def _sequence(self, expired: ExpiredSnapshots, state: DatasetState, after: DatasetState) -> CommitSequence:
         urn, commit_id, now = state.dataset_urn, new_commit_id(), self._clock.now()
-        # Later ones refer to the others.
+        # Later manifests refer to the others.
         unused = [n for n in expired.snapshots if not after.is_held(n)]
         manifests = [manifest_path(self._root, state.job, urn, number) for number in unused]
         marker = expiry_marker(self._root, state.job, urn, after.oldest_snapshot).removeprefix(self._root + "/")

@@ -1,9 +1,9 @@
-"""Compaction: small files of a dataset's branch become few larger ones, through the commit protocol of every publication.
+"""Compaction: merge small files of a dataset's branch into fewer large ones, by the usual commit protocol.
 
-Rows, their order inside a folder and the folders stay; older snapshots hold the small files until they expire. Killed
-anywhere, readers see the small files or the large ones, never both.
+Rows, their order inside a folder and the folders stay the same; older snapshots hold the small files until they expire.
+After a crash at any moment, readers see the small files or the large ones, never both.
 
-Source: gobblin-compaction `MRCompactor`. Differs: part of the same commit protocol, so no reader sees half of it; rows are
+Source: gobblin-compaction `MRCompactor`. Differs: uses the same commit protocol, so no reader sees half of it; rows are
 compared before anything is published; it merges files and removes no duplicates.
 """
 
@@ -34,13 +34,13 @@ from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
 
 TARGET_BYTES = 128 << 20
-"""Size of merged files unless said otherwise: what Spark and Trino like to read in one task."""
+"""Default size of merged files: a size that Spark and Trino read well in one task."""
 MIN_FILES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files of one branch and folder that become one, in their order."""
+    """Files of one branch and folder that become one file, in their order."""
 
     branch: str
     folder: str
@@ -60,20 +60,20 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was merged of one dataset, or would be."""
+    """The merges of one dataset, done or planned."""
 
     dataset_urn: str
     merges: tuple[Merge, ...]
     bytes_after: int = 0
     """Bytes of the merged files; 0 in a dry run."""
     snapshot: int = 0
-    """The snapshot that holds them; 0 if nothing was published."""
+    """Number of the snapshot with the merged files; 0 if nothing was published."""
     problem: str = ""
-    """Why the dataset was left as it is."""
+    """Why the dataset was not changed; empty if it was."""
 
     @property
     def files(self) -> int:
-        """Files that are merged."""
+        """Number of files that are merged."""
         return sum(len(merge.files) for merge in self.merges)
 
 
@@ -89,17 +89,17 @@ def compact(
     on_done: Callable[[Compaction], None] = lambda _: None,
     store: StateStore | None = None,
 ) -> list[Compaction]:
-    """Merge the small files of a job's datasets, one dataset after the other; the failure of one does not stop the others.
+    """Merge the small files of a job's datasets, one dataset after the other; an error of one does not stop the others.
 
     Args:
         project: the project.
         job: one of its jobs.
-        urns: datasets; default: all that were published.
-        target_bytes: files below half of this are merged, in their order, into files of about this size.
-        min_files: fewest files that are merged into one.
-        dry_run: only say what would be merged.
-        who: kept in the dataset's history.
-        on_done: told of each dataset that has, or had, something to merge.
+        urns: datasets; default: all published ones.
+        target_bytes: files below half of this size are merged, in their order, into files of about this size.
+        min_files: smallest number of files that are merged into one.
+        dry_run: merge nothing, only return what would be merged.
+        who: the person who asks for it; stored in the dataset's history.
+        on_done: called for each dataset that has, or had, something to merge.
         store: an open state store, which stays open; default: open one and close it.
 
     Returns:
@@ -151,7 +151,7 @@ class _Compactor:
         self._open = {QUARANTINE_BRANCH, *_branches_of_files(job)}
 
     def plan(self, state: DatasetState) -> Compaction:
-        """Find what is to be merged; opens files where several small ones lie in a folder."""
+        """Find the files to merge; opens files if several small ones are in one folder."""
         try:
             held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
             return Compaction(state.dataset_urn, tuple(self._merges(held)))
@@ -159,15 +159,15 @@ class _Compactor:
             return Compaction(state.dataset_urn, (), problem=str(error))
 
     def run(self, urn: str) -> Compaction:
-        """Merge what is to be merged and publish it; never raises for what concerns this dataset alone."""
+        """Merge and publish; an error of this dataset is in the result, never raised."""
         with self._project.lease_keeper(self._job, self._store, self._run_id) as leases:
             if busy := leases.acquire([urn]).busy:
                 return Compaction(urn, (), problem=str(busy_error(busy[urn])))
-            # Under the lease: what is read here is what the commit will demand.
+            # Under the lease, so the commit demands the state that is read here.
             state = self._store.load_dataset_states(self._job.job, [urn])[urn]
             compaction = self.plan(state)
             try:
-                # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
+                # If the lease was inherited from a killed run, only this call knows that its manifest may be missing.
                 fill_manifests(self._storage, self._store, self._root, self._job.job, {urn: state})
                 return self._publish(compaction, state, leases.epoch(urn)) if compaction.merges else compaction
             except GobblinDagsterError as error:
@@ -177,7 +177,7 @@ class _Compactor:
                 fault = StorageError(operation="compact, at", path=path, problem=error.strerror or str(error))
                 return replace(compaction, problem=str(fault))
 
-    # -- what is merged ------------------------------------------------------------------------------------------------
+    # -- files to merge ------------------------------------------------------------------------------------------------
     def _merges(self, held: Iterable[PublishedFile]) -> Iterator[Merge]:
         folders: dict[tuple[str, str, tuple[str, str]], list[PublishedFile]] = {}
         for file in sorted(held, key=lambda one: (one.snapshot, one.path)):
@@ -196,7 +196,7 @@ class _Compactor:
                 yield from (Merge(branch, folder, tuple(part)) for part in self._parts(group))
 
     def _parts(self, files: Sequence[PublishedFile]) -> Iterator[list[PublishedFile]]:
-        """Cut files, in their order, into parts of about the target's size."""
+        """Cut files, in their order, into parts of about the target size."""
         part: list[PublishedFile] = []
         for file in files:
             if part and sum(one.size_bytes for one in part) + file.size_bytes > self._target:
@@ -226,7 +226,7 @@ class _Compactor:
             )
 
         sequence = rewriting.commit(self._committer, self._storage, epoch, stage)
-        # Readers see the rows that they saw before: nothing that Dagster would have to hear of.
+        # Readers see the same rows as before, so Dagster need not report it.
         self._store.mark_reported([sequence.id])
         bytes_after = sum(file.size_bytes for file in sequence.files)
         return replace(compaction, bytes_after=bytes_after, snapshot=sequence.after.snapshot)
@@ -246,5 +246,5 @@ class _Compactor:
 
 
 def _branches_of_files(job: JobSpec) -> set[str]:
-    """Return the branches whose files are read through snapshots alone; a table may name the files of others."""
+    """Return the branches whose files are read only through snapshots; tables may list the files of others."""
     return {name for name, traits in publisher_traits(job).items() if traits.allows_compaction}

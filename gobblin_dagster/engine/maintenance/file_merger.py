@@ -1,7 +1,7 @@
-"""Merging published files of one folder into one: rows and their order stay, and the result is read again to see that.
+"""Merge published files of one folder into one: rows and their order stay, and the result is read again to check that.
 
-Files of a format that is `MergesColumns` are rewritten batch by batch, those of one that is `MergesBytes` are put together byte
-by byte. Memory does not grow with the files. Formats that are neither are left alone.
+Files of a format that `MergesColumns` are rewritten batch by batch; files of one that `MergesBytes` are joined byte by
+byte. Memory does not grow with the files. Files of other formats are not merged.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.spec.job import ConstructSpec
 
 _OWN_LAYOUT = frozenset({"partition_by", "keep_partition_columns", "file_name", "max_file_rows", "max_file_bytes"})
-"""Options of writers that say where rows go: these files have their places already."""
+"""Options of writers that choose a row's file; the rows here are already in their files."""
 
 
 def likeness(storage: Storage, file: PublishedFile, options: Mapping[str, Any]) -> str | None:
-    """Return what files must have in common to be merged: their schema or header; None if this one cannot be merged.
+    """Return a key that files must share to be merged: their schema or header; None if the file cannot be merged.
 
     Args:
-        storage: where the file is.
+        storage: holds the file.
         file: the file.
-        options: those of the branch's writer.
+        options: options of the branch's writer.
 
     Raises:
         CorruptRecordError: the file is damaged.
@@ -48,12 +48,12 @@ def likeness(storage: Storage, file: PublishedFile, options: Mapping[str, Any]) 
 
 
 class FileMerger:
-    """Merges files of one likeness into one staged file.
+    """Merges files with equal `likeness` into one staged file.
 
     Args:
-        storage: where files are read and staged.
-        where: where the result is staged and what it is called; its schema is ignored.
-        writer: the branch's writer; its options apply where it writes the format of the files.
+        storage: files are read and staged here.
+        where: folder and name of the staged file; its schema is ignored.
+        writer: the branch's writer; its options apply if it writes the format of the files.
     """
 
     def __init__(self, storage: Storage, where: WriterContext, writer: ConstructSpec) -> None:
@@ -62,10 +62,10 @@ class FileMerger:
         self._writer = writer
 
     def merge(self, files: Sequence[PublishedFile]) -> list[StagedFile]:
-        """Stage one file with the rows of all, in their order, and compare it with them.
+        """Stage one file with the rows of all files, in their order, and compare it with them.
 
         Raises:
-            CorruptRecordError: the staged rows are not the published ones, or a published file is damaged.
+            CorruptRecordError: the staged rows differ from the published ones, or a published file is damaged.
             OSError, StorageError: the storage refused.
         """
         form = registry.published_format(files[0].path, self._writer.options)
@@ -138,7 +138,8 @@ class FileMerger:
 # -- reading columns ---------------------------------------------------------------------------------------------------
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415  # slow to load, and an idle run imports this module's neighbours
+    # Imported here because it is slow to load, and an idle run imports modules beside this one.
+    from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415
 
     filesystem, (inside,) = arrow_files([path])
     try:
@@ -149,7 +150,7 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 def _batches(form: MergesColumns, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in their order; one stripe or row group's part is in memory at a time."""
+    """Yield the rows of files in their order; only a part of one stripe or row group is in memory at a time."""
     for path in paths:
         with _opened(path) as file:
             yield from form.batches(file)
@@ -159,7 +160,7 @@ def _batches(form: MergesColumns, paths: Sequence[str]) -> Iterator[pa.RecordBat
 def _require_same(
     files: Sequence[PublishedFile], left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]
 ) -> None:
-    """Compare two streams of rows, value by value and in order, however they are cut into batches."""
+    """Compare two streams of rows, value by value and in order; their batches may differ."""
     one, other = _Slices(left), _Slices(right)
     while rows := min(one.ready(), other.ready()):
         expected, found = one.take(rows), other.take(rows)
@@ -173,14 +174,14 @@ def _require_same(
 
 
 class _Slices:
-    """Cuts a stream of batches anew."""
+    """Cuts a stream of batches into slices of any length."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._batch = pa.RecordBatch.from_arrays([], schema=pa.schema([]))
 
     def ready(self) -> int:
-        """Return how many rows can be taken at once; 0 at the end."""
+        """Return the number of rows that can be taken at once; 0 at the end."""
         while not self._batch.num_rows:
             following = next(self._batches, None)
             if following is None:
@@ -189,13 +190,13 @@ class _Slices:
         return int(self._batch.num_rows)
 
     def take(self, rows: int) -> pa.RecordBatch:
-        """Return the next rows, as many as are ready or fewer."""
+        """Return the next `rows` rows, at most as many as are ready."""
         taken, self._batch = self._batch.slice(0, rows), self._batch.slice(rows)
         return taken
 
 
 def _bits(array: pa.Array) -> pa.Array:
-    """Return an array with its numbers as bit patterns: NaN is not equal to itself."""
+    """Return an array with its numbers as bit patterns, because NaN is not equal to itself."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.view(_bits_type(array.type))
@@ -223,5 +224,5 @@ _LISTS: dict[Callable[[pa.DataType], bool], Callable[[Any, pa.Field], pa.DataTyp
 
 def _differs(files: Sequence[PublishedFile], what: str) -> CorruptRecordError:
     folder = files[0].path.rpartition("/")[0]
-    problem = f"the rows of {len(files)} files did not come back as they were: {what}"
+    problem = f"the merged rows of {len(files)} files differ from the published ones: {what}"
     return CorruptRecordError(what=f"A merged file of {folder}", problem=problem)

@@ -1,11 +1,11 @@
-"""Replay of the quarantine: rejected rows go through the pipeline again, by the job as it is now, exactly once.
+"""Replay rejected rows of the quarantine: they go through the pipeline of the job as it is now, exactly once.
 
-A row enters where it was rejected: one that a policy rejected is judged by all policies of its stage again (its converters
-have had it already); one that a converter could not take begins at that converter. What passes goes on to the fork and the
-branches, or, where a branch rejected it, to that branch alone. What is rejected again comes into the quarantine anew. One
-commit adds the rows and takes the replayed ones out of the quarantine; the watermark does not move. Runs in this process.
+A row that a policy rejected is checked again by all policies of its pipeline; its converters have converted it already.
+A row that a converter could not convert begins at that converter. Rows that pass go on to the fork and the branches; if
+a branch rejected them, only to that branch. Rows that are rejected again return to the quarantine. One commit adds the
+rows and removes the replayed ones from the quarantine; the watermark does not move. Runs in this process.
 
-Source: none; the original writes error files and reads them no more.
+Source: none; the original writes error files and never reads them.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from gobblin_dagster.state.store import StateStore
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replay(ShownAsFacts):
-    """What was replayed of one dataset, or would be."""
+    """The result of a replay of one dataset, or its preview."""
 
     dataset_urn: str
     rows: Mapping[str, int]
     """Rows sent through the pipeline, by the rule that had rejected them."""
     kept: int = 0
-    """Rows that stay in quarantine: not asked for, or of a rule, branch or version that is no more."""
+    """Rows that stay in quarantine: not selected, or their rule, branch or version no longer exists."""
     published: Mapping[str, int] = field(default_factory=dict)
     """Rows written, by branch."""
     rejected_again: int = 0
     snapshot: int = 0
-    """The snapshot that holds them; 0 in a dry run, or where there was nothing to replay."""
+    """Number of the snapshot with the published rows; 0 in a dry run, or if there was nothing to replay."""
 
     def _facts(self) -> Mapping[str, object]:
         return {
@@ -70,7 +70,7 @@ class Replay(ShownAsFacts):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Where rows enter the pipeline: the rule that rejected them, in its stage."""
+    """The place where rows enter the pipeline: the rule that rejected them, in its stage."""
 
     stage: str
     rule: str
@@ -82,10 +82,10 @@ class _Group:
     """Rows that were rejected together: one rule, one schema."""
 
     entry: _Entry | None
-    """None if there is no way back into the pipeline."""
+    """None if the rows have no place in the pipeline any more."""
     rule: str
     origin: pa.RecordBatch
-    """The rows as the quarantine holds them."""
+    """The rows as stored in the quarantine."""
     rows: pa.RecordBatch | None
 
 
@@ -107,14 +107,14 @@ def replay_quarantine(
         dataset_urn: the dataset.
         rule: only rows that this policy or converter rejected; default: all.
         dry_run: only count them.
-        who: kept in the dataset's history.
+        who: the person who asks for it; stored in the dataset's history.
         store: an open state store, which stays open; default: open one and close it.
 
     Raises:
         UsageError: nothing was published of the dataset.
         DatasetBusyError: a run holds it.
         UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
-        GobblinDagsterError: what the rows met in the pipeline; nothing was published.
+        GobblinDagsterError: the rows failed in the pipeline; nothing was published.
     """
     load_step_types(job)
     with project.use_store(store) as open_store:
@@ -123,9 +123,9 @@ def replay_quarantine(
             return work.count(work.state(dataset_urn))
         with project.lease_keeper(job, open_store, work.run_id) as leases:
             epoch = leases.take(dataset_urn)
-            # Under the lease: what is read here is what the commit will demand.
+            # Under the lease, so the commit demands the state that is read here.
             state = work.state(dataset_urn)
-            # The lease may have been that of a killed run: nobody else will know that its manifest is missing.
+            # If the lease was inherited from a killed run, only this call knows that its manifest may be missing.
             fill_manifests(project.storage(job), open_store, project.output_root(job), job.job, {dataset_urn: state})
             return work.run(state, epoch, who)
 
@@ -148,7 +148,7 @@ class _Replayer:
         return state
 
     def count(self, state: DatasetState) -> Replay:
-        """Say what would be replayed."""
+        """Return what would be replayed."""
         rows: Counter[str] = Counter()
         kept = 0
         for file in self._files(state):
@@ -183,13 +183,13 @@ class _Replayer:
             snapshot=sequence.after.snapshot,
         )
 
-    # -- what is in quarantine -----------------------------------------------------------------------------------------
+    # -- rows in quarantine --------------------------------------------------------------------------------------------
     def _files(self, state: DatasetState) -> list[PublishedFile]:
         held = self._store.load_snapshot(self._job.job, state.dataset_urn, state.snapshot)
         return sorted((f for f in held if f.branch == QUARANTINE_BRANCH), key=lambda file: (file.snapshot, file.path))
 
     def _groups(self, file: PublishedFile) -> Iterator[_Group]:
-        """Yield the rows of a quarantine file, as they were rejected together."""
+        """Yield the rows of a quarantine file, grouped as they were rejected together."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load, and `gobblin quarantine list` imports this module
 
         from gobblin_dagster.storage.arrow import arrow_files  # noqa: PLC0415 - loads pyarrow's file systems, as slowly
@@ -199,7 +199,7 @@ class _Replayer:
             reader = pq.ParquetFile(opened, pre_buffer=False)
             rows = pa.RecordBatch.from_pylist([], schema=reader.schema_arrow)
             for number in range(reader.num_row_groups):
-                # A merged file may be cut between rows that belong together.
+                # A merged file may be cut between rows of one group.
                 parts = pa.Table.from_batches([rows, *reader.read_row_group(number).to_batches()])
                 rows = parts.combine_chunks().to_batches()[0]
                 start, is_last = 0, number + 1 == reader.num_row_groups
@@ -209,7 +209,7 @@ class _Replayer:
                 rows = rows.slice(start)
 
     def _group(self, rows: pa.RecordBatch, *, is_last: bool) -> _Group | None:
-        """Return the first rows of a batch that belong together; None if the others of them are still to come."""
+        """Return the first group of rows of a batch; None if more of its rows may follow."""
         rule = rows.column("policy")[0].as_py()
         stream = rows.column("arrow")[0].as_py() if "arrow" in rows.schema.names else None
         if stream is None:
@@ -222,7 +222,7 @@ class _Replayer:
         return _Group(entry, rule, rows.slice(0, batch.num_rows), batch)
 
     def _entry(self, entry: _Entry) -> _Entry | None:
-        """Return where rows enter the job as it is now; None if it has no such place any more."""
+        """Return the entry if the job as it is now still has that place, else None."""
         stage = _stage_of(self._job, entry.stage)
         if stage is None or (entry.is_converter and entry.rule not in [one.label for one in stage.converters]):
             return None
@@ -250,8 +250,9 @@ class _Replayer:
             if ended.state is not WorkingState.SUCCESSFUL:
                 why = ended.failures[0].message if ended.failures else f"it is {ended.state}"
                 raise UsageError(
-                    problem=f"Rows of dataset {state.dataset_urn!r} that {entry.rule!r} had rejected cannot be replayed: {why}",
-                    hint="Nothing was published. Mend the job, or replay other rules with --rule.",
+                    problem=f"Rows of dataset {state.dataset_urn!r} that {entry.rule!r} had rejected cannot be "
+                    f"replayed: {why}",
+                    hint="Nothing was published. Correct the job, or replay other rules with --rule.",
                 )
             units.append(ended)
         return units
@@ -286,7 +287,7 @@ class _Replayer:
     ) -> CommitSequence:
         state, now = rewriting.before, self._project.clock.now()
         staged = [*(file for unit in units for file in unit.files), *rest]
-        # Rows join what is published: a publisher that replaces has nothing to say here.
+        # Replayed rows are added to the published ones, so publishers that replace data are not asked.
         publishers = {
             name: publisher
             for name, publisher in make_publishers(self._job, self._runner, state.dataset_urn).items()
@@ -298,7 +299,7 @@ class _Replayer:
         )
         came = totals_of(TaskSums.of(units))
         replayed = came.rows_read
-        # They were read once, by the run that rejected them.
+        # The run that rejected these rows has counted them as read.
         came = dataclasses.replace(
             came,
             rows_read=0,
@@ -326,7 +327,7 @@ class _Rejected:
         self.schema: pa.Schema = _plain(groups[0]).schema
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows, with the files and numbers that they came from at first."""
+        """Yield the rows, with the files and row numbers of their first origin."""
         for group in self._groups:
             rows, files = _plain(group), group.origin.column("source_file").to_pylist()
             start = 0
@@ -337,11 +338,11 @@ class _Rejected:
                 start = end
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def _plain(group: _Group) -> pa.RecordBatch:
-    """Return the rows without the mark of who rejected them."""
+    """Return the rows without the metadata that says who rejected them."""
     if group.rows is None:
         raise UsageError(problem="Rows without their types cannot be replayed.")
     return group.rows.replace_schema_metadata(None)
@@ -353,7 +354,7 @@ def from_entry(job: JobSpec, entry: _Entry) -> JobSpec:
     labels = [one.label for one in stage.converters] if stage else []
     converters = stage.converters[labels.index(entry.rule) :] if stage and entry.is_converter else ()
     plain: dict[str, Any] = {
-        # Limits and parts are about positions of a source.
+        # Limits and parts need positions of a source, which replayed rows do not have.
         "execution": ExecutionSpec(),
         "commit": job.commit.model_copy(update={"policy": "full"}),
     }

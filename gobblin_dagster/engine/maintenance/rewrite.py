@@ -1,6 +1,6 @@
-"""Rewriting what is published: other files in the place of some, by the same commit protocol as every publication.
+"""Rewrite published files: replace some files by others, by the same commit protocol as every publication.
 
-The watermark does not move: what counts as read stays as it is, only the files of the newest snapshot change.
+The watermark does not move: the ranges that count as read stay, only the files of the newest snapshot change.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from gobblin_dagster.spec.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """One rewriting of one dataset: from what state, by whom, under which names."""
+    """One rewriting of one dataset: the state before it, the run id and the commit id."""
 
     job: JobSpec
     before: DatasetState
-    """The dataset's state; the commit refuses any other."""
+    """The dataset's state; the commit is refused if the store has another one by then."""
     run_id: str
     """Who rewrites."""
     output_root: str
@@ -40,11 +40,11 @@ class Rewriting:
 
     @property
     def staging_dir(self) -> str:
-        """Absolute folder of all that is staged; deleted at the end."""
+        """Absolute folder of everything that is staged; deleted at the end."""
         return staging_dir(self.output_root, self.run_id, self.commit_id)
 
     def view(self, now: datetime) -> PublishView:
-        """Return what publishers see of a replay, for all branches: it begins and ends at the watermark, and replaces nothing."""
+        """Return the view that publishers get of a replay: from the watermark to the watermark, replacing nothing."""
         mark = str(self.before.watermark or "")
         return PublishView(
             job=self.job.job,
@@ -72,19 +72,19 @@ class Rewriting:
         totals: Totals | None = None,
         steps: Sequence[CommitStep] = (),
     ) -> CommitSequence:
-        """Return the sequence that puts staged files in the place of published ones.
+        """Return the sequence that replaces published files by staged ones.
 
         Args:
             moves: staged files and their absolute targets.
-            removed: absolute paths that the newest snapshot holds and the next one shall not.
+            removed: absolute paths that are in the newest snapshot and will not be in the next.
             now: aware, UTC.
             change: for the dataset's history.
-            note: what was done, for people.
-            totals: the dataset's counts of rows; default: they stay.
-            steps: of publishers, after the files are in place.
+            note: description of the change, for people.
+            totals: the dataset's row counts after it; default: unchanged.
+            steps: steps of publishers, run after the files are in place.
 
         Raises:
-            StepRefusedError: a path is not its own to touch.
+            StepRefusedError: the sequence must not touch one of its paths.
         """
         before, counts = self.before, totals or self.before.totals
         after = replace(
@@ -115,15 +115,15 @@ class Rewriting:
     def commit(
         self, committer: Committer, storage: Storage, epoch: int, stage: Callable[[], CommitSequence]
     ) -> CommitSequence:
-        """Stage, commit, and return what was committed; where nothing can have been stored, nothing stays staged.
+        """Stage, commit, and return the committed sequence; if nothing can have been stored, the staging is deleted.
 
         Args:
             committer: commits it.
-            storage: where the files are.
+            storage: holds the files.
             epoch: our epoch of the dataset.
             stage: writes files into `staging_dir` and returns their `sequence`.
 
-        Raises: what `stage` raises, and as `Committer.prepare` and `Committer.publish`.
+        Raises the errors of `stage`, and as `Committer.prepare` and `Committer.publish`.
         """
         try:
             sequence = stage()
@@ -133,7 +133,7 @@ class Rewriting:
         try:
             committer.prepare(sequence, epoch)
         except CommitConflictError:
-            # Refused by the store. Whatever else is raised, its answer may have been lost.
+            # The store refused it. After any other error, the store may have accepted it and only the answer was lost.
             storage.delete_tree(self.staging_dir)
             raise
         committer.publish(sequence, epoch, verify_sources=False)

@@ -1,4 +1,4 @@
-"""Go back to an earlier snapshot of a dataset: its files and its watermark."""
+"""Roll a dataset back to an earlier snapshot: its files and its watermark."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from gobblin_dagster.engine.snapshots.reader import _require_readable, _require_
 # -- rollback ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, repr=False)
 class RollbackPlan(ShownAsFacts):
-    """A rollback as data: what a dataset is, and what it will be."""
+    """A rollback as data: the state before and after it."""
 
     before: DatasetState
     after: DatasetState
     files: tuple[PublishedFile, ...]
-    """What the new snapshot will hold."""
+    """Files of the new snapshot."""
     left: tuple[PublishedFile, ...]
-    """What only the newest snapshot held; the files stay until `gobblin clean` finds their snapshots expired."""
+    """Files that only the newest snapshot held; they stay until their snapshots expire and `gobblin clean` deletes
+    them."""
 
     @property
     def to(self) -> int:
-        """The snapshot gone back to."""
+        """Number of the restored snapshot."""
         return self.after.rollbacks[-1].to
 
     def _facts(self) -> Mapping[str, object]:
@@ -54,10 +55,10 @@ class RollbackPlan(ShownAsFacts):
 
 
 def plan_rollback(store: StateStore, spec: JobSpec, dataset_urn: str, to_snapshot: int, now: datetime) -> RollbackPlan:
-    """Plan to go back; changes nothing.
+    """Plan a rollback; changes nothing.
 
     Raises:
-        UsageError: there is no such snapshot, it is the newest, or it has expired; or a table or topic holds a branch too.
+        UsageError: there is no such snapshot, it is the newest, or it has expired; or a table or topic holds a branch.
     """
     require_only_files(spec, "rolled back")
     job = spec.job
@@ -94,16 +95,16 @@ def rollback(
     why: str = "",
     store: StateStore | None = None,
 ) -> RollbackPlan:
-    """Go back to a snapshot: data and watermark together, in one transaction.
+    """Restore a snapshot: data and watermark together, in one transaction.
 
-    The next run reads again what came after. Nothing is deleted, and a later rollback can undo this one. A `store` that is
-    given stays open; default: one of its own.
+    The next run reads the later data again. Nothing is deleted, and a later rollback can undo this one. A given `store`
+    stays open; default: open one and close it.
 
     Raises:
         UsageError: as `plan_rollback`.
         DatasetBusyError: a run holds the dataset.
         UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
-        StorageError: a file of the snapshot is gone or damaged.
+        StorageError: a file of the snapshot is missing or damaged.
         WatermarkMovedError: the dataset moved meanwhile.
     """
     with project.use_store(store) as open_store:
@@ -115,7 +116,7 @@ def rollback(
 def apply_rollback(
     project: Project, job: JobSpec, store: StateStore, plan: RollbackPlan, *, who: str = "", why: str = ""
 ) -> str:
-    """Make a planned rollback true and return the id of its commit sequence; raises as `rollback`."""
+    """Commit a planned rollback and return the id of its commit sequence; raises as `rollback`."""
     storage, root = project.storage(job), project.output_root(job)
     urn, after = plan.after.dataset_urn, plan.after
     note = f"rolled back to snapshot {plan.to}" + (f" by {who}" if who else "") + (f": {why}" if why else "")
@@ -126,7 +127,7 @@ def apply_rollback(
     )
     with project.lease_keeper(job, store, after.run_id) as leases:
         epoch = leases.take(urn)
-        # Under the lease, so that no clean-up deletes them meanwhile.
+        # Under the lease, so that `gobblin clean` cannot delete them meanwhile.
         _require_whole(storage, plan.files, job.commit.parallelism)
         committer = Committer.of(job.commit, store, storage)
         committer.prepare(sequence, epoch)

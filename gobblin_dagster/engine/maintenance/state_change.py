@@ -1,7 +1,7 @@
-"""Changes of a watermark by a person, and the history of a dataset: who moved it, when, from where, to where and why.
+"""Change a dataset's watermark for a person: set, reset, or retry of given-up ranges.
 
-A person's change is a commit sequence without steps: it goes through the same lease, the same compare-and-swap and into the
-same history as the commits of runs, so that nothing else needs to know of it.
+A change is a commit sequence without steps: it takes the same lease, uses the same compare-and-swap and appears in the
+same history as the commits of runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEASE_TTL = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Change(ShownAsFacts):
-    """A change of one dataset's watermark that a person asked for, not yet made."""
+    """A change of one dataset's watermark that a person asked for, before it is applied."""
 
     action: Literal["set", "reset", "retry"]
     before: DatasetState
@@ -44,12 +44,12 @@ class Change(ShownAsFacts):
 
     @property
     def is_backward(self) -> bool:
-        """Whether positions that were published will be read again."""
+        """True if published positions will be read again."""
         return self.after.generation > self.before.generation
 
     @property
     def consequence(self) -> str:
-        """What the next run will do about it, for people."""
+        """What the next run will do after the change, for people."""
         if self.is_backward:
             return "rows that were published before will be read and published again; published files stay as they are"
         if self.action == "retry":
@@ -71,10 +71,10 @@ class Change(ShownAsFacts):
 
 
 def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, now: datetime) -> Change:
-    """Plan to move a dataset's watermark: everything before it counts as read, gaps too, and nothing after it.
+    """Plan to move a dataset's watermark: everything before it counts as read, including gaps, and nothing after it.
 
     Raises:
-        UsageError: it lies before the beginning of what was read, or names other components; or nothing counts as read.
+        UsageError: it is before the beginning of what was read, or names other components; or nothing counts as read.
     """
     positions: Mapping[str, Any] = watermark.components()
     if not state.committed.ranges:
@@ -101,15 +101,15 @@ def plan_set(state: DatasetState, watermark: Watermark, *, who: str, why: str, n
 
 
 def plan_reset(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
-    """Plan to forget what a dataset has read: the next run begins anew. What is published stays published."""
+    """Plan to forget what a dataset has read, so that the next run begins again. Published data stays published."""
     return Change("reset", state, _successor(state, CommittedRanges(state.committed.watermark_type, {}), now), who, why)
 
 
 def plan_retry(state: DatasetState, *, who: str, why: str, now: datetime) -> Change:
-    """Plan to read again, alone, the ranges that were given up after their work units failed.
+    """Plan to read again only the ranges that were given up after their work units failed.
 
     Raises:
-        UsageError: there are none.
+        UsageError: no range was given up.
     """
     if state.given_up is None or not state.given_up.ranges:
         raise UsageError(
@@ -129,7 +129,7 @@ def _successor(state: DatasetState, committed: CommittedRanges, now: datetime) -
 
 
 def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -> None:
-    """Refuse where a run works on the dataset.
+    """Raise an error if a run works on the dataset.
 
     Raises:
         DatasetBusyError: a run holds its lease.
@@ -144,13 +144,13 @@ def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -
 
 
 def apply_change(store: StateStore, change: Change) -> str:
-    """Make a change true, in one transaction, and return the id of its commit sequence.
+    """Apply a change in one transaction, and return the id of its commit sequence.
 
-    Nothing in the job's output is touched, and no job file is needed.
+    Changes nothing in the job's output, and needs no job file.
 
     Args:
         store: the state store.
-        change: made from the dataset's newest state.
+        change: planned from the dataset's newest state.
 
     Raises:
         DatasetBusyError, UnfinishedSequenceError: as `require_free`.
@@ -172,7 +172,7 @@ def apply_change(store: StateStore, change: Change) -> str:
         change=ManualChange(change.action, change.who, change.why),
     )
     try:
-        # Nothing was published that Dagster would have to hear of.
+        # Nothing was published, so Dagster need not report it.
         stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
         store.record(stored, lease.epoch, sequence.effect)
     finally:

@@ -6,8 +6,8 @@
     {"run": {...}}                         each run's record
     {"end": 8}                             the last line: how many lines there are before it
 
-A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store of
-any kind gives the same states, snapshots and history. Sequences that were aborted moved nothing and are left out.
+A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store
+of any kind gives the same states, snapshots and history. Sequences that were aborted moved nothing and are left out.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ class ImportPlan:
     startpoints: tuple[Startpoint, ...] = ()
     """Those of datasets that have none, and whose commits here and there have not consumed them."""
     ahead: tuple[Key, ...] = ()
-    """Datasets of which the store holds all of the export and more; they are left alone, a later export has the rest."""
+    """Datasets of which the store holds all of the export and more; they are left alone, a later export has the
+    rest."""
 
     @property
     def has_changes(self) -> bool:

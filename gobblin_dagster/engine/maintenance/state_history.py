@@ -1,4 +1,4 @@
-"""The history of a dataset's watermark: each commit and each change by a person, from the commit sequences."""
+"""List the changes of a dataset's watermark, by commits and by people, from the commit sequences."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ Cause: TypeAlias = Literal["run", "startpoint", "person"]
 # -- history -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One change of a dataset's watermark, or an attempt that came to nothing."""
+    """One change of a dataset's watermark, or a failed attempt to change it."""
 
     sequence_id: str
     at: datetime
     state: SequenceState
     version: int
-    """Of the dataset's state, once committed."""
+    """Version of the dataset's state after the commit."""
     watermark_before: Watermark | None
     watermark_after: Watermark | None
-    """Equal to `watermark_before` where it was not committed."""
+    """Equal to `watermark_before` if it was not committed."""
     committed_after: str
-    """All ranges, as people read them; empty if it was not committed."""
+    """All committed ranges, as text for people; empty if it was not committed."""
     by: Cause
     who: str
     """The run's id, or the person who changed the watermark or set the startpoint."""
     why: str
-    """What the person gave as a reason; of a run, what it noted and what failed, or why the sequence was not committed."""
+    """The person's reason; for a run, its notes and failed ranges, or the reason why the sequence was not committed."""
     rows: int
     files: int
 
 
 def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]:
-    """Return every change of a dataset's watermark, oldest first; a sequence that cannot be read says so and nothing more."""
+    """Return every change of a dataset's watermark, oldest first; an unreadable sequence shows only its error."""
     entries: list[HistoryEntry] = []
     mark: Watermark | None = None
     found = store.load_sequences(job, list(SequenceState), [dataset_urn])
-    # Versions first: clocks of several drivers may disagree. Of one version, only the last attempt was committed.
+    # By version first, because clocks of drivers may differ. Of one version, only the last attempt was committed.
     found.sort(key=lambda one: (one.version_read, one.state is SequenceState.COMMITTED, one.created_at))
     for stored in found:
         try:
@@ -84,18 +84,18 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
 
 
 def _cause(report: CommitReport, stored: StoredSequence, problem: str) -> tuple[Cause, str, str]:
-    """Return who moved a watermark, or tried to: kind, name and reason."""
+    """Return the cause of a change, or of an attempt: kind, name and reason."""
     if (change := report.change) is not None:
         return "person", change.who, ": ".join(filter(None, (change.action, change.why)))
     if (startpoint := report.startpoint) is not None:
-        # The first note says of the startpoint what is said here.
+        # The first note repeats the startpoint.
         whys = (f"startpoint {startpoint.position}", startpoint.why, _told(report, report.notes[1:], problem))
         return "startpoint", startpoint.who, ": ".join(why for why in whys if why)
     return "run", stored.run_id, _told(report, report.notes, problem)
 
 
 def _told(report: CommitReport, notes: Sequence[str], problem: str) -> str:
-    """Return what a run told of a dataset: why it jumped, what it left out; of one that was not committed, only why."""
+    """Return what a run noted about a dataset; for a sequence that was not committed, only the reason."""
     if problem:
         return problem
     failed = report.failed_ranges

@@ -1,7 +1,7 @@
-"""Verifying what is published: the state store, the manifests and the files of a job's output, against each other.
+"""Verify published data: compare the state store, the manifests and the files of a job's output with each other.
 
-The store is what counts. Files are compared with it by size or by content; manifests derive from it and can be written
-again. Files that differ cannot be mended here: they are named, for a person.
+The store is the reference. Files are compared with it by size or by content. Manifests are derived from it and can be
+written again. Differing files cannot be repaired here: they are listed for a person.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from gobblin_dagster.state.store import StateStore
 
 
 class Differs(StrEnum):
-    """In what the output differs from the state store."""
+    """Kinds of differences between the output and the state store."""
 
     FILE_MISSING = "file missing"
     FILE_ALTERED = "file altered"
     FILE_EXTRA = "file extra"
-    """Readers of folders see it, and no snapshot names it."""
+    """Readers of folders see it, but no snapshot lists it."""
     MANIFEST_MISSING = "manifest missing"
     MANIFEST_CUT = "manifest cut"
-    """It cannot be read."""
+    """The manifest cannot be read."""
     MANIFEST_EDITED = "manifest edited"
-    """It can be read, and says something else than the store."""
+    """The manifest can be read, but differs from the store."""
     MANIFEST_UNKNOWN = "manifest unknown"
-    """Of a snapshot that the store does not know."""
+    """The manifest of a snapshot that the store does not know."""
     RECORD_DAMAGED = "record damaged"
-    """What the store holds of the dataset cannot be read, so nothing was compared."""
+    """The store's record of the dataset cannot be read, so nothing was compared."""
 
 
 _MENDABLE = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_EDITED)
@@ -56,7 +56,7 @@ _MENDABLE = (Differs.MANIFEST_MISSING, Differs.MANIFEST_CUT, Differs.MANIFEST_ED
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that differs."""
+    """One difference."""
 
     what: Differs
     path: str
@@ -66,16 +66,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedDataset:
-    """What was compared of one dataset, and what differs."""
+    """The result of one dataset."""
 
     dataset_urn: str
     snapshot: int
-    """The newest one; all that can still be read were compared."""
+    """Number of the newest snapshot; all readable snapshots were compared."""
     files: int
     size_bytes: int
     differences: tuple[Difference, ...] = ()
     note: str = ""
-    """Why what differs may be no fault, or could not be repaired: a run works on the dataset."""
+    """Why the differences may be no fault, or were not repaired: a run works on the dataset."""
 
 
 _VERIFIED: tuple[Column[VerifiedDataset], ...] = (
@@ -90,7 +90,7 @@ _VERIFIED: tuple[Column[VerifiedDataset], ...] = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verification(Table[VerifiedDataset]):
-    """What was compared of one job, and what differs; shown as a table of its datasets, which it also iterates."""
+    """The result of one job; shown as a table of its datasets, and iterates them."""
 
     job: str
     datasets: tuple[VerifiedDataset, ...]
@@ -99,7 +99,7 @@ class Verification(Table[VerifiedDataset]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing differs, or all of it was repaired."""
+        """True if there is no difference, or all were repaired."""
         found = [*self.extra, *(one for dataset in self.datasets for one in dataset.differences)]
         return all(one.is_repaired for one in found)
 
@@ -127,10 +127,11 @@ def verify(
     Args:
         project: the project.
         job: one of its jobs.
-        datasets: their urns; None takes all, and looks for extra files in the whole output, else beside those of the datasets.
+        datasets: their urns; None takes all, and looks for extra files in the whole output, else beside those of the
+            datasets.
         checksum: read every file and compare its content, not only its size.
         store: an open state store, which stays open; default: open one and close it.
-        repair: write manifests again that are missing or differ, under the leases of their datasets.
+        repair: write manifests again if they are missing or differ, under the leases of their datasets.
 
     Raises:
         TransientError: the store cannot be reached.
@@ -158,7 +159,8 @@ class _Verifier:
         self.known: dict[str, list[PublishedFile]] = {}
         """Every file that any snapshot ever added, by dataset.urn."""
 
-    # -- what the store knows --------------------------------------------------------------------------------------------
+    # -- what the store knows
+    # --------------------------------------------------------------------------------------------
     def compare_all(self, datasets: Collection[str] | None) -> list[VerifiedDataset]:
         states, damaged = self._store.load_readable_states(self._job.job, datasets)
         found = [_unread(urn, error) for urn, error in damaged.items()]
@@ -192,7 +194,8 @@ class _Verifier:
             return Difference(Differs.FILE_ALTERED, file.path, f"SHA-256 {file.sha256[:12]}... became {found[:12]}...")
         return None
 
-    # -- manifests -------------------------------------------------------------------------------------------------------
+    # -- manifests
+    # -------------------------------------------------------------------------------------------------------
     def _manifest_faults(self, state: DatasetState) -> Iterator[Difference]:
         job, urn = state.job, state.dataset_urn
         numbers = range(1, state.snapshot + 1)
@@ -212,21 +215,21 @@ class _Verifier:
                 yield Difference(Differs.MANIFEST_UNKNOWN, manifest_path(self._root, job, urn, number), detail)
 
     def repaired(self, dataset: VerifiedDataset, leases: LeaseKeeper) -> VerifiedDataset:
-        """Write the manifests of a dataset again that differ, unless a run holds it."""
+        """Write the differing manifests of a dataset again, unless a run holds it."""
         urn = dataset.dataset_urn
         if not any(one.what in _MENDABLE for one in dataset.differences):
             return dataset
         if busy := leases.acquire([urn]).busy:
             return replace(dataset, note=str(busy_error(busy[urn])))
         state = self._store.load_dataset_states(self._job.job, [urn])[urn]
-        # Under the lease: a run may have written some of them since.
+        # Compared again under the lease: a run may have written some of them since.
         dataset = self._compare(state)
         broken = {one.path for one in dataset.differences if one.what in _MENDABLE}
         folder = manifest_dir(self._root, state.job, urn)
         by_number = {int(posixpath.basename(path).removesuffix(".json")): path for path in broken}
         for path in sorted(broken):
             self._storage.delete(path)
-        # Ascending: those above name files as those below do.
+        # Ascending, because a manifest lists paths of older files as the manifests below it do.
         for number in sorted(by_number):
             for _, content in derive_manifests(self._storage, self._store, self._root, state.job, urn, [number]):
                 self._storage.put_if_absent(by_number[number], content)
@@ -235,14 +238,15 @@ class _Verifier:
         mended = tuple(replace(one, is_repaired=one.path in broken) for one in dataset.differences)
         return replace(dataset, differences=mended)
 
-    # -- what the store does not know --------------------------------------------------------------------------------------
+    # -- what the store does not know
+    # --------------------------------------------------------------------------------------
     def strangers(self, known: set[str], folders: Collection[str] | None) -> Iterable[Difference]:
-        """Return files that readers of folders see and no snapshot of any job names."""
+        """Return files that readers of folders see but no snapshot of any job lists."""
         found = [path for path in self._visible(folders) if path not in known]
         if not found:
             return []
         owned = self._owned()
-        detail = "no snapshot names it"
+        detail = "no snapshot lists it"
         return [Difference(Differs.FILE_EXTRA, path, detail) for path in found if path not in owned]
 
     def _visible(self, folders: Collection[str] | None) -> Iterator[str]:
@@ -258,7 +262,7 @@ class _Verifier:
                 yield path
 
     def _owned(self) -> set[str]:
-        """Return the files of all jobs of the store, and of sequences that are not over: outputs may lie in one another."""
+        """Return the files of all jobs in the store, and of unfinished sequences, because outputs may be nested."""
         owned: set[str] = set()
         for job in self._store.list_jobs():
             states, damaged = self._store.load_readable_states(job)
@@ -276,7 +280,7 @@ class _Verifier:
         return owned
 
     def with_note(self, dataset: VerifiedDataset) -> VerifiedDataset:
-        """Add who works on a dataset of which something differs: it may be between two steps of a commit."""
+        """Add the run that works on a dataset with differences: it may be between two steps of a commit."""
         if dataset.note or all(one.is_repaired for one in dataset.differences):
             return dataset
         lease = self._leases().get(dataset.dataset_urn)

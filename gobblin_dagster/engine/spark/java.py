@@ -40,7 +40,7 @@ def find_java() -> Java:
     try:
         # The user's own Java, started as Spark itself would start it.
         command = [path, "-version"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)  # noqa: S603 - Java itself
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         where = f"{path} (from JAVA_HOME)" if home else path
         raise EnvironmentFaultError(problem=f"Java at {where} does not start: {error}.", hint=_REMEDY) from error

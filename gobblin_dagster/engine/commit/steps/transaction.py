@@ -73,7 +73,7 @@ class HighWatermarkStep:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> HighWatermarkStep:
-        """Return the step from the fields of `to_json`; raises KeyError, TypeError, ValueError or WatermarkTypeError."""
+        """Read the fields of `to_json`; raises KeyError, TypeError, ValueError or WatermarkTypeError."""
         kind = watermark_type(fields["watermark_type"])
         high = kind.position_from_json(fields["high"])
         return cls(str(fields["job"]), str(fields["dataset_urn"]), str(fields["partition"]), high, kind)

@@ -236,7 +236,7 @@ def test_rows_that_do_not_come_back_as_they_were_are_never_published(
 
     monkeypatch.setattr(file_merger, "_batches", wrong)
     (done,) = compact(project(tmp_path, job), job)
-    assert "did not come back as they were: column 'id'" in done.problem
+    assert "differ from the published ones: column 'id'" in done.problem
     assert _files(tmp_path) == before
     assert not [path for path in (tmp_path / "lake/_gobblin/staging").rglob("*") if path.is_file()]
 
