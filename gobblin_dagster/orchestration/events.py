@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from gobblin_dagster.core.commit import PublishedFile, StoredSequence
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult
 from gobblin_dagster.orchestration import metadata as md
@@ -36,9 +37,9 @@ class Publication:
         return cls(result, run_id, commit.sequence.files if commit.sequence else ())
 
     @classmethod
-    def of_stored(cls, stored: StoredSequence) -> Publication:
-        """Return the publication that a stored sequence made; raises CorruptRecordError."""
-        sequence = decode_sequence(stored)
+    def of_stored(cls, stored: StoredSequence, places: Places) -> Publication:
+        """Return the publication that a sequence of the store with these places made; raises CorruptRecordError."""
+        sequence = decode_sequence(stored, places)
         return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files)
 
     @property

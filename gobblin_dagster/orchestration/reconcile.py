@@ -31,7 +31,7 @@ def reconcile(
     unreported = store.load_unreported(binding.name)
     if not unreported:
         return frozenset()
-    publications = newest(Publication.of_stored(stored) for stored in unreported)
+    publications = newest(Publication.of_stored(stored, store.places) for stored in unreported)
     add_partitions(instance, binding.partitions_name, publications)
     unknown = {urn: one for urn, one in publications.items() if not is_known(binding, instance, one)}
     for publication in unknown.values():

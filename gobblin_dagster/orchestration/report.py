@@ -124,9 +124,8 @@ class RunReport:
         found = []
         for urn in sorted(urns):
             last = self.store.load_sequences(self.binding.name, {SequenceState.COMMITTED}, [urn], limit=1)
-            publication = (
-                Publication.of_stored(last[0]) if last else Publication(DatasetResult(urn, DatasetOutcome.IDLE), run_id)
-            )
+            idle = Publication(DatasetResult(urn, DatasetOutcome.IDLE), run_id)
+            publication = Publication.of_stored(last[0], self.store.places) if last else idle
             found.append(dataclasses.replace(publication, moved=False))
         return found
 

@@ -171,7 +171,7 @@ class _Sweep:
         heard = []
         for stored in self.store.load_unreported(self.binding.name):
             if not self._is_being_reported(stored):
-                publication = Publication.of_stored(stored)
+                publication = Publication.of_stored(stored, self.store.places)
                 if is_known(self.binding, self.instance, publication):
                     heard.append(stored.id)
                 else:

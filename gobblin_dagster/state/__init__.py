@@ -23,7 +23,8 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
 
     Args:
         url: `sqlite:///<file>`, `postgresql://user:password@host:port/database` or `files:<folder or URL>`.
-        base_dir: folder that a relative file or folder in the URL starts from.
+        base_dir: the project's folder. A relative file or folder in the URL starts from it, and paths inside it are stored
+            relative to it.
         clock: used by SQLite and plain files; PostgreSQL has its own clock.
 
     Raises:
@@ -39,15 +40,20 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
         from gobblin_dagster.database.engine import parse_url  # noqa: PLC0415
         from gobblin_dagster.state.sql.store import SqlStateStore  # noqa: PLC0415
 
-        return SqlStateStore(parse_url(url, base_dir), clock)
+        return SqlStateStore(parse_url(url, base_dir), clock, _base(base_dir))
     if scheme == _FILES:
         from gobblin_dagster.state.files.store import FileStateStore  # noqa: PLC0415
         from gobblin_dagster.storage import open_storage, storage_path  # noqa: PLC0415
 
         where = rest if "://" in rest else str(base_dir.absolute() / rest)
-        return FileStateStore(storage_path(where), open_storage(where), clock)
+        return FileStateStore(storage_path(where), open_storage(where), clock, base=_base(base_dir))
     # The URL itself is not repeated: it may hold a password.
     raise UsageError(
         problem=f"The state store's URL begins with {scheme[:20]!r}.",
         hint="Use sqlite:///<file>, postgresql://user@host/database or files:<folder>.",
     )
+
+
+def _base(folder: Path) -> str:
+    """Return the folder that stored paths start from; the root of all files is none, as it cannot be moved."""
+    return str(folder.resolve()).rstrip("/")

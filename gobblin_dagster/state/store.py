@@ -22,6 +22,7 @@ from gobblin_dagster.core.commit import (
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Startpoint
 
@@ -53,6 +54,10 @@ class StateStore(Protocol):
     @property
     def url(self) -> str:
         """The store's URL without password, for messages."""
+
+    @property
+    def places(self) -> Places:
+        """How it stores paths, and where they lead: those that it takes and returns are absolute, but for those in bodies."""
 
     def close(self) -> None:
         """Release connections."""

@@ -30,6 +30,7 @@ from gobblin_dagster.core.errors import (
 )
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.run_record import RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Specific, Startpoint, StartpointPosition, Upcoming
 from gobblin_dagster.core.storage import Storage
@@ -113,7 +114,7 @@ def commit(
         startpoint=startpoint,
     )
     lease = store.acquire_leases(JOB, [urn], OWNER, TTL).granted[urn]
-    store.prepare(encode_sequence(sequence), lease.epoch)
+    store.prepare(encode_sequence(sequence, AS_STORED), lease.epoch)
     if finish:
         store.commit(sequence.id, lease.epoch, sequence.effect)
     store.release_leases(JOB, [lease])

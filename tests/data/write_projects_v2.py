@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from gobblin_dagster.testing.faults import Fault, FaultPoints, Halted, counted_s
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.jobs import job_spec
 
-ROOT = Path("/tmp/gobblin-v2/project")  # noqa: S108  # only a name in the paths; nothing is read there
+ROOT = Path("/tmp/gobblin-v2/project")  # only a name in the paths; nothing is read there
 DATA = Path(__file__).parent
 ONE_BRANCH = {"branches": [{"name": "all"}]}
 STATES = {"sql": "sqlite:///state.db", "files": "files:state"}
@@ -97,10 +97,8 @@ def write(kind: str) -> None:
     run(feed())
     compact(project, feed())
     # The last run was killed before the commit of `b`, the second one.
-    try:
+    with suppress(Halted):
         run(numbers(15), Fault(2, halt_before, "store.commit"))
-    except Halted:
-        pass
     target = DATA / f"project_v2_{kind}"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(ROOT / "lake", target / "lake")

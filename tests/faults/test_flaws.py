@@ -20,6 +20,7 @@ from gobblin_dagster.core.errors import (
     StorageError,
 )
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.task_state import StagedFile, TaskState, WorkingState
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.engine.commit import (
@@ -201,7 +202,7 @@ def test_f06_damaged_record_stops_its_own_dataset_only(example: Example) -> None
         sequence = _one(example, urn, f"c-{len(items)}")
         epoch = _epoch(store, urn)
         committer.prepare(sequence, epoch)
-        stored = encode_sequence(sequence)
+        stored = encode_sequence(sequence, AS_STORED)
         torn = replace(stored, body=stored.body[: len(stored.body) // 2]) if urn == "damaged" else stored
         items.append((torn, epoch))
     outcomes = {recovery.dataset_urn: recovery for recovery in committer.recover_all(items)}

@@ -20,6 +20,7 @@ from gobblin_dagster.core.commit import (
     StoredSequence,
 )
 from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit import build, committer, encode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
@@ -172,7 +173,7 @@ def _modes_count_as_set(patch: Patch) -> None:
 
 def _stored_as_committed_before_the_moves(patch: Patch) -> None:
     def wrong(self: Committer, sequence: CommitSequence, epoch: int) -> None:
-        self._store.record(encode_sequence(sequence), epoch, sequence.effect)
+        self._store.record(encode_sequence(sequence, AS_STORED), epoch, sequence.effect)
         self._runner.roll_forward(sequence, verify_content=False)
 
     patch.setattr(Committer, "publish_unlogged", wrong)

@@ -24,6 +24,7 @@ from gobblin_dagster.core.errors import (
     UnfinishedSequenceError,
 )
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.startpoint import Specific, Startpoint
 from gobblin_dagster.core.watermark import LongWatermark
 from gobblin_dagster.core.watermark.ranges import CommittedRanges
@@ -241,7 +242,7 @@ class Commits(RuleBasedStateMachine):
     def _committed(self, urn: str) -> list[CommitSequence]:
         """Return what became true, oldest first."""
         stored = self.world.store.load_sequences(JOB, [SequenceState.COMMITTED], [urn])
-        return sorted(map(decode_sequence, stored), key=lambda sequence: sequence.version_read)
+        return sorted((decode_sequence(one, AS_STORED) for one in stored), key=lambda sequence: sequence.version_read)
 
 
 def _low(watermark: object) -> int:

@@ -93,7 +93,7 @@ def show(
         for job in project.jobs:
             if job.job == stored.job:
                 load_step_types(job)
-        sequence = decode_sequence(stored)
+        sequence = decode_sequence(stored, store.places)
         storage = open_storage(sequence.output_root)
         shown = None if output is Output.JSON else 2 * MAX_ROWS
         steps = list(islice(inspect_steps(sequence, storage), shown))

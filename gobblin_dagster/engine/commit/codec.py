@@ -21,35 +21,44 @@ from gobblin_dagster.core.commit import (
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError, WatermarkTypeError
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.serialization import from_document, to_document
 from gobblin_dagster.engine.commit.steps import is_known_step, renames_of, step_from_json, step_to_json
 
-FORMAT = "CommitSequence/2"
-_READABLE = (FORMAT, "CommitSequence/1")
-"""Formats of stored sequences. Format 1 repeats every file that the renames already list."""
+FORMAT = "CommitSequence/3"
+_ABSOLUTE = ("CommitSequence/2", "CommitSequence/1")
+"""Formats of older versions, with absolute paths. Format 1 repeats every file that the renames already list."""
+_WITH_PATHS = ("steps", "files", "output_root", "staging_dirs", "removed")
 _OLD_REPORT = "DatasetResult/1"
 """Format of the reports of older versions: it repeats facts of the sequence, and has another form of the startpoint."""
 
 
-def encode_sequence(sequence: CommitSequence) -> StoredSequence:
+def encode_sequence(sequence: CommitSequence, places: Places) -> StoredSequence:
     """Return the sequence in its stored form: PREPARED, with its digest.
+
+    Args:
+        sequence: with absolute paths.
+        places: of the store that gets it (`StateStore.places`).
 
     Raises:
         UsageError: it has no `created_at`.
     """
     if sequence.created_at is None:
         raise UsageError(problem=f"Commit sequence {sequence.id} has no creation time.", hint="Set `created_at`.")
+    paths = {
+        "steps": [step_to_json(step) for step in sequence.steps],
+        **_files_to_json(sequence),
+        "output_root": sequence.output_root,
+        "staging_dirs": sequence.staging_dirs,
+        **({"removed": sequence.removed} if sequence.removed else {}),
+    }
     body = canonical_json(
         {
             "format": FORMAT,
             "identity": _identity(sequence),
-            "steps": [step_to_json(step) for step in sequence.steps],
-            **_files_to_json(sequence),
+            **places.to_stored_json(paths),
             "after": to_document(sequence.after),
-            "output_root": sequence.output_root,
-            "staging_dirs": list(sequence.staging_dirs),
             "report": to_document(sequence.report),
-            **({"removed": list(sequence.removed)} if sequence.removed else {}),
             **({"startpoint": sequence.startpoint} if sequence.startpoint else {}),
             **({"group": asdict(sequence.group)} if sequence.group else {}),
             **({"is_staged_beside": True} if sequence.is_staged_beside else {}),
@@ -68,11 +77,12 @@ def encode_sequence(sequence: CommitSequence) -> StoredSequence:
     )
 
 
-def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False) -> CommitSequence:
+def decode_sequence(stored: StoredSequence, places: Places, *, skip_unknown_steps: bool = False) -> CommitSequence:
     """Read a stored sequence; raises an error if any part of it is damaged.
 
     Args:
         stored: the sequence.
+        places: of the store that holds it; `AS_STORED` leaves paths as they are stored.
         skip_unknown_steps: leave out steps of unregistered types, for readers that run no steps. Custom steps are
             registered only while their job is loaded.
 
@@ -84,7 +94,7 @@ def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False)
     if body_digest(stored.body) != stored.digest:
         raise CorruptRecordError(what=what, problem="its body does not match its digest")
     try:
-        return _decode(stored, json.loads(stored.body), skip_unknown_steps=skip_unknown_steps)
+        return _decode(stored, _with_paths(json.loads(stored.body), places), skip_unknown_steps=skip_unknown_steps)
     except CorruptRecordError as error:
         raise CorruptRecordError(what=what, problem=error.problem) from error
     except WatermarkTypeError as error:
@@ -93,9 +103,15 @@ def decode_sequence(stored: StoredSequence, *, skip_unknown_steps: bool = False)
         raise CorruptRecordError(what=what, problem=repr(error)) from error
 
 
-def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps: bool) -> CommitSequence:
-    if body.get("format") not in _READABLE:
+def _with_paths(body: dict[str, Any], places: Places) -> dict[str, Any]:
+    """Return a stored body with absolute paths."""
+    if body.get("format") not in (FORMAT, *_ABSOLUTE):
         raise CorruptRecordError(what="", problem=f"expected format {FORMAT!r}, got {body.get('format')!r}")
+    absolute = places.from_stored_json if body["format"] == FORMAT else places.from_older_json
+    return body | {name: absolute(body[name]) for name in _WITH_PATHS if name in body}
+
+
+def _decode(stored: StoredSequence, body: dict[str, Any], *, skip_unknown_steps: bool) -> CommitSequence:
     steps = tuple(step_from_json(raw) for raw in body["steps"] if not skip_unknown_steps or is_known_step(raw))
     after = from_document(DatasetState, body["after"])
     sequence = CommitSequence(

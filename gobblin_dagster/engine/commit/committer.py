@@ -147,7 +147,7 @@ class Committer:
             self._runner.sync_folders(sources)
         except OSError as error:
             raise _storage_error("sync the staging of", sequence, error) from error
-        self._store.prepare(encode_sequence(sequence), epoch)
+        self._store.prepare(encode_sequence(sequence, self._store.places), epoch)
         self._listener.prepared(sequence)
 
     def publish(self, sequence: CommitSequence, epoch: int, *, verify_sources: bool) -> None:
@@ -216,7 +216,7 @@ class Committer:
             self._runner.roll_forward(sequence, verify_content=False)
         except OSError as error:
             raise _storage_error("publish", sequence, error) from error
-        stored = encode_sequence(sequence)
+        stored = encode_sequence(sequence, self._store.places)
         try:
             self._store.record(stored, epoch, sequence.effect)
         except CommitStateUnknownError:
@@ -253,7 +253,7 @@ class Committer:
                 problem=f"Commit sequence {stored.id} has ended as {stored.state}.",
                 hint="Only unfinished and quarantined sequences can be abandoned.",
             )
-        sequence = decode_sequence(stored)
+        sequence = decode_sequence(stored, self._store.places)
         check_paths(sequence)
         try:
             if stored.state is SequenceState.PREPARED:
@@ -309,7 +309,7 @@ class Committer:
         sequence waits and no failure is counted.
         """
         try:
-            sequence = decode_sequence(stored)
+            sequence = decode_sequence(stored, self._store.places)
             check_paths(sequence)
         except (CorruptRecordError, StepRefusedError) as error:
             if isinstance(error.__cause__, WatermarkTypeError):

@@ -25,6 +25,7 @@ from gobblin_dagster.core.errors import (
     StagedFileLostError,
     StepRefusedError,
 )
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.all_or_none import with_held_back
 from gobblin_dagster.engine.commit.codec import decode_sequence
@@ -42,7 +43,7 @@ Errors: TypeAlias = dict[str, Exception | None]
 def group_of(stored: StoredSequence) -> CommitGroup | None:
     """Return the group of a sequence; None if it has none or cannot be read."""
     try:
-        return decode_sequence(stored).group
+        return decode_sequence(stored, AS_STORED).group
     except CorruptRecordError:
         return None
 
@@ -224,7 +225,7 @@ class GroupCommitter:
         members = []
         for stored, epoch in items:
             try:
-                sequence = decode_sequence(stored)
+                sequence = decode_sequence(stored, self._store.places)
                 check_paths(sequence)
             except (CorruptRecordError, StepRefusedError):
                 continue

@@ -220,7 +220,7 @@ class CommitStepStore:
         """Return the waiting steps of a dataset: stored ones, else those put here; raises UsageError if none."""
         stored = self._waiting(store_name, dataset_urn)
         if stored:
-            sequence = decode_sequence(stored[0])
+            sequence = decode_sequence(stored[0], self._store.places)
             steps: Iterable[AnyStep] = (*sequence.steps, *watermark_steps(sequence))
         elif self.exists(store_name, dataset_urn):
             steps = self._drafts[store_name][dataset_urn]

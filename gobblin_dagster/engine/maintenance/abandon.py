@@ -43,7 +43,7 @@ class Abandonment(ShownAsFacts):
 def preview_abandonment(project: Project, store: StateStore, sequence_id: str) -> Abandonment:
     """Return the result that abandoning would have; changes nothing. Raises as `abandon_sequence`."""
     stored = _load(store, sequence_id)
-    orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
+    orphans = _orphans(project, store, stored) if stored.state is SequenceState.QUARANTINED else ()
     return Abandonment(stored.id, stored.dataset_urn, stored.state, stored.reason, orphans)
 
 
@@ -71,7 +71,7 @@ def abandon_sequence(
     stored = _load(store, sequence_id)
     job = project.job(stored.job)
     load_step_types(job)
-    orphans = _orphans(project, stored) if stored.state is SequenceState.QUARANTINED else ()
+    orphans = _orphans(project, store, stored) if stored.state is SequenceState.QUARANTINED else ()
     said = f"abandoned by {who}" + (f" ({why})" if why else "")
     group = group_of(stored)
     urns = {stored.dataset_urn, *([group.dataset_urn] if group else [])}
@@ -111,11 +111,11 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
     return stored
 
 
-def _orphans(project: Project, stored: StoredSequence) -> tuple[str, ...]:
+def _orphans(project: Project, store: StateStore, stored: StoredSequence) -> tuple[str, ...]:
     """Return the existing targets of a sequence; empty if it cannot be read."""
     try:
         storage = project.storage(project.job(stored.job))
-        targets = [rename.target for rename in renames_of(decode_sequence(stored).steps)]
+        targets = [rename.target for rename in renames_of(decode_sequence(stored, store.places).steps)]
         return tuple(target for target in targets if storage.size(target) is not None)
     except (CorruptRecordError, OSError):
         return ()

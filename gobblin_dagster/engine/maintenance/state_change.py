@@ -160,7 +160,7 @@ def apply_change(store: StateStore, change: Change) -> str:
     before, after = change.before, change.after
     urn = before.dataset_urn
     newest = store.load_sequences(before.job, {SequenceState.COMMITTED}, [urn], limit=1)[0]
-    output_root = decode_sequence(newest, skip_unknown_steps=True).output_root
+    output_root = decode_sequence(newest, store.places, skip_unknown_steps=True).output_root
     grant = store.acquire_leases(before.job, [urn], LeaseOwner.current(after.run_id), LEASE_TTL)
     if urn in grant.busy:
         raise busy_error(grant.busy[urn])
@@ -173,7 +173,7 @@ def apply_change(store: StateStore, change: Change) -> str:
     )
     try:
         # Nothing was published, so Dagster need not report it.
-        stored = replace(encode_sequence(replace(sequence, report=report)), reported=True)
+        stored = replace(encode_sequence(replace(sequence, report=report), store.places), reported=True)
         store.record(stored, lease.epoch, sequence.effect)
     finally:
         if urn in grant.inherited:

@@ -25,6 +25,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError
 from gobblin_dagster.core.ids import new_commit_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.places import AS_STORED, Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.serialization import from_document, to_document
 from gobblin_dagster.core.startpoint import Startpoint
@@ -173,9 +174,9 @@ def _by_dataset(sequences: Iterable[StoredSequence]) -> dict[Key, tuple[StoredSe
     return {key: tuple(parts) for key, parts in found.items()}
 
 
-def _decoded(stored: StoredSequence) -> CommitSequence:
+def _decoded(stored: StoredSequence, places: Places = AS_STORED) -> CommitSequence:
     """Read a sequence whose steps are done: they go along as text, and whoever copies a store need not know them."""
-    return decode_sequence(stored, skip_unknown_steps=True)
+    return decode_sequence(stored, places, skip_unknown_steps=True)
 
 
 def _sequence_to_json(stored: StoredSequence) -> dict[str, Any]:
@@ -300,7 +301,7 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
             for lease in keepers[job].acquire(urns).busy.values():
                 raise busy_error(lease)
         for stored in plan.missing:
-            store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored).effect)
+            store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect)
         for startpoint in plan.startpoints:
             store.save_startpoint(startpoint)
         for run in plan.runs:

@@ -54,7 +54,7 @@ def history(store: StateStore, job: str, dataset_urn: str) -> list[HistoryEntry]
     found.sort(key=lambda one: (one.version_read, one.state is SequenceState.COMMITTED, one.created_at))
     for stored in found:
         try:
-            sequence = decode_sequence(stored, skip_unknown_steps=True)
+            sequence = decode_sequence(stored, store.places, skip_unknown_steps=True)
         except CorruptRecordError as error:
             sequence, problem = None, error.problem
         else:

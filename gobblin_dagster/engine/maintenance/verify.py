@@ -274,7 +274,9 @@ class _Verifier:
                     owned.update(file.path for file in files)
             for stored in self._store.load_sequences(job, WAITING):
                 try:
-                    owned.update(file.path for file in decode_sequence(stored, skip_unknown_steps=True).files)
+                    owned.update(
+                        file.path for file in decode_sequence(stored, self._store.places, skip_unknown_steps=True).files
+                    )
                 except CorruptRecordError:
                     continue  # it is quarantined, and `gobblin commit list` says so
         return owned

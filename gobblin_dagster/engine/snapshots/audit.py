@@ -65,7 +65,7 @@ def _published_elsewhere(store: StateStore, job: str, dataset_urn: str) -> Count
     elsewhere: Counter[str] = Counter()
     for stored in store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn]):
         try:
-            sequence = decode_sequence(stored)
+            sequence = decode_sequence(stored, store.places)
         except CorruptRecordError:
             continue  # the rows that it brought there are unknown, so the audit reports them as lost
         if not any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):

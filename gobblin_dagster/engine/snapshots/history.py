@@ -50,7 +50,7 @@ def list_snapshots(store: StateStore, job: str, dataset_urn: str) -> list[Snapsh
     found: dict[int, SnapshotInfo] = {}
     for stored in reversed(store.load_sequences(job, {SequenceState.COMMITTED}, [dataset_urn])):
         try:
-            sequence = decode_sequence(stored, skip_unknown_steps=True)
+            sequence = decode_sequence(stored, store.places, skip_unknown_steps=True)
         except CorruptRecordError:
             continue
         # Other sequences of the same number moved the watermark and published nothing.

@@ -19,6 +19,7 @@ from typing import TypeAlias, TypeVar
 
 from gobblin_dagster.core.commit import CommitEffect, FileHistory, PublishedFile
 from gobblin_dagster.core.errors import CorruptRecordError, TransientError
+from gobblin_dagster.core.places import AS_STORED, Places
 from gobblin_dagster.core.serialization import Document
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
@@ -46,6 +47,7 @@ class DatasetFiles:
     folder: str
     job: str
     dataset_urn: str
+    places: Places = AS_STORED
 
     @property
     def _log(self) -> VersionLog:
@@ -178,7 +180,8 @@ class DatasetFiles:
             added += part.files
             removals += part.removed
             previous = part.previous
-        content = encode(SnapshotPart(snapshot, tuple(added), previous, tuple(removals)))
+        part_here = SnapshotPart(snapshot, tuple(added), previous, tuple(removals))
+        content = encode(_with_paths(part_here, self.places.to_stored))
         # The name depends on the content: a repeated commit finds its own part, never the part of a failed attempt.
         name = f"{snapshot:020d}-{hashlib.sha256(content).hexdigest()[:32]}.json"
         self.storage.put_if_absent(self._part_path(name), content)
@@ -218,13 +221,21 @@ class DatasetFiles:
         part = self._read(SnapshotPart, self._part_path(name))
         if part is None:
             raise CorruptRecordError(what=f"The record {self._part_path(name)}", problem="the file is missing")
-        return part
+        return _with_paths(part, self.places.from_stored)
 
     def _read(self, cls: type[T], path: str) -> T | None:
         try:
             return decode(cls, self.storage.read(path), path)
         except FileNotFoundError:
             return None
+
+
+def _with_paths(part: SnapshotPart, convert: Callable[[str], str]) -> SnapshotPart:
+    return replace(
+        part,
+        files=tuple(replace(file, path=convert(file.path)) for file in part.files),
+        removed=tuple(replace(removal, path=convert(removal.path)) for removal in part.removed),
+    )
 
 
 def _is_on(chain: Sequence[tuple[int, int]], snapshot: int) -> bool:

@@ -1,6 +1,7 @@
 """FileStateStore: the state store as plain files, for lakes without a database.
 
     format.json                                     version of this layout
+    former_base.json                                the project's folder when paths were absolute; in stores of layout 1
     sequences/<id>.jsonl                            job, dataset and body of a sequence; written before a head names it
     jobs/<job>/datasets/<urn>/...                   see `files.dataset`
     jobs/<job>/startpoints/<id>                     the dataset.urn that has, or had, this startpoint
@@ -42,6 +43,7 @@ from gobblin_dagster.core.errors import (
     TransientError,
 )
 from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.storage import Storage
@@ -52,7 +54,9 @@ from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, SequenceEntry, decode, encode
 from gobblin_dagster.state.store import LeaseGrant
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
+"""1 stored absolute paths."""
+_FORMER_BASE = "former_base.json"
 _SYSTEM_CLOCK = SystemClock()
 _ENDED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
 _STAYS = frozenset(
@@ -102,6 +106,7 @@ class FileStateStore:
         storage: holds the files.
         clock: decides when leases end. The clocks of all machines should differ much less than a lease lasts.
         threads: number of datasets that methods for many datasets work on at once.
+        base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they are.
 
     Raises:
         StoreVersionError: the store has a newer layout; nothing was changed.
@@ -111,16 +116,23 @@ class FileStateStore:
     newest version to write the next one.
     """
 
-    def __init__(self, root: str, storage: Storage, clock: Clock = _SYSTEM_CLOCK, threads: int = 8) -> None:
+    def __init__(
+        self, root: str, storage: Storage, clock: Clock = _SYSTEM_CLOCK, threads: int = 8, base: str = ""
+    ) -> None:
         self._root = root
         self._storage = storage
         self._clock = clock
         self._threads = threads
         with self._errors():
-            self._check_format()
+            self._check_format(base)
+            self._places = Places(base, self._former_base())
 
     def __repr__(self) -> str:
         return f"FileStateStore({self._root!r}, {self._storage!r})"
+
+    @property
+    def places(self) -> Places:
+        return self._places
 
     @property
     def url(self) -> str:
@@ -132,7 +144,23 @@ class FileStateStore:
     def _path(self, *parts: str) -> str:
         return posixpath.join(self._root, *parts)
 
-    def _check_format(self) -> None:
+    def _check_format(self, base: str) -> None:
+        version = self._layout_version()
+        if version > LAYOUT_VERSION:
+            raise StoreVersionError(store=self.url, found=str(version), known=str(LAYOUT_VERSION))
+        if version < LAYOUT_VERSION:
+            try:
+                # First, so that it is there whenever the newer version is.
+                self._storage.put_if_absent(self._path(_FORMER_BASE), canonical_json({"base": base}).encode())
+                self._storage.delete(self._path("format.json"))
+                self._layout_version()
+            except OSError as error:
+                if error.errno not in _STAYS:
+                    raise
+                # Whoever may only read, or has no room left, can still look at the store.
+
+    def _layout_version(self) -> int:
+        """Return the version of the layout, making a store where there is none."""
         path = self._path("format.json")
         try:
             # Read first, so that the store can be looked at without write permission or free space.
@@ -142,11 +170,21 @@ class FileStateStore:
             if not self._storage.put_if_absent(path, content):
                 content = self._storage.read(path)
         try:
-            version = int(json.loads(content)["version"])
+            return int(json.loads(content)["version"])
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptRecordError(what=f"The record {path}", problem=f"no version in {content[:80]!r}") from error
-        if version > LAYOUT_VERSION:
-            raise StoreVersionError(store=self.url, found=str(version), known=str(LAYOUT_VERSION))
+
+    def _former_base(self) -> str:
+        """Return the project's folder while paths were absolute; empty where they never were."""
+        path = self._path(_FORMER_BASE)
+        try:
+            content = self._storage.read(path)
+        except FileNotFoundError:
+            return ""
+        try:
+            return str(json.loads(content)["base"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptRecordError(what=f"The record {path}", problem=f"no folder in {content[:80]!r}") from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -177,7 +215,7 @@ class FileStateStore:
 
     def _dataset(self, job: str, urn: str) -> DatasetFiles:
         folder = self._path("jobs", _segment(job), "datasets", _segment(urn))
-        return DatasetFiles(self._storage, folder, job, urn)
+        return DatasetFiles(self._storage, folder, job, urn, self._places)
 
     def _datasets(self, job: str, urns: Collection[str] | None = None) -> list[DatasetFiles]:
         if urns is None:

@@ -27,10 +27,11 @@ from gobblin_dagster.core.commit import (
 )
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.database.dialect import insert, is_among
 from gobblin_dagster.state.sql import startpoints
 from gobblin_dagster.state.sql.leases import require_epoch
-from gobblin_dagster.state.sql.snapshots import file_digest
+from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, file_digest
 from gobblin_dagster.state.sql.tables import dataset_states, is_unreported, sequences, snapshot_files, snapshot_removals
 
 _COLUMNS = tuple(field.name for field in fields(StoredSequence))
@@ -52,13 +53,13 @@ def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> Non
     connection.execute(plain_insert(sequences).values({**values, "state": SequenceState.PREPARED.value}))
 
 
-def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
+def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:
     """Write the effect of a commit and set the sequence, which must be locked and PREPARED, to COMMITTED."""
     require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
     _require_successor(sequence, effect.after)
     _swap_state(connection, effect.after)
-    _add_files(connection, sequence, effect.files)
-    _remove_files(connection, effect.after, effect.removed)
+    _add_files(connection, sequence, effect.files, places)
+    _remove_files(connection, effect.after, effect.removed, places)
     if effect.startpoint:
         startpoints.delete(connection, sequence.job, sequence.dataset_urn, effect.startpoint)
     set_state(connection, sequence.id, SequenceState.COMMITTED)
@@ -187,17 +188,19 @@ def _swap_state(connection: Connection, after: DatasetState) -> None:
         raise WatermarkMovedError(dataset_urn=after.dataset_urn, expected=after.version - 1, found=found)
 
 
-def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence[PublishedFile]) -> None:
+def _add_files(
+    connection: Connection, sequence: StoredSequence, files: Sequence[PublishedFile], places: Places
+) -> None:
     if not files:
         return
-    columns = [field.name for field in fields(PublishedFile)]
-    values = attrgetter(*columns)
-    rows = [
-        (sequence.job, sequence.dataset_urn, *values(file), file_digest(sequence.job, sequence.dataset_urn, file))
-        for file in files
-    ]
+    key, values = (sequence.job, sequence.dataset_urn), attrgetter(*FILE_COLUMNS)
+    rows = []
+    for file in files:
+        branch, path, *facts = values(file)
+        row = (*key, branch, places.to_stored(path), *facts)
+        rows.append((*row, file_digest(*row)))
     try:
-        _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *columns, "digest"), rows)
+        _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *FILE_COLUMNS, "digest"), rows)
     except IntegrityError as error:
         raise CorruptRecordError(
             what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
@@ -205,9 +208,14 @@ def _add_files(connection: Connection, sequence: StoredSequence, files: Sequence
         ) from error
 
 
-def _remove_files(connection: Connection, after: DatasetState, paths: Collection[str]) -> None:
+def _remove_files(connection: Connection, after: DatasetState, paths: Collection[str], places: Places) -> None:
     if paths:
-        rows = [(after.job, after.dataset_urn, path, after.snapshot) for path in dict.fromkeys(paths)]
+        removed = {*paths}
+        # By the names of their own rows: older programs stored absolute paths.
+        of_dataset = (snapshot_files.c.job == after.job, snapshot_files.c.dataset_urn == after.dataset_urn)
+        known = connection.scalars(select(snapshot_files.c.path).where(*of_dataset))
+        stored = [path for path in known if places.from_stored(path) in removed]
+        rows = [(after.job, after.dataset_urn, path, after.snapshot) for path in stored]
         _insert_rows(connection, snapshot_removals, ("job", "dataset_urn", "path", "snapshot"), rows)
 
 

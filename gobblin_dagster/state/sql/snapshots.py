@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, or_, select
@@ -9,18 +10,14 @@ from sqlalchemy import ColumnElement, Connection, Table, exists, or_, select
 from gobblin_dagster.core.commit import FileHistory, PublishedFile, body_digest
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.state.sql.tables import snapshot_files, snapshot_removals
 
-_FILES = select(
-    *(
-        getattr(snapshot_files.c, name)
-        for name in ("branch", "path", "size_bytes", "sha256", "rows", "snapshot", "digest")
-    )
-)
-"""The fields of `PublishedFile` in their order, then the digest."""
+FILE_COLUMNS = tuple(field.name for field in fields(PublishedFile))
+_FILES = select(*(snapshot_files.c[name] for name in (*FILE_COLUMNS, "digest")))
 
 
-def load(connection: Connection, state: DatasetState, snapshot: int | None) -> list[PublishedFile]:
+def load(connection: Connection, state: DatasetState, snapshot: int | None, places: Places) -> list[PublishedFile]:
     """Return the files that the snapshots of `state.chain` added and did not remove, ordered by branch and path."""
     chain = state.chain(snapshot)
 
@@ -38,32 +35,31 @@ def load(connection: Connection, state: DatasetState, snapshot: int | None) -> l
         files.job == state.job, files.dataset_urn == state.dataset_urn, is_on_chain(snapshot_files), ~is_removed
     )
     # Sorted in Python, because databases sort text by different rules.
-    found = (_file(state.job, state.dataset_urn, *row) for row in connection.execute(query))
+    found = (_file(places, state.job, state.dataset_urn, *row) for row in connection.execute(query))
     return sorted(found, key=lambda file: (file.branch, file.path))
 
 
-def load_history(connection: Connection, job: str, dataset_urn: str) -> list[FileHistory]:
+def load_history(connection: Connection, job: str, dataset_urn: str, places: Places) -> list[FileHistory]:
     """Return every file of a dataset, with the snapshots that removed it."""
     files, removals = snapshot_files.c, snapshot_removals.c
     removed: dict[str, list[int]] = {}
     query = select(removals.path, removals.snapshot).where(removals.job == job, removals.dataset_urn == dataset_urn)
     for path, snapshot in connection.execute(query.order_by(removals.snapshot)):
-        removed.setdefault(path, []).append(snapshot)
+        removed.setdefault(places.from_stored(path), []).append(snapshot)
     rows = connection.execute(_FILES.where(files.job == job, files.dataset_urn == dataset_urn))
-    found = (_file(job, dataset_urn, *row) for row in rows)
+    found = (_file(places, job, dataset_urn, *row) for row in rows)
     return [FileHistory(file, tuple(removed.get(file.path, ()))) for file in found]
 
 
-def file_digest(job: str, dataset_urn: str, file: PublishedFile) -> str:
-    """Return the digest of a file's row, which shows changes by other programs."""
-    facts = (job, dataset_urn, file.branch, file.path, file.size_bytes, file.sha256, file.rows, file.snapshot)
-    return body_digest(repr(facts))
+def file_digest(*row: str | int) -> str:
+    """Return the digest of a file's row, which shows changes by other programs; job, dataset.urn and columns as stored."""
+    return body_digest(repr(row))
 
 
-def _file(job: str, dataset_urn: str, *row: Any) -> PublishedFile:
+def _file(places: Places, *row: Any) -> PublishedFile:
     *facts, digest = row
-    file = PublishedFile(*facts)
-    if digest is not None and digest != file_digest(job, dataset_urn, file):
-        what = f"The record of file {file.path} of dataset {dataset_urn!r} of job {job!r}"
+    job, dataset_urn, branch, path, *rest = facts
+    if digest is not None and digest != file_digest(*facts):
+        what = f"The record of file {path} of dataset {dataset_urn!r} of job {job!r}"
         raise CorruptRecordError(what=what, problem="it does not match its digest: another program changed it")
-    return file
+    return PublishedFile(branch, places.from_stored(path), *rest)

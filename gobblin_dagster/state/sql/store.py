@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union
+from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union, update
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serialization
@@ -28,6 +28,7 @@ from gobblin_dagster.core.commit import (
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError, CorruptRecordError
 from gobblin_dagster.core.lease import Lease, LeaseOwner
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.dialect import is_among
@@ -37,7 +38,7 @@ from gobblin_dagster.state.sql import sequences as sql_sequences
 from gobblin_dagster.state.sql import snapshots as sql_snapshots
 from gobblin_dagster.state.sql import startpoints as sql_startpoints
 from gobblin_dagster.state.sql.schema import CHAIN
-from gobblin_dagster.state.sql.tables import dataset_states, runs, sequences, startpoints
+from gobblin_dagster.state.sql.tables import dataset_states, former_bases, runs, sequences, startpoints
 from gobblin_dagster.state.store import LeaseGrant
 
 
@@ -47,6 +48,7 @@ class SqlStateStore:
     Args:
         engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
         clock: gives the time for SQLite; PostgreSQL uses its own clock.
+        base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they are.
 
     Raises:
         StoreVersionError: the store has a revision that this program does not know; nothing was changed.
@@ -58,7 +60,7 @@ class SqlStateStore:
     Source: gobblin-metastore `MysqlStateStore`. Differs: versions and epochs are checked in every transaction.
     """
 
-    def __init__(self, engine_url: str | URL, clock: Clock) -> None:
+    def __init__(self, engine_url: str | URL, clock: Clock, base: str = "") -> None:
         parsed = parse_url(engine_url)
         self._url = shown_url(parsed)
         self._clock = clock
@@ -70,9 +72,16 @@ class SqlStateStore:
             if not current:
                 with self._write() as connection:
                     CHAIN.upgrade(connection, self._url)
+                    connection.execute(update(former_bases).where(former_bases.c.base == "").values(base=base))
+            with self._read() as connection:
+                self._places = Places(base, connection.scalar(select(former_bases.c.base)) or "")
         except BaseException:
             self.close()
             raise
+
+    @property
+    def places(self) -> Places:
+        return self._places
 
     @property
     def url(self) -> str:
@@ -170,14 +179,14 @@ class SqlStateStore:
             if sequence.state is SequenceState.COMMITTED:
                 return
             sql_sequences.require_state(sequence, {SequenceState.PREPARED})
-            sql_sequences.commit(connection, sequence, epoch, effect)
+            sql_sequences.commit(connection, sequence, epoch, effect, self._places)
             _commit(transaction, sequence)
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         with errors_of(self._url), self._writer.connect() as connection:
             transaction = connection.begin()
             sql_sequences.prepare(connection, sequence, epoch)
-            sql_sequences.commit(connection, sequence, epoch, effect)
+            sql_sequences.commit(connection, sequence, epoch, effect, self._places)
             _commit(transaction, sequence)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:
@@ -239,11 +248,11 @@ class SqlStateStore:
             state = _state_of(connection, job, dataset_urn)
             if state is None:
                 return []
-            return sql_snapshots.load(connection, state, snapshot)
+            return sql_snapshots.load(connection, state, snapshot, self._places)
 
     def load_history(self, job: str, dataset_urn: str) -> list[FileHistory]:
         with self._read() as connection:
-            return sql_snapshots.load_history(connection, job, dataset_urn)
+            return sql_snapshots.load_history(connection, job, dataset_urn, self._places)
 
     # -- startpoints ---------------------------------------------------------------------------------------------------
     def save_startpoint(self, startpoint: Startpoint) -> None:

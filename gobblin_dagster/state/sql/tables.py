@@ -119,6 +119,13 @@ startpoints = Table(
     Column("body", Text, nullable=False),
 )
 
+former_bases = Table(
+    "gobblin_former_bases",
+    metadata,
+    # One row in a store that programs without relative paths wrote: the project's folder when the first other one came.
+    Column("base", Text, primary_key=True),
+)
+
 runs = Table(
     "gobblin_runs",
     metadata,

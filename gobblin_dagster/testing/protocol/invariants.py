@@ -15,6 +15,7 @@ from enum import StrEnum
 from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import read_manifest
 from gobblin_dagster.engine.commit.steps.permissions import PermissionStorage
@@ -68,6 +69,7 @@ class _Facts:
     """Ended ones too."""
     visible: Mapping[str, bytes]
     """What a reader of the folder finds, by path."""
+    places: Places
 
     @classmethod
     def of(cls, example: Example) -> _Facts:
@@ -80,6 +82,7 @@ class _Facts:
                 store.load_snapshot(JOB, URN),
                 store.load_sequences(JOB, states=tuple(SequenceState)),
                 _visible(example),
+                store.places,
             )
         finally:
             example.close_store(store)
@@ -186,7 +189,7 @@ def _check_folder(example: Example, facts: _Facts) -> list[Violation]:
     owned = {file.path for file in facts.snapshot}
     for stored in facts.sequences:
         if stored.state in {SequenceState.PREPARED, SequenceState.ABORTING, SequenceState.QUARANTINED}:
-            owned |= {file.path for file in decode_sequence(stored).files}
+            owned |= {file.path for file in decode_sequence(stored, facts.places).files}
     violations = [Violation(Harm.ORPHAN, path) for path in sorted(facts.visible.keys() - owned)]
     for branch in example.branches:
         rows = facts.rows_in(f"{example.output_root}/{branch}")

@@ -205,7 +205,7 @@ def _moves_of(example: Example) -> list[tuple[str, str]]:
     store = example.open_store()
     try:
         (stored,) = store.load_sequences(JOB)
-        steps = decode_sequence(stored).steps
+        steps = decode_sequence(stored, store.places).steps
     finally:
         example.close_store(store)
     return [(step.source, step.target) for step in steps if isinstance(step, RenameFileStep)]

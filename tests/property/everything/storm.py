@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gobblin_dagster.core.commit import SequenceState
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.project import Project
@@ -142,5 +143,5 @@ class Storm:
             if version < len(dataset.moments):
                 assert dataset.moments[version].commit == one.id, "two commits made one version"
             else:
-                commit = decode_sequence(one)
+                commit = decode_sequence(one, AS_STORED)
                 dataset.learn(commit, self.wishes.begin_of(commit, self.rows[one.dataset_urn]))

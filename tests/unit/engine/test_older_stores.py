@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gobblin_dagster.core.commit import CommitReport, CommitSequence, ManualChange, SequenceState
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.core.startpoint import Oldest, Startpoint, Upcoming
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, QueueStats, TaskFailure
@@ -119,7 +120,7 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
 def _sequence(store: StateStore, sequence_id: str) -> CommitSequence:
     stored = store.load_sequence(sequence_id)
     assert stored is not None
-    return decode_sequence(stored)
+    return decode_sequence(stored, AS_STORED)
 
 
 def _told(store: StateStore) -> list[tuple[int, str, str, str, str, str, int]]:
@@ -146,7 +147,7 @@ def test_older_store_loads_whole(store: StateStore) -> None:
 
 def test_commit_of_an_older_store_is_reported_to_dagster_as_it_was(store: StateStore) -> None:
     (unreported,) = store.load_unreported(JOB)
-    assert DatasetResult.of_commit(decode_sequence(unreported)) == DatasetResult(
+    assert DatasetResult.of_commit(decode_sequence(unreported, AS_STORED)) == DatasetResult(
         "a",
         DatasetOutcome.COMMITTED,
         low=LongWatermark(40),

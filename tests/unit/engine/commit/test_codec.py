@@ -15,6 +15,7 @@ from gobblin_dagster.core.commit import (
     canonical_json,
 )
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.startpoint import Startpoint, Upcoming
 from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, QueueStats, TaskFailure
 from gobblin_dagster.core.watermark import LongWatermark
@@ -37,14 +38,14 @@ def test_sequence_survives_the_store() -> None:
     )
     sequence = World().sequence()
     sequence = replace(sequence, steps=(*sequence.steps, MarkStep("/lake/mark")), report=report)
-    stored = encode_sequence(sequence)
+    stored = encode_sequence(sequence, AS_STORED)
     assert (stored.state, stored.digest) == (SequenceState.PREPARED, body_digest(stored.body))
-    assert decode_sequence(stored) == sequence
+    assert decode_sequence(stored, AS_STORED) == sequence
 
 
 def test_files_are_not_repeated_where_the_renames_name_them() -> None:
     sequence = World().sequence()
-    assert encode_sequence(sequence).body.count(sequence.files[0].path) == 1
+    assert encode_sequence(sequence, AS_STORED).body.count(sequence.files[0].path) == 1
 
 
 def test_files_that_no_rename_names_survive_the_store() -> None:
@@ -52,38 +53,38 @@ def test_files_that_no_rename_names_survive_the_store() -> None:
     elsewhere = replace(sequence.files[0], path="/lake/elsewhere")
     for files in ((elsewhere, *sequence.files[1:]), ()):
         other = replace(sequence, files=files)
-        assert decode_sequence(encode_sequence(other)) == other
+        assert decode_sequence(encode_sequence(other, AS_STORED), AS_STORED) == other
 
 
 def test_sequence_of_the_first_format_is_read() -> None:
     """One may be stored before an upgrade and finished after it."""
     sequence = World().sequence()
-    stored = encode_sequence(sequence)
+    stored = encode_sequence(sequence, AS_STORED)
     body = json.loads(stored.body)
     del body["moved"]
     body |= {"format": "CommitSequence/1", "files": [asdict(file) for file in sequence.files]}
-    assert decode_sequence(_with_body(stored, lambda _: canonical_json(body))) == sequence
+    assert decode_sequence(_with_body(stored, lambda _: canonical_json(body)), AS_STORED) == sequence
 
 
 def test_sequence_whose_report_has_no_format_is_read() -> None:
     """Sequences of step stores carried an empty one."""
     sequence = World().sequence()
-    stored = encode_sequence(sequence)
+    stored = encode_sequence(sequence, AS_STORED)
     body = json.loads(stored.body) | {"report": {}}
-    assert decode_sequence(_with_body(stored, lambda _: canonical_json(body))) == sequence
+    assert decode_sequence(_with_body(stored, lambda _: canonical_json(body)), AS_STORED) == sequence
 
 
 @pytest.mark.parametrize("report", [{"format": "CommitReport/2"}, {"rows_read": "many"}], ids=["newer", "damaged"])
 def test_sequence_whose_report_cannot_be_read_is_refused(report: dict[str, str]) -> None:
-    stored = encode_sequence(World().sequence())
+    stored = encode_sequence(World().sequence(), AS_STORED)
     body = json.loads(stored.body) | {"report": report}
     with pytest.raises(CorruptRecordError, match=r"Commit sequence c1.*(CommitReport/2|rows_read)"):
-        decode_sequence(_with_body(stored, lambda _: canonical_json(body)))
+        decode_sequence(_with_body(stored, lambda _: canonical_json(body)), AS_STORED)
 
 
 def test_sequence_without_time_is_refused() -> None:
     with pytest.raises(UsageError, match="has no creation time"):
-        encode_sequence(replace(World().sequence(), created_at=None))
+        encode_sequence(replace(World().sequence(), created_at=None), AS_STORED)
 
 
 def _with_body(stored: StoredSequence, change: Callable[[str], str]) -> StoredSequence:
@@ -106,7 +107,7 @@ def _with_body(stored: StoredSequence, change: Callable[[str], str]) -> StoredSe
     ],
 )
 def test_damaged_record_is_refused(damage: Callable[[StoredSequence], StoredSequence], problem: str) -> None:
-    stored = damage(encode_sequence(World().sequence()))
+    stored = damage(encode_sequence(World().sequence(), AS_STORED))
     with pytest.raises(CorruptRecordError, match=problem) as caught:
-        decode_sequence(stored)
+        decode_sequence(stored, AS_STORED)
     assert caught.value.what == f"Commit sequence {stored.id} of dataset 'a'"

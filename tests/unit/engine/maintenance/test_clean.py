@@ -13,6 +13,7 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StaleEpochError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.engine.commit import crash_at, read_manifest
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.steps import DeleteFilesStep
@@ -205,7 +206,7 @@ def test_run_that_wakes_up_after_its_staging_was_deleted_cannot_prepare(world: W
         assert dataset.sequence is not None
         # Not by `Committer.prepare`, which finds here that the folder is gone: in S3 there is none to miss.
         with pytest.raises(StaleEpochError):
-            store.prepare(encode_sequence(dataset.sequence), 1)
+            store.prepare(encode_sequence(dataset.sequence, AS_STORED), 1)
     assert store.load_sequences("numbers") == []
 
 

@@ -1,4 +1,4 @@
-"""A project folder that was moved or copied as a whole: the state store names its files where they were."""
+"""A project folder that was moved or copied as a whole: what its store and its manifests name is found."""
 
 from __future__ import annotations
 
@@ -59,20 +59,21 @@ def test_output_that_was_changed_for_another_one_keeps_older_files_where_they_ar
     assert ids(tmp_path) == list(range(10))
 
 
-def test_clean_up_of_a_copy_touches_no_file_of_the_other_and_stops_no_dataset(tmp_path: Path) -> None:
+def test_clean_up_leaves_files_of_a_former_output_and_stops_no_dataset(tmp_path: Path) -> None:
     parts: dict[str, Any] = {
         "publisher": {"type": "replace"},
         "extract": {"namespace": "test", "table": "numbers", "type": "snapshot_only"},
         "commit": {"keep_snapshots": 1},
     }
-    begin(tmp_path / "before", 10, **parts)
-    shutil.copytree(tmp_path / "before", tmp_path / "after")
+    begin(tmp_path, 10, **parts)
+    parts["output"] = {"path": "new"}
     for rows in (12, 15):
-        begin(tmp_path / "after", rows, **parts)
+        begin(tmp_path, rows, **parts)
     job = job_spec({"a": {"rows": 20}}, **parts)
     for dry_run in (True, False):
-        (expired,) = clean(project(tmp_path / "after", job), job, dry_run=dry_run).expired
+        (expired,) = clean(project(tmp_path, job), job, dry_run=dry_run).expired
         assert "lies outside of the output" in expired.kept_because
-    assert ids(tmp_path / "before") == list(range(10))
-    begin(tmp_path / "after", 20, **parts)
-    assert ids(tmp_path / "after") == list(range(20))
+    assert ids(tmp_path) == list(range(10))
+    begin(tmp_path, 20, **parts)
+    found = read_published(tmp_path / "new", "numbers", "a").to_arrow("all").to_table(columns=["id"])["id"]
+    assert sorted(found.to_pylist()) == list(range(20))

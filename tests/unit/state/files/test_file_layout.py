@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,11 +14,13 @@ import pytest
 from gobblin_dagster.core.commit import CommitEffect, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import DatasetOutcome, DatasetRunRecord, RunRecord, RunStatus
 from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.storage import LocalStorage
 from gobblin_dagster.testing.conformance.state_store import ManualClock
 from gobblin_dagster.testing.conformance.state_store.values import JOB, START, URN, files_of, in_order, sequence, state
+from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, Halted, counted_storage, halt_after, halt_before
 
 DATA = Path(__file__).parents[3] / "data" / "file_store_v1"
 OWNER = LeaseOwner("run-1", "node-1", "boot-1", 1, "1")
@@ -77,3 +81,20 @@ def test_store_of_any_layout_goes_on(store: FileStateStore) -> None:
     store.commit(sequence("three", 2).id, 1, CommitEffect(state(3), files_of(sequence("three", 2))))
     assert store.load_dataset_states(JOB) == {URN: state(3)}
     assert len(store.load_snapshot(JOB, URN)) == 6
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+@pytest.mark.parametrize("action", [halt_before, halt_after])
+def test_upgrade_that_breaks_off_anywhere_keeps_the_former_folder(tmp_path: Path, at: int, action: Action) -> None:
+    shutil.copytree(DATA, tmp_path / "state")
+    points = FaultPoints(Fault(at, action))
+    with suppress(Halted):
+        FileStateStore(
+            f"{tmp_path}/state", counted_storage(LocalStorage(durable=False), points), ManualClock(), base="/old"
+        )
+    assert points.is_struck == (at <= 6)
+    store = FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), ManualClock(), base="/old")
+    assert store.places == Places("/old", former="/old")
+    moved = FileStateStore(f"{tmp_path}/state", LocalStorage(durable=False), ManualClock(), base="/new")
+    assert moved.places == Places("/new", former="/old")
+    assert json.loads((tmp_path / "state/format.json").read_text()) == {"store": "gobblin", "version": 2}

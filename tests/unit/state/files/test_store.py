@@ -411,8 +411,8 @@ def test_hidden_files_of_other_programs_are_left_alone(published: FileStateStore
 # -- opening -----------------------------------------------------------------------------------------------------------
 def test_newer_layout_is_refused_and_left_alone(published: FileStateStore, tmp_path: Path) -> None:
     path = tmp_path / "state/format.json"
-    path.write_text('{"store":"gobblin","version":2}')
-    with pytest.raises(StoreVersionError, match="has version 2; this program knows up to 1"):
+    path.write_text('{"store":"gobblin","version":3}')
+    with pytest.raises(StoreVersionError, match="has version 3; this program knows up to 2"):
         open_store("files:state", tmp_path)
     assert json.loads(path.read_text())["version"] == 2
 

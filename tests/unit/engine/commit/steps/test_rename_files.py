@@ -9,6 +9,7 @@ import pytest
 
 from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.errors import StepRefusedError
+from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.engine.commit import build
 from gobblin_dagster.engine.commit.codec import encode_sequence
 from gobblin_dagster.engine.commit.steps import (
@@ -109,7 +110,7 @@ def test_files_are_grouped_by_their_trees(pairs: Sequence[tuple[str, str]], shap
 
 
 def test_stored_batch_is_found_by_its_digest(batched: World) -> None:
-    stored = encode_sequence(batched.sequence(units=_many(batched, 8)))
+    stored = encode_sequence(batched.sequence(units=_many(batched, 8)), AS_STORED)
     damaged = replace(stored, body=stored.body.replace("c1-3", "c1-4", 1))
     epoch = batched.epoch()
     batched.store.prepare(stored, epoch)
