@@ -100,7 +100,7 @@ def _with_body(stored: StoredSequence, change: Callable[[str], str]) -> StoredSe
         pytest.param(lambda s: replace(s, id="c2"), "belongs to another sequence", id="under another row"),
         pytest.param(lambda s: replace(s, created_at=s.created_at.replace(tzinfo=None)), "no time zone", id="no zone"),
         pytest.param(lambda s: _with_body(s, lambda b: "{"), "JSONDecodeError", id="no JSON"),
-        pytest.param(lambda s: _with_body(s, lambda b: b.replace("Sequence/2", "Sequence/3")), "format", id="newer"),
+        pytest.param(lambda s: _with_body(s, lambda b: b.replace("Sequence/3", "Sequence/4")), "format", id="newer"),
         pytest.param(lambda s: _with_body(s, lambda b: b.replace('"moved"', '"moves"')), "moved", id="no files"),
         pytest.param(lambda s: _with_body(s, lambda b: b.replace('"long"', '"wide"')), "wide", id="unknown watermark"),
         pytest.param(lambda s: _with_body(s, lambda b: b.replace("rename_file", "fly")), "fly", id="unknown step"),

@@ -414,7 +414,7 @@ def test_newer_layout_is_refused_and_left_alone(published: FileStateStore, tmp_p
     path.write_text('{"store":"gobblin","version":3}')
     with pytest.raises(StoreVersionError, match="has version 3; this program knows up to 2"):
         open_store("files:state", tmp_path)
-    assert json.loads(path.read_text())["version"] == 2
+    assert json.loads(path.read_text())["version"] == 3
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"version":null}'])
