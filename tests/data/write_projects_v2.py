@@ -119,6 +119,6 @@ def nobody(run_id: str) -> LeaseOwner:
 
 
 if __name__ == "__main__":
-    LeaseOwner.current = nobody  # type: ignore[method-assign,assignment]  # the files are kept
+    LeaseOwner.current = nobody  # type: ignore[method-assign]  # the files are kept
     for each in STATES:
         write(each)

@@ -52,7 +52,7 @@ def _declared() -> list[str]:
 def test_names_of_all_formats_stay() -> None:
     assert sorted(_declared()) == sorted(STORED | OF_ONE_RUN)
     assert (codec.FORMAT, state_export.FORMAT, manifest.FORMAT) == (
-        "CommitSequence/2",
+        "CommitSequence/3",
         "GobblinState/1",
         "Manifest/2",
     )
