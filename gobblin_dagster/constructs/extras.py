@@ -1,4 +1,7 @@
-"""Find the optional packages that a job needs from its declaration alone; `gobblin check` imports nothing."""
+"""Find the optional packages that a job needs, for `gobblin check`, which connects to nothing.
+
+Constructs name their own packages, and so do the schemes of paths; those of databases' drivers are in `clients.sql`.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +9,27 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from gobblin_dagster.core.utils.optional_packages import EXTRAS
+from gobblin_dagster.constructs.clients.sql import DRIVERS
+from gobblin_dagster.constructs.registry import ConstructKind, nested_constructs, registry
+from gobblin_dagster.core.traits import PackageTraits, traits_of
+from gobblin_dagster.core.utils.optional_packages import extra_of
 from gobblin_dagster.spec.document import show_loc
 from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.spec.load import constructs
+from gobblin_dagster.storage.schemes import scheme_named
 
-_OF_TYPE: Mapping[tuple[str, str], str] = {
-    ("source", "kafka"): "confluent_kafka",
-    ("publisher", "kafka_topic"): "confluent_kafka",
-    ("publisher", "iceberg"): "pyiceberg",
-    ("publisher", "delta"): "deltalake",
-    ("format", "avro"): "fastavro",
-    ("writer", "avro"): "fastavro",
-    ("converter", "avro_bytes"): "fastavro",
-    ("converter", "encrypt"): "cryptography",
-    ("converter", "decrypt"): "cryptography",
-}
-"""Modules by kind and type of construct."""
-_OF_SCHEME: Mapping[str, str] = {
-    "s3": "boto3",
-    "hdfs": "hdfs_native",
-    "sftp": "sshfs",
-    "postgres": "psycopg2",
-    "postgresql": "psycopg2",
-    "postgresql+psycopg2": "psycopg2",
-    "mysql": "pymysql",
-    "mariadb": "pymysql",
-}
-"""Modules by the scheme of a path or of a database's URL."""
 _PLACES = ("path", "paths", "url")
-"""Options that contain such paths and URLs."""
+"""Options that contain paths, and URLs of files or databases."""
 
 
 def missing_extras(job: JobSpec) -> list[tuple[str, str]]:
-    """Return (place in the job file, problem) for each part of a job whose package is not installed."""
-    found = dict(_needed(job))
-    return [(place, EXTRAS[module].missing()) for place, module in found.items() if not is_installed(module)]
+    """Return (place in the job file, problem) of each part of a job whose package is not installed.
+
+    Raises:
+        UsageError: a type of the job is not known; it was refused when the job file was read.
+    """
+    found = dict.fromkeys(_needed(job))
+    return [(place, extra_of(module).missing()) for place, module in found if not is_installed(module)]
 
 
 def is_installed(module: str) -> bool:
@@ -56,22 +44,27 @@ def _needed(job: JobSpec) -> Iterator[tuple[str, str]]:
     yield from _of_urls("output", {"path": job.output.path})
     for loc, kind, node in constructs(job.model_dump(mode="json")):
         place = show_loc(loc)
-        if module := _OF_TYPE.get((kind, node["type"])):
-            yield place, module
-        if kind == "source":
-            given = node.get("format")
-            form = given.get("type") if isinstance(given, dict) else given
-            if module := _OF_TYPE.get(("format", str(form))):
-                yield f"{place}.format", module
+        if kind in list(ConstructKind):  # the others are commit steps
+            yield from _of_construct(place, ConstructKind(kind), node)
         # The source `spark` reads paths and URLs with its own packages.
         if node["type"] != "spark":
             yield from _of_urls(place, node)
+
+
+def _of_construct(place: str, kind: ConstructKind, node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cls = registry.load(kind, node["type"])
+    yield from ((place, module) for module in traits_of(cls, PackageTraits).packages)
+    for name, inner in nested_constructs(cls.Options):
+        given = {"type": node[name]} if isinstance(node.get(name), str) else node.get(name)
+        if isinstance(given, dict):
+            yield from _of_construct(f"{place}.{name}", inner, given)
 
 
 def _of_urls(place: str, node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key in _PLACES:
         given = node.get(key)
         for text in given if isinstance(given, list | tuple) else [given]:
-            scheme = text.partition("://")[0].lower() if isinstance(text, str) and "://" in text else ""
-            if module := _OF_SCHEME.get(scheme):
-                yield f"{place}.{key}", module
+            scheme, mark, _ = text.partition("://") if isinstance(text, str) else ("", "", "")
+            if mark:
+                modules = (*scheme_named(scheme.lower()).packages, DRIVERS.get(scheme.lower(), ""))
+                yield from ((f"{place}.{key}", module) for module in modules if module)

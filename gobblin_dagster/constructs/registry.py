@@ -40,7 +40,7 @@ from gobblin_dagster.core.constructs import (
     TaskLevelPolicy,
 )
 from gobblin_dagster.core.errors import InvalidSpecError, SpecFault, UsageError
-from gobblin_dagster.core.traits import FormatTraits, PublisherTraits, SourceTraits, WriterTraits
+from gobblin_dagster.core.traits import FormatTraits, PackageTraits, PublisherTraits, SourceTraits, WriterTraits
 from gobblin_dagster.core.utils.import_target import load_target
 from gobblin_dagster.spec.explain import explain
 from gobblin_dagster.spec.job import ConstructSpec, ConverterSpec, RowPolicySpec, TaskPolicySpec
@@ -297,7 +297,7 @@ class Registry:
             model.model_validate(dict(options))
         except ValidationError as error:
             faults = list(explain(error, model))
-        for name, inner in _nested(model):
+        for name, inner in nested_constructs(model):
             # The inner construct is checked as it was written, so that its faults are reported together with all
             # others.
             with suppress(ValidationError, KeyError):
@@ -336,7 +336,7 @@ class Registry:
 
     def _embed(self, model: type[BaseModel], body: dict[str, Any], definitions: dict[str, Any]) -> None:
         """Replace the open schema of fields for other constructs by the schema of their kind."""
-        for name, inner in _nested(model):
+        for name, inner in nested_constructs(model):
             nested = self.schema(inner)
             definitions.update(nested["$defs"])
             body["properties"][name] = {
@@ -374,7 +374,7 @@ class Registry:
             self.register(ConstructKind(kind), type_name, point.value)
 
 
-def _nested(model: type[BaseModel]) -> Iterator[tuple[str, ConstructKind]]:
+def nested_constructs(model: type[BaseModel]) -> Iterator[tuple[str, ConstructKind]]:
     """Yield the fields for other constructs, with their kinds."""
     for name, field in model.model_fields.items():
         for mark in field.metadata:
@@ -433,7 +433,8 @@ def _names(part: type[Any]) -> list[str]:
 def _refuse_misspelt(kind: ConstructKind, cls: type[Any], given: Iterable[str]) -> None:
     """Raise UsageError for an attribute with nearly the name of an optional one, which would be ignored."""
     names = {name for name in given if not name.startswith("_")}
-    missing = {name for part in _OPTIONAL.get(kind, ()) for name in _names(part)} - names
+    parts: tuple[type[Any], ...] = (PackageTraits, *_OPTIONAL.get(kind, ()))
+    missing = {name for part in parts for name in _names(part)} - names
     for name in sorted(names):
         near = difflib.get_close_matches(name, missing, n=1, cutoff=0.85)
         if near:

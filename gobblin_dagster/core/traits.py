@@ -14,6 +14,15 @@ from gobblin_dagster.core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
+class PackageTraits:
+    """Traits of every construct."""
+
+    packages: tuple[str, ...] = ()
+    """Modules of optional packages that it imports when it is used; `gobblin check` says which are not installed. How to install
+    them: `core.utils.optional_packages`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTraits:
     """Traits of a source; read on the object, on the driver."""
 
@@ -79,7 +88,7 @@ class StepTraits:
     """Absolute paths of published files that it changes; a path outside of the output makes the sequence refused."""
 
 
-TraitsT = TypeVar("TraitsT", SourceTraits, FormatTraits, WriterTraits, PublisherTraits, StepTraits)
+TraitsT = TypeVar("TraitsT", PackageTraits, SourceTraits, FormatTraits, WriterTraits, PublisherTraits, StepTraits)
 
 
 def traits_of(construct: object, traits: type[TraitsT]) -> TraitsT:

@@ -87,10 +87,10 @@ class _Judge:
             problem = (
                 "Spark's SQL can read any path, and `allow.paths` of gobblin.yaml is set; read a `path` or a `table`"
             )
-        elif is_url:
-            problem = lists.url_problem(text, self._base_dir)
-        elif is_path and not self._is_rest:
-            problem = lists.path_problem(text, self._base_dir)
+        elif is_url or (is_path and not self._is_rest):
+            problem = lists.url_problem(text, self._base_dir) if is_url else ""
+            if is_path and not self._is_rest:  # of whatever scheme a URL is
+                problem = problem or lists.path_problem(text, self._base_dir)
         elif key not in _TEXTS and _TARGET.fullmatch(text):
             problem = lists.module_problem(text)
         return problem

@@ -38,7 +38,7 @@ def s3_client(process: int) -> Any:
     Raises:
         EnvironmentFaultError: boto3 is not installed.
     """
-    with optional_package("boto3", "paths that begin with s3://", extra="s3"):
+    with optional_package("boto3"):
         from boto3.session import Session  # noqa: PLC0415  # an optional package, imported only if a job uses it
         from botocore.config import Config  # noqa: PLC0415  # as above
     # Not the shared default session: several threads must not use that one at once.
@@ -48,7 +48,7 @@ def s3_client(process: int) -> Any:
 @contextmanager
 def s3_errors(path: str, target: str | None = None) -> Iterator[None]:
     """Turn errors of boto3 into the OSErrors that a local file would raise."""
-    with optional_package("boto3", "paths that begin with s3://", extra="s3"):
+    with optional_package("boto3"):
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  # as above
 
     try:
@@ -110,7 +110,7 @@ def _check(client: Any, bucket: str, folder: str) -> None:
 @contextmanager
 def _refusing(bucket: str, operation: str) -> Iterator[None]:
     """Expect status 412 (the object exists); raise EnvironmentFaultError if the write succeeds."""
-    with optional_package("boto3", "paths that begin with s3://", extra="s3"):
+    with optional_package("boto3"):
         from botocore.exceptions import ClientError  # noqa: PLC0415  # optional, as above
 
     try:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Sequence
-from functools import cache
+from typing import Any
 
 import pyarrow.fs as pafs
+from fsspec import AbstractFileSystem
 
-from gobblin_dagster.core.errors import UsageError
-from gobblin_dagster.core.utils.optional_packages import optional_package
-from gobblin_dagster.storage._s3_client import s3_client
-from gobblin_dagster.storage.hdfs import HdfsStorage
-from gobblin_dagster.storage.local import LocalStorage
-from gobblin_dagster.storage.s3 import S3Storage
-from gobblin_dagster.storage.urls import open_storage, storage_path
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.storage.urls import split, storage_path
 
 
 def arrow_files(paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
@@ -25,41 +21,36 @@ def arrow_files(paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
             returned.
 
     Raises:
-        UsageError: the storage cannot be read by pyarrow (`memory://`).
+        UsageError: there is no such storage.
         EnvironmentFaultError: the storage's package is not installed.
 
     Example:
         >>> arrow_files(["/lake/a.parquet"])[1]
         ['/lake/a.parquet']
     """
-    storage = open_storage(paths[0]) if paths else LocalStorage()
-    inside = [storage_path(path) for path in paths]
-    match storage:
-        case LocalStorage():
-            return pafs.LocalFileSystem(), inside
-        case HdfsStorage(authority=authority):
-            return _hdfs(authority, os.getpid()), inside
-        case S3Storage(bucket=bucket):
-            return arrow_s3(), [bucket + path for path in inside]
-        case _:
-            raise UsageError(problem=f"pyarrow cannot read {paths[0]!r}.")
+    scheme, host, _ = split(paths[0] if paths else "/")
+    return scheme.arrow(host, [storage_path(path) for path in paths])
 
 
-@cache
-def _hdfs(authority: str, _process: int) -> pafs.FileSystem:
-    # Cached by process, and kept in forked children too. fsspec deletes its own cached clients in a child, and
-    # deleting a client waits for ever for threads that only the parent has.
-    HdfsStorage(authority).connect()
-    # An optional package; `connect` has already raised a helpful error if it is missing.
-    with optional_package("hdfs-native", "paths that begin with hdfs://", extra="hdfs"):
-        from hdfs_native.fsspec import HdfsFileSystem  # noqa: PLC0415
-
-    return pafs.PyFileSystem(pafs.FSSpecHandler(HdfsFileSystem(authority or None)))
+def read_whole(storage: Storage) -> pafs.FileSystem:
+    """Return a file system that reads through a storage, each file as a whole."""
+    return pafs.PyFileSystem(pafs.FSSpecHandler(_StorageFiles(storage)))
 
 
-def arrow_s3() -> pafs.FileSystem:
-    """Return pyarrow's S3 file system; raises EnvironmentFaultError if boto3 is not installed."""
-    # Arrow finds credentials as boto3 does, but not always region and endpoint: these are taken from boto3.
-    where = s3_client(os.getpid()).meta
-    is_amazon = ".amazonaws.com" in where.endpoint_url
-    return pafs.S3FileSystem(region=where.region_name, endpoint_override=None if is_amazon else where.endpoint_url)
+class _StorageFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec is not typed
+    """A storage as a file system of fsspec, as far as reading needs one."""
+
+    cachable = False
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        size = self._storage.size(path)
+        if size is None:
+            raise FileNotFoundError(path)
+        return {"name": path, "size": size, "type": "file"}
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
+        return io.BytesIO(self._storage.read(path))

@@ -13,17 +13,13 @@ of its known checksum:
 
 from __future__ import annotations
 
-import base64
-import errno
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from gobblin_dagster.storage._s3_client import s3_client, s3_errors
-from gobblin_dagster.storage.remote import FileFacts, RemoteEntry, remote_files
+from gobblin_dagster.storage.remote import RemoteEntry, remote_files
+from gobblin_dagster.storage.schemes import scheme_of
 
 _PIECE_BYTES = 4 << 20
 """Bytes read at a time; each piece of a remote file is a request."""
@@ -40,13 +36,7 @@ def told_checksum(path: str) -> str:
 
     Empty if the store keeps none. Raises OSError.
     """
-    if path.startswith("s3://"):
-        bucket, _, key = path.removeprefix("s3://").partition("/")
-        with s3_errors(path):
-            return _etag(s3_client(os.getpid()).head_object(Bucket=bucket, Key=key))
-    if path.startswith(("gs://", "gcs://")):
-        return _told_by_google(path)
-    return ""
+    return scheme_of(path).told_checksum(path) if "://" in path else ""
 
 
 def has_content(path: str, known: str, told: str = "") -> bool:
@@ -71,44 +61,7 @@ def has_content(path: str, known: str, told: str = "") -> bool:
 
 def scan_with_checksums(url: str) -> Iterable[RemoteEntry]:
     """Return the entries of a remote folder, with checksums if the store lists them (S3 does); raises OSError."""
-    return _scan_s3(url) if url.startswith("s3://") else remote_files(url).scan(url)
-
-
-def _scan_s3(url: str) -> Iterator[RemoteEntry]:
-    # boto3, because Arrow lists faster but does not return ETags.
-    bucket, _, folder = url.removeprefix("s3://").rstrip("/").partition("/")
-    prefix, is_there = (f"{folder}/" if folder else ""), not folder
-    with s3_errors(url):
-        for page in (
-            s3_client(os.getpid())
-            .get_paginator("list_objects_v2")
-            .paginate(Bucket=bucket, Prefix=prefix, Delimiter="/")
-        ):
-            for found in page.get("CommonPrefixes", ()):
-                is_there, name = True, found["Prefix"].removeprefix(prefix).rstrip("/")
-                yield RemoteEntry(name, f"{url}/{name}", None, is_folder=True)
-            for found in page.get("Contents", ()):
-                is_there, name = True, found["Key"].removeprefix(prefix)
-                modified_us = int(found["LastModified"].timestamp()) * 1_000_000
-                if name:  # an object with the folder's own name only marks that the folder exists
-                    facts = FileFacts(found["Size"], modified_us, _etag(found))
-                    yield RemoteEntry(name, f"{url}/{name}", facts, is_folder=False)
-    if not is_there:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-
-
-def _etag(found: dict[str, Any]) -> str:
-    etag = found.get("ETag", "").strip('"')
-    return f"etag={etag}" if etag else ""
-
-
-def _told_by_google(url: str) -> str:
-    files: Any = remote_files(url)
-    with files.files.open_input_stream(url.partition("://")[2]) as file:
-        told = {name: value.decode() for name, value in file.metadata().items()}
-    if told.get("md5Hash"):
-        return f"md5={base64.b64decode(told['md5Hash']).hex()}"
-    return f"crc32c={told['crc32c']}" if told.get("crc32c") else ""
+    return scheme_of(url).scan_with_checksums(url)
 
 
 def _digest(path: str, kind: str) -> str:

@@ -14,7 +14,7 @@ import os
 import posixpath
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,9 +23,13 @@ from typing import TYPE_CHECKING
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.core.utils.optional_packages import optional_package
 from gobblin_dagster.storage.local import TEMP_PREFIX
+from gobblin_dagster.storage.schemes import Scheme
 
 if TYPE_CHECKING:
+    import pyarrow.fs as pafs
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
+
+    from gobblin_dagster.storage.remote import RemoteFiles
 
 _REPORT_WAIT_S = 30
 _REPORT_PAUSE_S = 0.01
@@ -67,7 +71,7 @@ def hdfs_errors(path: str, target: str | None = None) -> Iterator[None]:
 @cache
 def _client(authority: str, process: int) -> Client:
     """Return the connection of this process; a forked process must not use the connection of its parent."""
-    with optional_package("hdfs-native", "paths that begin with hdfs://", extra="hdfs"):
+    with optional_package("hdfs_native"):
         from hdfs_native import Client  # noqa: PLC0415  # an optional package, imported only if a job uses it
     return Client(f"hdfs://{authority}" if authority else None)
 
@@ -285,3 +289,23 @@ class HdfsStorage:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         with hdfs_errors(path):
             self.connect().delete(self._name(path), recursive=True)
+
+
+class HdfsScheme(Scheme):
+    """`hdfs://host:port/path`."""
+
+    packages = ("hdfs_native",)
+    example = "hdfs://host:port/path"
+
+    def storage(self, host: str, *, durable: bool) -> HdfsStorage:
+        return HdfsStorage(host, durable)
+
+    def arrow(self, host: str, paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
+        from gobblin_dagster.storage.hdfs_files import arrow_hdfs  # noqa: PLC0415  # slow to load
+
+        return arrow_hdfs(host), list(paths)
+
+    def files(self, authority: str) -> RemoteFiles:
+        from gobblin_dagster.storage.hdfs_files import HdfsFiles  # noqa: PLC0415  # slow to load
+
+        return HdfsFiles(authority)

@@ -9,13 +9,18 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage._rename import rename_new
+from gobblin_dagster.storage.schemes import Scheme
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
 
 TEMP_PREFIX = ".tmp-"
 """Beginning of the names of unfinished files; listings leave them out."""
@@ -251,3 +256,21 @@ class LocalStorage:
         if not Path(path).exists():
             return
         shutil.rmtree(path)
+
+
+class LocalScheme(Scheme):
+    """`file:///path`, and absolute paths."""
+
+    example = "file:///path"
+    decodes_paths = True
+
+    def url_problem(self, host: str, path: str) -> str:
+        return "" if host in ("", "localhost") and path.startswith("/") else "is not an absolute path"
+
+    def storage(self, host: str, *, durable: bool) -> LocalStorage:
+        return LocalStorage(durable)
+
+    def arrow(self, host: str, paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
+        import pyarrow.fs as pafs  # noqa: PLC0415  # slow to load
+
+        return pafs.LocalFileSystem(), list(paths)

@@ -8,9 +8,11 @@ import os
 import posixpath
 import threading
 from collections.abc import Iterator
+from functools import cache
 
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage.local import TEMP_PREFIX
+from gobblin_dagster.storage.schemes import Scheme
 
 
 def _fail(code: int, *paths: str) -> OSError:
@@ -179,3 +181,18 @@ class MemoryStorage:
             if self._folders.pop(path, None) is not None:
                 folder, name = posixpath.split(path)
                 self._folders[folder].discard(name)
+
+
+class MemoryScheme(Scheme):
+    """`memory://name/path`, one storage for each name and process."""
+
+    example = "memory://name/path (tests)"
+    decodes_paths = True
+
+    def storage(self, host: str, *, durable: bool) -> MemoryStorage:
+        return _shared(host)
+
+
+@cache
+def _shared(name: str) -> MemoryStorage:
+    return MemoryStorage(name)

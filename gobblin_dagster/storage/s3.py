@@ -13,15 +13,21 @@ import hashlib
 import os
 import posixpath
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gobblin_dagster.core.storage import FileDigest
 from gobblin_dagster.storage._s3_client import ABSENT, MARK, ConditionCheck, s3_client, s3_errors
 from gobblin_dagster.storage._s3_upload import Upload, mark_of
 from gobblin_dagster.storage.local import TEMP_PREFIX
+from gobblin_dagster.storage.schemes import Scheme
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+    from gobblin_dagster.storage.remote import RemoteEntry, RemoteFiles
 
 PART_BYTES = 8 << 20
 """Bytes that a sink collects before it sends them as a part."""
@@ -254,3 +260,41 @@ class S3Storage:
         """Raise NotADirectoryError if the path is an object and not a folder."""
         if self._key(path) and self.size(path) is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+
+class S3Scheme(Scheme):
+    """`s3://bucket/key`."""
+
+    packages = ("boto3",)
+    example = "s3://bucket/path"
+
+    def url_problem(self, host: str, path: str) -> str:
+        return "" if host else "names no bucket"
+
+    def storage(self, host: str, *, durable: bool) -> S3Storage:
+        return S3Storage(host)
+
+    def arrow(self, host: str, paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
+        return self.connect(""), [host + path for path in paths]
+
+    def connect(self, authority: str) -> pafs.FileSystem:
+        from gobblin_dagster.storage.s3_files import arrow_s3  # noqa: PLC0415  # slow to load
+
+        return arrow_s3()
+
+    def files(self, authority: str) -> RemoteFiles:
+        from gobblin_dagster.storage.object_files import ArrowFiles  # noqa: PLC0415  # slow to load
+        from gobblin_dagster.storage.remote import client_of  # noqa: PLC0415  # as above
+
+        return ArrowFiles("s3://", client_of(self.name, ""))
+
+    def told_checksum(self, url: str) -> str:
+        from gobblin_dagster.storage.s3_files import told_etag  # noqa: PLC0415  # slow to load
+
+        return told_etag(url)
+
+    def scan_with_checksums(self, url: str) -> Iterable[RemoteEntry]:
+        # boto3, because Arrow lists faster but does not return ETags.
+        from gobblin_dagster.storage.s3_files import scan_with_etags  # noqa: PLC0415  # slow to load
+
+        return scan_with_etags(url)

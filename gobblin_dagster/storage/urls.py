@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from functools import cache
 from urllib.parse import unquote
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
-from gobblin_dagster.storage.hdfs import HdfsStorage
-from gobblin_dagster.storage.local import LocalStorage
-from gobblin_dagster.storage.memory import MemoryStorage
-from gobblin_dagster.storage.s3 import S3Storage
-
-_SUPPORTED = "an absolute path, file:///path, hdfs://host:port/path, s3://bucket/path, or memory://name/path (tests)"
+from gobblin_dagster.storage.schemes import Scheme, examples, scheme_named
 
 
-@cache
-def _shared_memory(name: str) -> MemoryStorage:
-    return MemoryStorage(name)
-
-
-def _split(url_or_path: str) -> tuple[str, str, str]:
-    """Return (scheme, host, path); percent signs in the path are decoded for `file` and `memory` only."""
+def split(url_or_path: str) -> tuple[Scheme, str, str]:
+    """Return (scheme, host, path) of a place to publish to; raises as `open_storage`."""
     if url_or_path.startswith("/") or "://" not in url_or_path:
-        scheme, host, path = "file", "", url_or_path
+        name, host, path = "file", "", url_or_path
+        scheme = scheme_named(name)
     else:
-        scheme, _, rest = url_or_path.partition("://")
+        name, _, rest = url_or_path.partition("://")
+        scheme = scheme_named(name)
         host, slash, path = rest.partition("/")
-        # HDFS, S3 and their tools do not decode paths: `%2F` is three characters there.
-        path = slash + (path if scheme in ("hdfs", "s3") else unquote(path))
-    if scheme not in ("file", "memory", "hdfs", "s3"):
-        raise UsageError(problem=f"Storage of scheme {scheme!r} is not supported.", hint=f"Use {_SUPPORTED}.")
+        path = slash + (unquote(path) if scheme.decodes_paths else path)
+    if not scheme.example:
+        raise UsageError(problem=f"Storage of scheme {name!r} is not supported.", hint=f"Use {examples()}.")
     if "@" in host:
         # The URL itself is not repeated: it may hold a password.
         raise UsageError(
-            problem=f"A {scheme}:// URL holds a user or a key.",
+            problem=f"A {name}:// URL holds a user or a key.",
             hint="Leave it out: credentials come from the environment and from the configuration of Hadoop or AWS.",
         )
-    if scheme == "file" and (host not in ("", "localhost") or not path.startswith("/")):
-        raise UsageError(problem=f"{url_or_path!r} is not an absolute path.", hint=f"Use {_SUPPORTED}.")
-    if scheme == "s3" and not host:
-        raise UsageError(problem=f"{url_or_path!r} names no bucket.", hint=f"Use {_SUPPORTED}.")
+    if problem := scheme.url_problem(host, path):
+        raise UsageError(problem=f"{url_or_path!r} {problem}.", hint=f"Use {examples()}.")
     return scheme, host, path
 
 
@@ -49,8 +37,8 @@ def open_storage(url_or_path: str, durable: bool = True) -> Storage:
 
     Args:
         url_or_path: an absolute local path, `file:///path`, `hdfs://host:port/path` (or the name of a service in the
-            Hadoop configuration; `hdfs:///path` for the default one), `s3://bucket/key`, or `memory://name/...` (one
-            storage per name and process).
+            Hadoop configuration; `hdfs:///path` for the default one), `s3://bucket/key`, `memory://name/...` (one
+            storage per name and process), or a URL of a scheme that a package registered.
         durable: True makes files survive a power loss (`commit.durability: full`), False only a killed process
             (`fast`).
 
@@ -60,16 +48,8 @@ def open_storage(url_or_path: str, durable: bool = True) -> Storage:
     Note:
         No connection is made yet. If an optional package is missing, the first use raises EnvironmentFaultError.
     """
-    scheme, host, _ = _split(url_or_path)
-    match scheme:
-        case "hdfs":
-            return HdfsStorage(host, durable)
-        case "s3":
-            return S3Storage(host)
-        case "memory":
-            return _shared_memory(host)
-        case _:
-            return LocalStorage(durable)
+    scheme, host, _ = split(url_or_path)
+    return scheme.storage(host, durable=durable)
 
 
 def storage_path(url_or_path: str) -> str:
@@ -84,4 +64,4 @@ def storage_path(url_or_path: str) -> str:
         ('/lake/50%25', '/lake')
     """
     # `..` stays as it is: if a folder is a link, only the file system knows its parent.
-    return "/" + _split(url_or_path)[2].strip("/")
+    return "/" + split(url_or_path)[2].strip("/")

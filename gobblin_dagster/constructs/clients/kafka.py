@@ -51,7 +51,7 @@ def client_settings(
     Raises:
         EnvironmentFaultError: the client library or a named environment variable is missing.
     """
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         import confluent_kafka  # noqa: F401, PLC0415  # asked for where a job uses it
     secret = from_environment(connection.config_env, "Kafka setting")
     # A broker that comes back is found within one second instead of ten.
@@ -73,7 +73,7 @@ def topic_ids(
     Returns:
         Ids by topic, empty if the brokers have none (before Kafka 2.8); and the errors of topics without an answer.
     """
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError, KafkaException, TopicCollection  # noqa: PLC0415  # optional package
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
@@ -102,7 +102,7 @@ def _id_text(identity: Any) -> str:
 
 def is_absent(error: Any) -> bool:
     """Return True if a KafkaError says that the topic or partition does not exist."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     return error.code() in {
@@ -115,7 +115,7 @@ def is_absent(error: Any) -> bool:
 @contextmanager
 def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
     """Raise the client library's errors as TransientError or ExtractError; the library says which may be retried."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
     try:
@@ -126,7 +126,7 @@ def translated_kafka_errors(dataset_urn: str, partition: str) -> Iterator[None]:
 
 def is_passing(error: Any) -> bool:
     """Return True for a KafkaError of a partition whose leader changes; it ends without our help."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     return error.code() in {
@@ -141,7 +141,7 @@ def is_passing(error: Any) -> bool:
 
 def is_refusal(error: Any) -> bool:
     """Return True if a KafkaError says that the brokers refuse our login or certificate, or that we refuse theirs."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     refusals = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
@@ -151,7 +151,7 @@ def is_refusal(error: Any) -> bool:
 
 def telling(errors: Sequence[Any]) -> str:
     """Return the text of the most helpful KafkaError: the last refusal, else the last error; empty if there is none."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     said = [one for one in errors if one.code() != KafkaError._ALL_BROKERS_DOWN]
@@ -161,7 +161,7 @@ def telling(errors: Sequence[Any]) -> str:
 
 def kafka_error(dataset_urn: str, partition: str, error: Any) -> ExtractError | TransientError:
     """Return our error for a KafkaError."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
     gone = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}

@@ -14,6 +14,14 @@ from gobblin_dagster.core.errors import EnvironmentFaultError
 
 MYSQL = ("mysql", "mariadb")
 """Backends with MySQL's protocol."""
+DRIVERS: Mapping[str, str] = {
+    "postgres": "psycopg2",
+    "postgresql": "psycopg2",
+    "postgresql+psycopg2": "psycopg2",
+    "mysql": "pymysql",
+    "mariadb": "pymysql",
+}
+"""Modules of the drivers that extras of ours install, by the scheme of a URL."""
 
 
 def parse_url(text: str, base_dir: str) -> sa.URL:

@@ -33,6 +33,8 @@ class AvroBytesConverter(EachRowConverter):
     source's `value: {type: avro}`.
     """
 
+    packages = ("fastavro",)
+
     class Options(SpecModel):
         """Options of `type: avro_bytes`; `avro_schema` or `schema_file`."""
 
@@ -90,7 +92,7 @@ def _schema(options: AvroBytesConverter.Options, context: ConstructContext) -> A
 
 
 def _decoder(schema: Any) -> AvroDecoder:
-    with optional_package("fastavro", _NAME, extra="avro"):
+    with optional_package("fastavro"):
         from fastavro.schema import SchemaParseException, UnknownType  # noqa: PLC0415  # optional package
     try:
         return AvroDecoder(schema, None)

@@ -38,6 +38,7 @@ class FieldOptions(SpecModel):
 class _FieldConverter(EachRowConverter):
     """Base of both directions."""
 
+    packages = ("cryptography",)
     Options = FieldOptions
     _name = ""
 
@@ -105,7 +106,7 @@ class DecryptConverter(_FieldConverter):
         return [None if value is None else self._decrypted(name, value) for value in values]
 
     def _decrypted(self, name: str, value: str | bytes) -> str | bytes:
-        with optional_package("cryptography", "encrypted columns", extra="crypto"):
+        with optional_package("cryptography"):
             from cryptography.exceptions import InvalidTag  # noqa: PLC0415  # optional package
 
         try:
@@ -124,6 +125,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _aes_gcm(key: bytes) -> AESGCM:
-    with optional_package("cryptography", "encrypted columns", extra="crypto"):
+    with optional_package("cryptography"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # optional package
     return AESGCM(key)

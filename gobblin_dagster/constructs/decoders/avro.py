@@ -32,7 +32,7 @@ class AvroDecoder:
     """
 
     def __init__(self, reader: Any, writer_of: Callable[[int], Any] | None) -> None:
-        with optional_package("fastavro", "Avro messages", extra="kafka"):
+        with optional_package("fastavro"):
             from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415  # optional package
             from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
 
@@ -57,7 +57,7 @@ class AvroDecoder:
             EnvironmentFaultError: the package fastavro, or the variable with the registry's password, is missing.
             TransientError: the registry does not answer.
         """
-        with optional_package("fastavro", "Avro messages", extra="kafka"):
+        with optional_package("fastavro"):
             import fastavro  # noqa: F401, PLC0415  # optional package
         registry = _registry(decoding, context)
         if decoding.schema_file is not None:
@@ -100,7 +100,7 @@ class AvroDecoder:
         return self._writers[number]
 
     def _parsed(self, schema: Any, number: int) -> Any:
-        with optional_package("fastavro", "Avro messages", extra="kafka"):
+        with optional_package("fastavro"):
             from fastavro.schema import SchemaParseException  # noqa: PLC0415  # optional package
 
         try:

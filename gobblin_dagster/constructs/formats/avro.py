@@ -112,6 +112,8 @@ class AvroFormat(TypedFileFormat):
     refused.
     """
 
+    packages = ("fastavro",)
+
     reader = AvroReader
     Published = PublishedAvro
 
@@ -130,6 +132,6 @@ def _plain(value: Any) -> Any:
 
 def _fastavro() -> Any:
     """Return the library; raises EnvironmentFaultError if it is not installed."""
-    with optional_package("fastavro", "Avro files", extra="avro"):
+    with optional_package("fastavro"):
         import fastavro  # noqa: PLC0415  # asked for where a job uses it
     return fastavro

@@ -64,6 +64,7 @@ class DeltaPublisher(TablePublisher[DeltaOptions]):
     Source: none; Gobblin does not publish to Delta.
     """
 
+    packages = ("deltalake",)
     Options = DeltaOptions
     published_elsewhere = "a Delta table"
 
@@ -104,7 +105,7 @@ class AppendToDeltaStep:
         return table is not None and self._is_in(table)
 
     def execute(self, storage: Storage) -> None:
-        schema = unified_schema(storage, self.location, self.commit.paths)
+        schema = unified_schema(self.location, self.commit.paths)
         race(lambda: self._append(schema), self.location, self.commit.dataset_urn)
 
     def to_json(self) -> dict[str, Any]:
@@ -253,7 +254,7 @@ class AppendToDeltaStep:
 
 def _deltalake() -> Any:
     """Return the library; raises EnvironmentFaultError if it is not installed."""
-    with optional_package("deltalake", "the publisher `delta`", extra="delta"):
+    with optional_package("deltalake"):
         import deltalake  # noqa: PLC0415  # optional package
     return deltalake
 

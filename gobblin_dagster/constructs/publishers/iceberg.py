@@ -55,6 +55,7 @@ class IcebergPublisher(TablePublisher[IcebergOptions]):
     Source: gobblin-iceberg `IcebergMetadataWriter`. Differs: part of the commit, not a stream of events after it.
     """
 
+    packages = ("pyiceberg",)
     Options = IcebergOptions
     published_elsewhere = "an Iceberg table"
 
@@ -93,7 +94,7 @@ class AppendToIcebergStep:
             return False  # `execute` checks again, several times
 
     def execute(self, storage: Storage) -> None:
-        schema = unified_schema(storage, self.table, self.commit.paths)
+        schema = unified_schema(self.table, self.commit.paths)
         race(lambda: self._append(schema), self.table, self.commit.dataset_urn)
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +171,7 @@ class AppendToIcebergStep:
             raise self._failed(error) from None
 
     def _open_catalog(self) -> Any:
-        with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
+        with optional_package("pyiceberg"):
             from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # optional package, slow to import
 
         return load_catalog(self.catalog_name, **resolved(self.catalog, self.catalog_env))
@@ -187,14 +188,14 @@ class AppendToIcebergStep:
 
 def _errors() -> Any:
     """Return pyiceberg's errors; raises EnvironmentFaultError if it is not installed."""
-    with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
+    with optional_package("pyiceberg"):
         from pyiceberg import exceptions  # noqa: PLC0415  # optional package
     return exceptions
 
 
 def _unfit_values() -> tuple[type[Exception], ...]:
     """Return the exceptions of pyiceberg for types and values that Iceberg does not have; retries do not help."""
-    with optional_package("pyiceberg", "the publisher `iceberg`", extra="iceberg"):
+    with optional_package("pyiceberg"):
         from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415  # optional package
 
     return (ValueError, TypeError, NotImplementedError, OverflowError, struct.error, UnsupportedPyArrowTypeException)

@@ -62,6 +62,7 @@ class KafkaTopicPublisher(TablePublisher[KafkaTopicOptions]):
     Source: gobblin-kafka `KafkaWriter`. Differs: exactly once; Gobblin sends at least once.
     """
 
+    packages = ("confluent_kafka",)
     Options = KafkaTopicOptions
     published_elsewhere = "a Kafka topic"
     publishes_files = False
@@ -152,7 +153,7 @@ class SendToKafkaStep:
         as_json = JsonRows("publisher 'kafka_topic'", context)
         headers = [("gobblin-commit-id", self.commit.commit_id.encode())]
         try:
-            for batch in batches_of(storage, self.commit.paths, BATCH_ROWS):
+            for batch in batches_of(self.commit.paths, BATCH_ROWS):
                 for key, value in zip(self._keys(batch), as_json.texts(batch).to_pylist(), strict=True):
                     _produce(producer, self.topic, key, value, headers)
         except FileNotFoundError as error:
@@ -175,7 +176,7 @@ class SendToKafkaStep:
         ]
 
     def _producer(self) -> Any:
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import Producer  # noqa: PLC0415  # optional package
 
         own = {"transactional.id": self._name, "transaction.timeout.ms": _TRANSACTION_MS, "linger.ms": 20}
@@ -187,7 +188,7 @@ class SendToKafkaStep:
         return None if last is None else last.commit_id
 
     def _make_commits_topic(self) -> None:
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
             from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # as in `_producer`
             from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415  # as in `_producer`
@@ -210,7 +211,7 @@ class SendToKafkaStep:
 @contextmanager
 def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
     """Raise the client's errors as StorageError."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
     try:
@@ -223,7 +224,7 @@ def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
 
 def _noted_commits(connection: KafkaConnection, commits_topic: str) -> dict[str, NotedCommit]:
     """Return the last commit of each branch of a dataset, by key in the commits topic."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition  # noqa: PLC0415  # as in `_producer`
 
     own = {
@@ -262,7 +263,7 @@ def _produce(producer: Any, topic: str, key: str | bytes | None, value: str, hea
 
 def _messages(consumer: Any, timeout_s: float) -> Iterator[Any]:
     """Yield the messages up to the end of the only partition; raises KafkaException."""
-    with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+    with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415  # as in `_producer`
 
     while True:

@@ -197,7 +197,7 @@ class LoadSqlTableStep:
 
     def execute(self, storage: Storage) -> None:
         try:
-            schema = unified_schema(storage, self.table, self.commit.paths) if self.commit.files else None
+            schema = unified_schema(self.table, self.commit.paths) if self.commit.files else None
         except FileNotFoundError as error:
             # Not undone automatically: a run that continues late may have read the file, and may be loading it now.
             problem = f"staged file {error.filename} is gone, and the table's ledger does not name the commit"
@@ -238,7 +238,7 @@ class LoadSqlTableStep:
             connection.execute(sa.delete(self._table()))
         if table is None:
             return
-        batches = batches_of(storage, self.commit.paths, BATCH_ROWS)
+        batches = batches_of(self.commit.paths, BATCH_ROWS)
         if self.mode == "upsert":
             merge_rows(connection, table, self.key, self.newest_by, batches)
         else:

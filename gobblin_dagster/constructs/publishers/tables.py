@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import re
 import time
@@ -21,7 +20,6 @@ from gobblin_dagster.constructs.types.arrow import parts_of
 from gobblin_dagster.core.commit import CommitStep
 from gobblin_dagster.core.constructs import ConstructContext, Publication, PublishView
 from gobblin_dagster.core.errors import StepRefusedError, StorageError, UsageError
-from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.utils.duplicates import alike
 from gobblin_dagster.spec.secrets import SECRET_NAME
 from gobblin_dagster.storage.arrow import arrow_files
@@ -138,28 +136,25 @@ class TablePublisher(ABC, Generic[OptionsT]):
         """Return the step; raises UsageError if the table or topic cannot take the files."""
 
 
-def open_parquet(storage: Storage, path: str) -> pq.ParquetFile:
+def open_parquet(path: str) -> pq.ParquetFile:
     """Open a published file; reads only its footer until rows are asked for. Raises OSError."""
-    try:
-        files, (inside,) = arrow_files([path])
-    except UsageError:
-        return pq.ParquetFile(io.BytesIO(storage.read(path)))  # memory://
+    files, (inside,) = arrow_files([path])
     # With pre-buffering, the whole file would be kept in memory.
     return pq.ParquetFile(files.open_input_file(inside), pre_buffer=False)
 
 
-def batches_of(storage: Storage, paths: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+def batches_of(paths: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of published files in batches of at most `rows`; keeps at most one row group in memory."""
     for path in paths:
-        with open_parquet(storage, path) as file:
+        with open_parquet(path) as file:
             yield from file.iter_batches(rows)
 
 
-def unified_schema(storage: Storage, table: str, paths: Sequence[str]) -> pa.Schema:
+def unified_schema(table: str, paths: Sequence[str]) -> pa.Schema:
     """Return one schema for files that may differ in columns or in the width of types; raises StepRefusedError."""
     schemas = []
     for path in paths:
-        with open_parquet(storage, path) as file:
+        with open_parquet(path) as file:
             schemas.append(file.schema_arrow.remove_metadata())
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")

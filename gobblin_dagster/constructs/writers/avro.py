@@ -39,6 +39,8 @@ class AvroWriter(FileWriter):
     Source: gobblin-core `AvroHdfsDataWriter`, `AvroDataWriterBuilder`.
     """
 
+    packages = ("fastavro",)
+
     class Options(FileOptions):
         """Options of `type: avro`."""
 

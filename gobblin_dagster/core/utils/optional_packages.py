@@ -16,9 +16,9 @@ class Extra:
     package: str
     """The name that `pip install` takes, e.g. `confluent-kafka`."""
     purpose: str
-    """What needs the package, e.g. `Avro files`."""
+    """What needs the package, e.g. `Avro`."""
     extra: str
-    """The extra of `gobblin-dagster` that installs the package."""
+    """The extra of `gobblin-dagster` that installs the package; empty if none does."""
 
     def missing(self) -> str:
         """Return two sentences: the package is missing, and how to install it."""
@@ -34,7 +34,7 @@ class Extra:
 
     @property
     def _hint(self) -> str:
-        return f"Install it with: pip install 'gobblin-dagster[{self.extra}]'."
+        return f"Install it with: pip install '{f'gobblin-dagster[{self.extra}]' if self.extra else self.package}'."
 
 
 EXTRAS: Mapping[str, Extra] = {
@@ -44,7 +44,7 @@ EXTRAS: Mapping[str, Extra] = {
     "confluent_kafka": Extra("confluent-kafka", "Kafka", "kafka"),
     "cryptography": Extra("cryptography", "encrypted columns", "crypto"),
     "deltalake": Extra("deltalake", "the publisher `delta`", "delta"),
-    "fastavro": Extra("fastavro", "Avro files", "avro"),
+    "fastavro": Extra("fastavro", "Avro", "avro"),
     "google.rpc": Extra("googleapis-common-protos", "Spark Connect", "connect"),
     "grpc": Extra("grpcio", "Spark Connect", "connect"),
     "grpc_status": Extra("grpcio-status", "Spark Connect", "connect"),
@@ -56,17 +56,21 @@ EXTRAS: Mapping[str, Extra] = {
     "sshfs": Extra("sshfs", "paths that begin with sftp://", "sftp"),
     "zstandard": Extra("zstandard", "Spark Connect", "connect"),
 }
-"""The packages of our extras, by the name of the module that code imports."""
+"""The packages of the extras that jobs need, by the name of the module that code imports."""
+_FOR_TESTS = {"pytest": Extra("pytest", "the conformance classes", "conformance")}
+
+
+def extra_of(module: str) -> Extra:
+    """Return the package of a module; if no extra of ours installs it, the package is called as the module is."""
+    return EXTRAS.get(module) or _FOR_TESTS.get(module) or Extra(module, "a part of a package of your own", "")
 
 
 @contextmanager
-def optional_package(package: str, purpose: str, *, extra: str) -> Iterator[None]:
+def optional_package(module: str) -> Iterator[None]:
     """Turn an ImportError inside this block into an error that says how to install the package.
 
     Args:
-        package: the name that `pip install` takes.
-        purpose: what needs the package, e.g. `Avro files`.
-        extra: the extra of `gobblin-dagster` that installs the package.
+        module: the module that the block imports.
 
     Raises:
         EnvironmentFaultError: the package is not installed.
@@ -74,7 +78,7 @@ def optional_package(package: str, purpose: str, *, extra: str) -> Iterator[None
     try:
         yield
     except ImportError as error:
-        raise Extra(package, purpose, extra).error() from error
+        raise extra_of(module).error() from error
 
 
 def missing_package(error: BaseException) -> EnvironmentFaultError | None:

@@ -46,7 +46,7 @@ def read_hocon(
         HoconError: the text is no HOCON.
         EnvironmentFaultError: pyhocon is not installed.
     """
-    with optional_package("pyhocon", "files in HOCON (.conf, .json, .configuration, .template)", extra="hocon"):
+    with optional_package("pyhocon"):
         import pyhocon  # noqa: PLC0415 - asked for where a job is written so
     if match := _INCLUDE.search(text):
         problem = "`include` is not followed; put common keys into the folder's file, or name a template"

@@ -6,7 +6,7 @@ One module for each protocol. They import pytest and this package, nothing else;
 
 from gobblin_dagster.core.utils.optional_packages import optional_package
 
-with optional_package("pytest", "the conformance classes", extra="conformance"):
+with optional_package("pytest"):
     import pytest
 
 _MODULES = (

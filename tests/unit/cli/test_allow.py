@@ -36,6 +36,12 @@ def allow(root: Path, **lists: list[str]) -> None:
             "source.path",
             "allow.paths",
         ),
+        (
+            {"paths": ["lake"]},
+            {"source": {**FILES, "path": "webdav://host/{dataset}/*.csv"}},
+            "source.path",
+            "webdav://host",
+        ),
         ({"paths": ["lake"]}, {"source": {**QUERY, "url": "sqlite:////etc/x.db"}}, "source.url", "allow.paths"),
         ({"modules": []}, {}, "source.type", ROWS),
         (

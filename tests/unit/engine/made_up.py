@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
+from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.formats.lines_published import PublishedLines
 from gobblin_dagster.constructs.formats.published import DatasetFormat, MergesColumns, Types
 from gobblin_dagster.constructs.formats.text import TextFormat
 from gobblin_dagster.constructs.formats.typed_files import TypedFileFormat, TypedFileReader
 from gobblin_dagster.constructs.writers.files import Encoder, FileOptions, FileWriter
+from gobblin_dagster.core.commit import CommitSequence
 from gobblin_dagster.core.constructs import ConstructContext, WriterContext
+from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.storage.memory import MemoryStorage
+from gobblin_dagster.storage.schemes import Scheme
 
 
 # -- a format of columns -----------------------------------------------------------------------------------------------
@@ -124,3 +129,80 @@ FORMATS: Mapping[str, Mapping[str, Any]] = {
     "pipes": {"reading": f"{__name__}:PipesFormat", "writing": f"{__name__}:PipesWriter"},
 }
 """What one call of `registry.register_format` says of each."""
+
+
+# -- a storage ---------------------------------------------------------------------------------------------------------
+class ShelfStorage:
+    """Files of one shelf, by URL or by absolute path."""
+
+    is_move_atomic = True
+
+    def __init__(self, name: str) -> None:
+        self._files = MemoryStorage(name)
+        self._root = f"shelf://{name}"
+
+    def walk_files(self, path: str) -> Iterator[str]:
+        return (self._root + found for found in self._files.walk_files(path.removeprefix(self._root)))
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any) -> Any:
+            return method(*(one.removeprefix(self._root) if isinstance(one, str) else one for one in given))
+
+        method = getattr(self._files, name)
+        return call
+
+
+SHELVES: dict[str, ShelfStorage] = {}
+
+
+class ShelfScheme(Scheme):
+    """`shelf://name/path`: files of this process. What pyarrow needs to read them is left to `Scheme`."""
+
+    packages = ("shelf_client",)
+    example = "shelf://name/path"
+
+    def url_problem(self, host: str, path: str) -> str:
+        return "" if host else "names no shelf"
+
+    def storage(self, host: str, *, durable: bool) -> Storage:
+        return cast("Storage", SHELVES.setdefault(host, ShelfStorage(host)))
+
+
+# -- a commit step -----------------------------------------------------------------------------------------------------
+class MarkStep:
+    """Puts a file beside the published ones, which a traits says is undone with them."""
+
+    type_name: ClassVar[str] = "made_up_mark"
+    version: ClassVar[int] = 1
+    reads_staging: ClassVar[bool] = False
+
+    class Options(BaseModel):
+        """Options of the step."""
+
+        model_config = ConfigDict(frozen=True, extra="forbid")
+
+        name: str
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.output_paths = (path,)
+
+    @classmethod
+    def plan(cls, options: Options, sequence: CommitSequence) -> MarkStep:
+        return cls(f"{sequence.output_root}/{options.name}")
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> MarkStep:
+        return cls(fields["path"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+    def verify(self, storage: Storage) -> bool:
+        return storage.size(self.path) is not None
+
+    def execute(self, storage: Storage) -> None:
+        storage.put_if_absent(self.path, b"published")
+
+    def describe(self) -> str:
+        return f"mark {self.path}"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from gobblin_dagster.storage.remote import ArrowFiles, GcsFiles
+from gobblin_dagster.storage.gcs import GcsFiles
+from gobblin_dagster.storage.object_files import ArrowFiles
 
 
 @pytest.mark.parametrize(

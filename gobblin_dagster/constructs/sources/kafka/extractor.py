@@ -164,7 +164,7 @@ class KafkaExtractor:
         # By default the library rests for a second whenever it is 100,000 messages ahead, which makes reading 5x
         # slower.
         settings = client_settings(connection, own, {"fetch.queue.backoff.ms": 10})
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import Consumer  # noqa: PLC0415  # optional package
 
         with translated_kafka_errors(self._urn, "all partitions"):
@@ -190,7 +190,7 @@ class KafkaExtractor:
 
     def _stuck(self, name: str, position: int) -> ExtractError | TransientError:
         """Return why no message comes: the topic is gone, or the library's last error."""
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         topic, look_s = self._partitions[name]["topic"], min(self._timeout_s, _LOOK_S)
@@ -208,7 +208,7 @@ class KafkaExtractor:
 
     def _batches(self, name: str, partition: Any, high: int) -> Iterator[tuple[list[Any], list[int]]]:
         """Yield messages with their offsets, up to `high`."""
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import Message, TopicPartition  # noqa: PLC0415  # optional package
 
         position, deadline = int(partition["start"]), time.monotonic() + self._timeout_s
@@ -235,7 +235,7 @@ class KafkaExtractor:
 
     def _end(self, message: Any, name: str) -> int:
         """Return the end of the partition if the message reports it; raises any other error that it reports."""
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaError  # noqa: PLC0415  # optional package
 
         error = message.error()
@@ -246,7 +246,7 @@ class KafkaExtractor:
         raise kafka_error(self._urn, name, error)
 
     def _chunk(self, name: str, messages: list[Any], offsets: list[int]) -> Chunk:
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import Message  # noqa: PLC0415  # optional package
 
         values = list(map(Message.value, messages))
@@ -273,7 +273,7 @@ class KafkaExtractor:
             raise ExtractError(dataset_urn=self._urn, file=name, row=row, problem=problem) from error
 
     def _metadata(self, kind: str, messages: list[Any], values: list[bytes | None], offsets: list[int]) -> pa.Array:
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import Message  # noqa: PLC0415  # optional package
 
         data: list[Any] = values

@@ -99,6 +99,7 @@ class KafkaSource:
     reports what retention or a policy removed.
     """
 
+    packages = ("confluent_kafka",)
     Options = KafkaOptions
 
     def __init__(self, options: KafkaOptions, context: ConstructContext) -> None:
@@ -110,7 +111,7 @@ class KafkaSource:
         )
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         try:
@@ -134,7 +135,7 @@ class KafkaSource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark:
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         alone = replace(context, is_selected=lambda urn: urn == dataset_urn)
@@ -161,7 +162,7 @@ class KafkaSource:
         self, admin: Any, partitions: Sequence[tuple[str, int]], instant: datetime
     ) -> dict[tuple[str, int], int]:
         """Return the first offsets at or after an instant; -1 if a partition has none."""
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import TopicPartition  # noqa: PLC0415  # optional package
             from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
 
@@ -196,7 +197,7 @@ class KafkaSource:
     def _admin(self) -> Any:
         own = {"socket.timeout.ms": int(self._options.timeout_s * 1000), "error_cb": self._told.append}
         settings = client_settings(self._options, own)
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # optional package
 
         return AdminClient(settings)
@@ -227,7 +228,7 @@ class KafkaSource:
 
     def _listed(self, admin: Any) -> Any:
         """Return all topics by name; raises KafkaException, without retries if the brokers refuse our login."""
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package
 
         first = min(_LOGIN_WAIT_S, self._options.timeout_s)
@@ -279,7 +280,7 @@ class KafkaSource:
         self, admin: Any, partitions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], PartitionOffsets | Any]:
         """Ask once for the offsets of partitions; for one without an answer, return the library's error."""
-        with optional_package("confluent-kafka", "Kafka", extra="kafka"):
+        with optional_package("confluent_kafka"):
             from confluent_kafka import IsolationLevel, KafkaException, TopicPartition  # noqa: PLC0415  # optional
             from confluent_kafka import admin as library  # noqa: PLC0415  # optional package
 

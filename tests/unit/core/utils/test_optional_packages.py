@@ -20,19 +20,19 @@ def test_package_that_is_missing_is_named_with_its_purpose_and_extra(monkeypatch
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with (
         pytest.raises(EnvironmentFaultError) as caught,
-        optional_package("fastavro", "Avro files", extra="avro"),
+        optional_package("fastavro"),
     ):
         import fastavro  # noqa: F401  # the import is what is tested
 
     assert str(caught.value) == (
-        "The package fastavro is not installed; it is needed for Avro files. "
+        "The package fastavro is not installed; it is needed for Avro. "
         "Install it with: pip install 'gobblin-dagster[avro]'."
     )
     assert isinstance(caught.value.__cause__, ImportError)
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(ValueError, match="of its own"), optional_package("fastavro", "Avro files", extra="avro"):
+    with pytest.raises(ValueError, match="of its own"), optional_package("fastavro"):
         raise ValueError("of its own")
 
 

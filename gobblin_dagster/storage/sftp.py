@@ -1,0 +1,33 @@
+"""Servers of SFTP as sources of files (extra `sftp`); nothing is published to them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from gobblin_dagster.core.utils.optional_packages import optional_package
+from gobblin_dagster.storage.fsspec_files import FsspecFiles
+from gobblin_dagster.storage.remote import RemoteFiles, client_of, os_errors
+from gobblin_dagster.storage.schemes import Scheme
+
+
+class SftpScheme(Scheme):
+    """`sftp://user@host:port/path`; a password comes from `SSHPASS`."""
+
+    packages = ("sshfs",)
+    takes_user = True
+
+    def connect(self, authority: str) -> Any:
+        with optional_package("sshfs"):
+            from sshfs import SSHFileSystem  # noqa: PLC0415  # asked for where a job uses it
+
+        where = urlsplit(f"sftp://{authority}")
+        options = {"port": where.port, "username": where.username, "password": os.environ.get("SSHPASS")}
+        given = {name: value for name, value in options.items() if value is not None}
+        # For asyncssh, `()` means the known hosts of ssh. Without it, sshfs would trust any host.
+        with os_errors():
+            return SSHFileSystem(where.hostname or "", known_hosts=(), skip_instance_cache=True, **given)
+
+    def files(self, authority: str) -> RemoteFiles:
+        return FsspecFiles(f"sftp://{authority}", client_of(self.name, authority))
