@@ -297,15 +297,16 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
         by_job.setdefault(job, []).append(urn)
     with ExitStack() as stack:
         keepers = {job: stack.enter_context(LeaseKeeper(store, job, owner, LEASE_TTL)) for job in by_job}
-        for job, urns in by_job.items():
-            for lease in keepers[job].acquire(urns).busy.values():
-                raise busy_error(lease)
-        for stored in plan.missing:
-            store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect)
-        for startpoint in plan.startpoints:
-            store.save_startpoint(startpoint)
-        for run in plan.runs:
-            store.save_run(run)
+        busy = [lease for job, urns in by_job.items() for lease in keepers[job].acquire(urns).busy.values()]
+        if not busy:
+            for stored in plan.missing:
+                store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect)
+            for startpoint in plan.startpoints:
+                store.save_startpoint(startpoint)
+            for run in plan.runs:
+                store.save_run(run)
+    if busy:  # raised here, so that the other leases are given back: nothing was done under them
+        raise busy_error(busy[0])
 
 
 # -- diff --------------------------------------------------------------------------------------------------------------

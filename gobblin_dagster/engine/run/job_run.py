@@ -136,7 +136,11 @@ class JobRun:
     ) -> None:
         if kind is not None and not self._is_recorded:
             self._record_error(RunStatus.FAILED if issubclass(kind, Exception) else RunStatus.INTERRUPTED)
-        self._leases.__exit__(kind, error, trace)
+        if self._is_recorded:
+            # The run came to its end, and nothing is left undone: what is raised afterwards only tells of failed datasets.
+            self._leases.__exit__(None, None, None)
+        else:
+            self._leases.__exit__(kind, error, trace)
 
     def recover(self) -> tuple[RecoveredDataset, ...]:
         """Finish or undo the stored sequences of selected datasets; an error of one does not stop the others."""

@@ -114,6 +114,14 @@ def test_id_of_a_run_whose_sequence_waits_is_refused(tmp_path: Path, store: Stat
     with pytest.raises(KeyboardInterrupt):
         run_job(project(tmp_path, JOB), JOB, runner=InlineRunner(), commit_listener=Stop(1), run_id="flow-7")
     assert store.load_sequences("numbers")
+    with pytest.raises(UsageError, match="already: the job's history holds it"):
+        run_as(tmp_path, "flow-7")
+    store.prune_runs("numbers", 0)  # the sequence outlives the record
+    with pytest.raises(UsageError, match="already: it holds datasets"):
+        run_as(tmp_path, "flow-7")
+    other = LeaseOwner.current("another")
+    taken = store.acquire_leases("numbers", list(store.load_leases("numbers")), other, timedelta(seconds=60)).granted
+    store.release_leases("numbers", list(taken.values()))
     with pytest.raises(UsageError, match="already: it left a commit sequence"):
         run_as(tmp_path, "flow-7")
 

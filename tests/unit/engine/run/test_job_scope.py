@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep
 from gobblin_dagster.core.commit import CommitSequence, SequenceState, StoredSequence
-from gobblin_dagster.core.errors import EnvironmentFaultError, TransientError, UsageError
+from gobblin_dagster.core.errors import CommitStateUnknownError, EnvironmentFaultError, UsageError
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.core.selection import Selection
@@ -206,7 +206,9 @@ def test_group_that_is_stored_whole_goes_on_though_the_last_answer_was_lost(
         prepare(self, sequence, epoch)
         prepared.append(sequence.dataset_urn)
         if len(prepared) == 3:
-            raise TransientError(problem="The answer was lost.")
+            raise CommitStateUnknownError(
+                dataset_urn=sequence.dataset_urn, sequence_id=sequence.id, problem="the answer was lost"
+            )
 
     with monkeypatch.context() as patched:
         patched.setattr(SqlStateStore, "prepare", losing)
