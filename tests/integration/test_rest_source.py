@@ -393,7 +393,7 @@ def test_decimals_keep_all_digits(new_job: Callable[..., RestJob]) -> None:
     ("reply", "said"),
     [
         (Reply("no", 404), "answers 404"),
-        (Reply("no", 401), "look at the credentials"),
+        (Reply("no", 401), "check the credentials"),
         (Reply("", 302, {"Location": "http://127.0.0.1:9/"}), "a redirect"),
         (Reply(b"<html>"), "no JSON"),
         (

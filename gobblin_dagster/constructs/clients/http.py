@@ -148,7 +148,7 @@ class HttpClient:
     def _answer(self, target: str, response: Any) -> Answer:
         status = response.status_code
         if status in (401, 403):
-            raise self._refused(target, f"answers {status}; look at the credentials that `headers_env` names.")
+            raise self._refused(target, f"answers {status}; check the credentials that `headers_env` names.")
         if 300 <= status < 400:
             raise self._refused(target, f"answers {status}, a redirect; put the new address into `url`.")
         if not response.ok:
@@ -163,9 +163,9 @@ class HttpClient:
         return Answer(body, len(response.content), self._absolute(response.url, link) if link else None)
 
     def _next_link(self, response: Any) -> str | None:
-        """Return the link that is the next one, whatever else it is.
+        """Return the link to the next page; None if there is none.
 
-        `rel="next last"` leads to the page before the end.
+        A link may have other relations too: `rel="next last"` leads to the last page.
         """
         links = self._requests.utils.parse_header_links(response.headers.get("Link", ""))
         return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)
@@ -174,7 +174,7 @@ class HttpClient:
         return str(self._requests.compat.urljoin(url, link))
 
     def _asked_pause(self, response: Any) -> float:
-        """Return the seconds that a server asks for, as number or as date; 0 where it asks for none."""
+        """Return the seconds to wait that a server asks for, as a number or a date; 0 if it asks for none."""
         text = response.headers.get("Retry-After", "")
         try:
             return max(0.0, float(text))
@@ -203,20 +203,20 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _as_it_is(request: Any) -> Any:
-    """Leave a request as it is: without a way to log in, requests would take user and password from ~/.netrc."""
+    """Return the request unchanged: without this, requests would send user and password from ~/.netrc."""
     return request
 
 
 def _unsendable(error: ValueError) -> str:
-    """Say what is wrong with a request that cannot be sent, without the text of the error, which holds the value."""
+    """Return why a request cannot be sent, without the error's text, which contains the header's value."""
     if type(error).__name__ in ("InvalidHeader", "UnicodeEncodeError"):
         what = "a header has a line break, a blank before it, or letters beyond Latin-1"
-        return f"cannot be asked: {what}; look at `headers_env`."
-    return f"cannot be asked: {type(error).__name__}; look at `url`."
+        return f"cannot be requested: {what}; check `headers_env`."
+    return f"cannot be requested: {type(error).__name__}; check `url`."
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong, without the text of the error, which holds the URL with all parameters."""
+    """Return the reason of an error, without its text, which contains the URL with all parameters."""
     root = error
     while (below := root.__cause__ or root.__context__) is not None:
         root = below
@@ -225,5 +225,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _shown(target: str) -> str:
-    """Return the path alone: parameters may hold tokens."""
+    """Return only the path, because parameters may contain tokens."""
     return urlsplit(target).path or "/"

@@ -52,7 +52,7 @@ def client_settings(
         EnvironmentFaultError: the client library or a named environment variable is missing.
     """
     with optional_package("confluent_kafka"):
-        import confluent_kafka  # noqa: F401, PLC0415  # asked for where a job uses it
+        import confluent_kafka  # noqa: F401, PLC0415  # optional package
     secret = from_environment(connection.config_env, "Kafka setting")
     # A broker that comes back is found within one second instead of ten.
     settings: dict[str, Any] = {"reconnect.backoff.max.ms": 1000, **(defaults or {}), **connection.config, **secret}

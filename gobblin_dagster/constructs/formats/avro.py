@@ -133,5 +133,5 @@ def _plain(value: Any) -> Any:
 def _fastavro() -> Any:
     """Return the library; raises EnvironmentFaultError if it is not installed."""
     with optional_package("fastavro"):
-        import fastavro  # noqa: PLC0415  # asked for where a job uses it
+        import fastavro  # noqa: PLC0415  # optional package
     return fastavro

@@ -129,7 +129,7 @@ class AppendToDeltaStep:
         partitions = list(_partition_values(self.location, self.commit.files[0]))
         if len({tuple(_partition_values(self.location, file)) for file in self.commit.files}) > 1:
             raise StepRefusedError(
-                step=self.describe(), problem="its files lie in folders of different partition columns"
+                step=self.describe(), problem="its files are in folders of different partition columns"
             )
         for name in partitions:
             if name not in schema.names:

@@ -24,7 +24,7 @@ class SqlSelect:
     """Evaluate a select list on batches of any schema.
 
     Args:
-        select_list: what stands between SELECT and FROM.
+        select_list: the text between SELECT and FROM.
         construct: kind and name of the construct, for messages.
         context: the job, dataset and branch, for messages.
         shown: the expression that messages show; by default the select list.

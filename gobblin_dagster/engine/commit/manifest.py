@@ -218,8 +218,9 @@ def read_manifest(
         Files ordered by branch and path; empty if nothing was published.
 
     Raises:
-        UsageError: the snapshot does not exist, or has expired. CorruptRecordError: a manifest is damaged, one of the
-            chain was deleted, or one lists a file outside of the roots.
+        UsageError: the snapshot does not exist, or has expired.
+        CorruptRecordError: a manifest is damaged, one of the chain was deleted, or one lists a file outside of the
+            roots.
     """
     known = list_manifests(storage, output_root, job, dataset_urn)
     if snapshot is not None and snapshot not in known:

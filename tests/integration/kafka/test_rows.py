@@ -192,7 +192,7 @@ def test_no_matching_topic_is_told_with_what_is_there(new_job: NewJob) -> None:
 
 def test_broker_that_is_away_is_told(new_job: NewJob) -> None:
     job = new_job(brokers="127.0.0.1:9", timeout_s=0.5)
-    with pytest.raises(SourceError, match=r"127\.0\.0\.1:9 cannot be asked.*; .*Connection refused\. Look"):
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:9 cannot be asked.*; .*Connection refused\. Check"):
         job.run()
 
 

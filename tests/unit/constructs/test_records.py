@@ -1,4 +1,4 @@
-"""What users' code prints goes to standard error, from several threads too."""
+"""Output that users' code prints goes to standard error, also from several threads."""
 
 from __future__ import annotations
 

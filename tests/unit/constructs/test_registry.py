@@ -180,7 +180,7 @@ def test_register_second_target_is_refused_and_the_first_stays() -> None:
 
 def test_types_is_a_read_only_view() -> None:
     with pytest.raises(TypeError):
-        registry.types(ConstructKind.WRITER)["mine"] = "a:B"  # type: ignore[index]  # what is shown
+        registry.types(ConstructKind.WRITER)["mine"] = "a:B"  # type: ignore[index]  # the refused assignment
 
 
 def _installed(monkeypatch: pytest.MonkeyPatch, name: str) -> Registry:

@@ -103,4 +103,4 @@ class Misspelt(FirstOnly):
 
 
 class NoForkRecord:
-    """Lacks what a fork operator needs."""
+    """Lacks the methods of a fork operator."""

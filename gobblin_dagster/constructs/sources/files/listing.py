@@ -262,7 +262,7 @@ class Walk:
         except FileNotFoundError:
             self._found.skipped[dataset].add(f"{entry.path} (a link that leads nowhere, or gone meanwhile)")
         except OSError as error:
-            self._found.problems[dataset] = f"cannot look at {entry.path}: {error.strerror or error}"
+            self._found.problems[dataset] = f"cannot read the size and time of {entry.path}: {error.strerror or error}"
         else:
             if facts is None:
                 self._found.skipped[dataset].add(f"{entry.path} (no regular file)")

@@ -185,7 +185,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _placeholder(inner: str) -> Token:
-    """Return what stands between braces; raises ValueError."""
+    """Return the token for the text between braces; raises ValueError."""
     if inner == "dataset":
         return Token("dataset")
     if inner == "dataset:**":

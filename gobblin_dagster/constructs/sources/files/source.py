@@ -137,7 +137,7 @@ class FilesSource:
             return position
         if isinstance(position, Timestamp):
             if self._options.order is NewFiles.NAME:
-                raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="names tell no time")
+                raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem="names hold no times")
             files = [file for file in files if self._is_over(file, position.instant)]
         elif not files:
             problem = "it has no files yet behind which it could begin; `oldest` reads all that come"

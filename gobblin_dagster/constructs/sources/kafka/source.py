@@ -308,7 +308,7 @@ class KafkaSource:
         said = [one.rstrip(".") for one in (error.args[0].str(), telling(self._told)) if one]
         problem = f"the brokers {self._options.brokers} cannot be asked: {'; '.join(said)}."
         asks = "is a login or encryption asked for: `security.protocol`?"
-        return self._error(problem, f"Look at `brokers`, `config` ({asks}) and whether the cluster runs.")
+        return self._error(problem, f"Check `brokers`, `config` ({asks}) and whether the cluster runs.")
 
     def _error(self, problem: str, hint: str = "") -> SourceError:
         return SourceError(job=self._context.job, problem=problem, hint=hint)

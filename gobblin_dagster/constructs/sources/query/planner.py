@@ -125,7 +125,7 @@ class Offers:
         if not isinstance(position, date) or position.year > 1 or relation.is_sqlite:
             return
         if count := self.connection.execute(relation.count_before(first)).scalar_one():
-            raise ValueError(f"{count} row(s) lie before the year 1 (-infinity), before all positions; see `nulls`")
+            raise ValueError(f"{count} row(s) are before the year 1 (-infinity), before all positions; see `nulls`")
 
     def _no_position(self, urn: str, mark: Watermark | None, relation: Relation, error: Exception) -> DatasetOffer:
         problem = f"{urn}, watermark column {relation.cursor_column} of type `{self._cursor.kind}`: {error}."

@@ -81,7 +81,7 @@ def test_header_that_cannot_be_sent_fails_for_good_and_is_not_shown(
 ) -> None:
     monkeypatch.setenv("API_TOKEN", secret)
     client = HttpClient(HttpOptions(url="http://127.0.0.1:9", headers_env={"Authorization": "API_TOKEN"}), "d")
-    with pytest.raises(ExtractError, match="look at `headers_env`") as caught:
+    with pytest.raises(ExtractError, match="check `headers_env`") as caught:
         client.get("/", {})
     assert "hunter2" not in str(caught.value)
 
@@ -100,7 +100,7 @@ def test_links_of_the_same_server_are_known_with_and_without_its_port() -> None:
     with pytest.raises(ExtractError, match=r"leads to another host, https://127\.0\.0\.1:443"):
         client.get("https://127.0.0.1/list", {})
     options = HttpOptions(url="https://127.0.0.1:443", retries=0, timeout_s=0.1)
-    with pytest.raises(TransientError):  # asked, though nobody answers
+    with pytest.raises(TransientError):  # a request is sent, although no server answers
         HttpClient(options, "d").get("https://127.0.0.1/list", {})
 
 

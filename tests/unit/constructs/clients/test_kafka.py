@@ -1,4 +1,4 @@
-"""Connections to Kafka: what they say of a broker that is away, what they refuse, how they write ids."""
+"""Connections to Kafka: messages if a broker is unreachable, refused settings, ids as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every converter, given what it cannot take: the error names dataset, branch, converter, column, expected and got."""
+"""Input that a converter cannot convert: the error has dataset, branch, converter, column, expected and got."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that Arrow or DuckDB would round, cut or take for others in silence: they are refused, or kept."""
+"""Values that Arrow or DuckDB would round, cut or change silently are refused or kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs whose one branch is published to a table, and what goes wrong between its step and the commit."""
+"""Jobs with one branch that is published to a table, and failures between the step and the commit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def set_back(root: Path, publisher: dict[str, Any], *, is_lost: bool = False) ->
 def check_lost_store(
     root: Path, publisher: dict[str, Any], read: Callable[[], list[int]], says: str, *, is_lost: bool
 ) -> None:
-    """Refuse to publish what the target has, for a store that does not know it; go on where a person says."""
+    """Check that a commit in the target that the store does not know is refused, and accepted if a person says so."""
     set_back(root, publisher, is_lost=is_lost)
     job = table_job(publisher, {"c": {"rows": 30}})
     (planned,) = plan_job(project(root, job), job).datasets

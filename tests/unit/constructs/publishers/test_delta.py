@@ -1,4 +1,4 @@
-"""Delta tables on disk: what readers of the table see after good runs and bad ones."""
+"""Delta tables on disk: the rows that readers see after good and failed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iceberg tables in a real catalog (SQLite): what readers of the table see after good runs and bad ones."""
+"""Iceberg tables in a real catalog (SQLite): the rows that readers see after good and failed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of a topic, without a broker; what one does is in the integration tests."""
+"""Messages of a topic, without a broker; tests with a broker are in the integration tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Database tables: what they hold after good runs and bad ones, on SQLite; PostgreSQL is in the integration tests."""
+"""Database tables: their rows after good and failed runs, on SQLite; PostgreSQL is in the integration tests."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ def test_keys_and_order_of_rows_come_from_the_extract(tmp_path: Path) -> None:
         return query(tmp_path, "SELECT slot, id FROM numbers ORDER BY slot")
 
     assert run_with(6, "100 - id") == [(0, 0), (1, 1), (2, 2)]  # each newer than those after it
-    assert run_with(9, "50 - id") == [(0, 0), (1, 1), (2, 2)]  # what comes late takes no newer row's place
+    assert run_with(9, "50 - id") == [(0, 0), (1, 1), (2, 2)]  # a late row does not replace a newer one
     assert run_with(10, "100") == [(0, 9), (1, 1), (2, 2)]
     assert run_with(11, "100") == [(0, 9), (1, 10), (2, 2)]
-    assert run_with(12, "CAST(NULL AS BIGINT)") == [(0, 9), (1, 10), (2, 11)]  # nobody knows which is newer
+    assert run_with(12, "CAST(NULL AS BIGINT)") == [(0, 9), (1, 10), (2, 11)]  # which is newer is unknown
     assert run_with(15, "5") == [(0, 9), (1, 10), (2, 14)]
 
 

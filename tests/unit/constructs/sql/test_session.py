@@ -124,7 +124,7 @@ def test_sql_session_of_one_thread_survives_a_fork_by_another() -> None:
     codes: list[int] = []
 
     def fork() -> None:
-        # Code before exec makes Python set itself up anew in the child, as it does when Spark's JVM is started.
+        # Code before exec makes Python initialise again in the child, as it does when Spark's JVM is started.
         codes.append(subprocess.Popen([sys.executable, "-c", ""], preexec_fn=lambda: None).wait())  # noqa: PLW1509
 
     thread = threading.Thread(target=fork)

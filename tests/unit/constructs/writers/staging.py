@@ -97,7 +97,7 @@ class CountingStorage(MemoryStorage):
 
 
 class RefusingStorage(MemoryStorage):
-    """A storage whose files hold few bytes, or that lets nobody create or delete any."""
+    """A storage whose files are limited to a few bytes, or that refuses to create or delete files."""
 
     def __init__(self, bytes_per_file: int | None = None, refuse_delete: bool = False) -> None:
         super().__init__()

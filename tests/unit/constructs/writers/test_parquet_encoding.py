@@ -50,7 +50,7 @@ def _encodings(parquet: pq.ParquetFile) -> dict[str, set[str]]:
 )
 def test_encoding_follows_from_the_first_rows(values: pa.Array, expected: str) -> None:
     encodings = _encodings(_written(pa.table({"v": values})))
-    # Where a dictionary grows too large, what follows is plain.
+    # After a dictionary becomes too large, later values are plain.
     assert expected in encodings["v"]
     assert expected == "RLE_DICTIONARY" or encodings["v"] == {expected}
 

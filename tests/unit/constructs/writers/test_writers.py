@@ -138,7 +138,7 @@ def test_rows_of_more_folders_than_open_files_are_sorted_in_memory(cls: type[Any
 def test_memory_that_is_full_costs_a_file_per_folder_and_no_row() -> None:
     rows = pa.table({"id": range(6000), "key": [at * 7 % 300 for at in range(6000)]})
     storage = CountingStorage()
-    # Room for about half of the parts of one batch: most folders are begun anew, batch after batch.
+    # Room for about half of the parts of one batch: most folders get a new file with each batch.
     writer = make(
         ParquetWriter, where(rows.schema, storage), partition_by=["key"], max_open_files=4, buffer_bytes=200_000
     )

@@ -1,4 +1,4 @@
-"""One file that cannot be read, among many that can: the others are published, where the commit policy lets them."""
+"""A file that cannot be read among readable ones: the others are published if the commit policy allows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ every_way = pytest.mark.parametrize("new_files", PATTERNS)
 
 
 class Folder:
-    """A dataset `a`, of which each file holds its own number."""
+    """A dataset `a` whose files contain a number each."""
 
     def __init__(self, root: Path, new_files: str, **parts: Any) -> None:
         self.root = root

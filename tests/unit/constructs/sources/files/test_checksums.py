@@ -1,4 +1,4 @@
-"""`compare`: files that changed are told from those that were touched, by their contents."""
+"""`compare`: files that changed are distinguished from files that were only touched, by their contents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.constructs.sources.files.test_new_files import Folder
 from tests.unit.constructs.sources.files.test_source import source
 
 ANEW = timedelta(minutes=5)
-"""Age of what is written after a first run."""
+"""Age of files written after a first run."""
 
 
 def folder_of(root: Path, compare: str = "checksum", **options: Any) -> Folder:
@@ -300,7 +300,7 @@ def test_file_that_is_written_to_while_it_is_compared_is_left_for_the_next_plan(
     assert offer.notes == [
         "1 file(s) were written to or deleted while they were compared; the next plan does it: in/a/x.csv."
     ]
-    # What was read is not taken for what took its place.
+    # The file that was read is not confused with the file that replaced it.
     assert folder.run() == ["x.csv"]
 
 
@@ -320,7 +320,7 @@ def test_file_that_goes_while_it_is_compared_is_gone_in_the_next_plan(tmp_path: 
     ],
 )
 def test_file_whose_checksum_stands_in_a_list_is_not_asked_for(known: FileVersion, verdict: checksums.Verdict) -> None:
-    # A bucket that nobody knows: a request would fail.
+    # The bucket does not exist: a request would fail.
     listed = FoundFile(NO_DATE, "s3://nobody/x.csv", 5, 1.0, 7, "etag=00")
     assert checksums.Checksums().look([(listed, known)]) == [checksums.Finding(listed, verdict)]
     assert checksums.Checksums().taken([listed]) == [listed]

@@ -91,7 +91,7 @@ def test_upcoming_is_behind_all_files_whatever_a_run_may_take(tmp_path: Path) ->
 def test_names_tell_no_time(tmp_path: Path) -> None:
     add(tmp_path, 1)
     wish(tmp_path, job("name"), Timestamp(NOON))
-    assert "names tell no time" in planned(tmp_path, job("name")).problem
+    assert "names hold no times" in planned(tmp_path, job("name")).problem
 
 
 def test_upcoming_of_a_dataset_whose_files_are_gone_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The ways to know what is new, through the source: options, watermarks, notes."""
+"""The strategies to find new files, through the source: options, watermarks, notes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_changed_file_is_read_again_whole_where_that_is_asked_for(tmp_path: Path
         assert folder.run() == []
     assert folder.state is not None
     assert str(folder.state.watermark) == "1 file, newest of 2013-01-10 07:00:00Z"
-    # What was published is not what lies there: nobody can count the source's rows anew.
+    # The file is another one than the published one: the source's rows cannot be counted again.
     assert source(tmp_path, folder.path, **folder.options).count_rows("a", folder.state.committed) is None
 
 
@@ -255,7 +255,7 @@ def test_months_have_their_own_lengths(tmp_path: Path) -> None:
 )
 def test_young_file_waits(tmp_path: Path, path: str, new_files: str) -> None:
     folder = Folder(tmp_path, path, new_files=new_files, lead_time="30m")
-    folder.now = datetime.now(UTC) + timedelta(minutes=10)  # a file's coming is its ctime, which nobody can set
+    folder.now = datetime.now(UTC) + timedelta(minutes=10)  # a file came at its ctime, which cannot be set
     folder.put("in/a/x.csv")
     assert folder.run() == []
     assert folder.plan().notes == ["1 file(s) are younger than `lead_time` and wait for a later run."]

@@ -1,4 +1,4 @@
-"""Positions of extractors: all rows below one were handed out, none at or above it, whatever the batches."""
+"""Positions of extractors: all rows below a position were handed out, none at or above it, for all batch sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of Python that Arrow would cut or take for others in silence are refused, by row and column."""
+"""Python values that Arrow would cut or change silently are refused, with row and column."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.unit.engine.jobs import by_urn, project, published, run
 
 
 class Functions:
-    """What the jobs of these tests call; each test puts its own functions here."""
+    """Functions that the jobs of these tests call; each test sets its own."""
 
     read: ClassVar[Callable[[Any], Any]]
     datasets: ClassVar[Callable[[], Any]]

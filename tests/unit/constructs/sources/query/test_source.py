@@ -1,4 +1,4 @@
-"""The source `query` on SQLite: what is planned, what is read, what is said where it cannot be."""
+"""The source `query` on SQLite: plans, rows read, and messages if it cannot read."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_second_plan_is_empty_and_new_rows_are_read_alone(tmp_path: Path, shop: 
 
 @pytest.mark.parametrize("at", ["2013-01-10 12:29:59", "2013-01-10 12:30:00", "2013-02-01 00:00:00"])
 def test_times_of_the_last_second_or_to_come_wait(tmp_path: Path, shop: sqlite3.Connection, at: str) -> None:
-    """SQLite's CURRENT_TIMESTAMP tells whole seconds: what is written a moment later has the same time."""
+    """SQLite's CURRENT_TIMESTAMP has whole seconds: a row written a moment later has the same time."""
     add(shop, 6, at)
     made = source(tmp_path, "at", "timestamp")
     offer = plan(made)["main.orders"]
@@ -587,7 +587,7 @@ def test_table_of_a_schema_that_is_not_there_is_its_problem_alone(tmp_path: Path
 
 
 def test_excluded_column_that_no_table_has_is_named(tmp_path: Path, shop: sqlite3.Connection) -> None:
-    """A name that is mistyped leaves in what was to be left out."""
+    """With a misspelt name, the column would be published."""
     shop.execute("INSERT INTO customers VALUES (1, 'Anna')")
     offers = plan(source(tmp_path, include=["main.*"], exclude_columns=["name", "notes", "price"]))
     assert [offer.notes for offer in offers.values()] == [["`exclude_columns`: notes is a column of no table."]] * 2

@@ -1,4 +1,4 @@
-"""Options of source `spark`, what Spark's errors become, and places behind snapshots: without Spark."""
+"""Options of source `spark`, messages for Spark's errors, and positions behind snapshots: without Spark."""
 
 from __future__ import annotations
 
