@@ -2,7 +2,7 @@
 
 The only package besides `cli` that imports Dagster; may import everything up to `testing`.
 
-Read first: `assets.py` (a job as an asset), then `io_manager.py` (publishing is handling an output) and `sensors.py`.
+Read first: `assets.py` (a job as an asset), then `io_manager.py` (its `handle_output` publishes) and `sensors.py`.
 """
 
 from gobblin_dagster.orchestration.assets import gobblin_assets, gobblin_job

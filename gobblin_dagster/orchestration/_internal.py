@@ -1,4 +1,4 @@
-"""The one module that uses Dagster's internals: what its public names cannot say. Pinned by tests on partition status."""
+"""The only module that uses Dagster's internals, because its public API is not enough; covered by partition tests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 def log_planned(
     instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str, key: dg.AssetKey, partition: str
 ) -> None:
-    """Log that a run meant to materialize a partition.
+    """Log that a run planned to materialize a partition.
 
-    A partition shows as failed when it was planned by a run that failed, and not materialized since. Dagster plans only
-    selected assets, and only in runs launched for partitions.
+    Dagster shows a partition as failed if a failed run planned it, and it was not materialized since. Dagster itself
+    logs this only for selected assets, and only in runs that were launched for partitions.
     """
     planned = AssetMaterializationPlannedData(key, partition=partition, partitions_subset=None)
     event = DagsterEvent.build_asset_materialization_planned_event(run.job_name, step_key, planned)
@@ -24,10 +24,11 @@ def log_planned(
 
 
 CheckTarget: TypeAlias = AssetCheckEvaluationTargetMaterializationData
-"""The materialization that a check judged. The status of a check counts only as long as that is the partition's newest."""
+"""The materialization that a check evaluation belongs to. Dagster shows the evaluation while it is the partition's
+newest."""
 
 _AT_ONCE = 500
-"""Records that are asked for at once; Dagster gives a thousand at most."""
+"""Number of records per query; Dagster returns at most a thousand."""
 
 
 def newest_targets(
@@ -36,7 +37,7 @@ def newest_targets(
     """Return the newest materialization of each partition that has one."""
     found: dict[str, CheckTarget] = {}
     wanted = sorted(partitions)
-    # Newest first: what a run has just logged comes with the first question, what is older by name.
+    # Records come newest first: one query per 500 partitions finds those just logged, one query each finds the others.
     for asked in [*(wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)), *([one] for one in wanted)]:
         missing = [one for one in asked if one not in found]
         if missing:

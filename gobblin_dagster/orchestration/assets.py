@@ -1,4 +1,4 @@
-"""gobblin_assets: a job as a graph-backed Dagster asset, one asset key per branch of its fork, one partition per dataset."""
+"""gobblin_assets: a job as a graph-backed Dagster asset: one asset key per branch, one partition per dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
 
 MAX_RUNTIME_S = 24 * 3600
-"""Seconds after which Dagster's run monitoring ends a run that nobody else ended."""
+"""Seconds after which Dagster's run monitoring ends a run that still works."""
 
 
 def gobblin_assets(
@@ -30,19 +30,20 @@ def gobblin_assets(
     runner: TaskRunner | None = None,
     spark: GobblinSparkResource | None = None,
 ) -> dg.AssetsDefinition:
-    """Return a job's assets.
+    """Return the assets of a job, one per branch.
 
-    All branches are read once and committed together: selecting one of them in Dagster never narrows the commit, and all
-    are reported.
+    A run reads the source once for all branches and commits them together. If only one branch is selected in Dagster,
+    all branches are committed and reported all the same.
 
     Args:
         project: a project or its folder.
         job: a job or its name in the project.
-        translator: says how branches look in Dagster.
-        checks: show policies as asset checks. They are judged, and their counts told, all the same; with very many datasets
-            their events are most of what Dagster has to store.
+        translator: chooses keys, groups and so on of the assets; default: `GobblinTranslator()`.
+        checks: whether policies are shown as asset checks. False only leaves the checks out of Dagster: policies still
+            apply, and their counts are in the metadata. With very many datasets, check events are most of what Dagster
+            stores.
         runner: runs the work units; default: `spark`. Tests pass `testing.inline_runner.InlineRunner()`.
-        spark: default: the Spark of `gobblin.yaml`.
+        spark: the Spark to use; default: the one of `gobblin.yaml`.
 
     Raises:
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
@@ -60,7 +61,7 @@ def gobblin_assets(
 
     def body() -> dict[str, object]:
         reported = report.alias(REPORT)(extract.alias(EXTRACT)())
-        # Of an op with one output, Dagster returns that output itself.
+        # For an op with one output, Dagster returns this output itself.
         return {name: getattr(reported, name) if len(outputs) > 1 else reported for name in outputs}
 
     resources: dict[str, dg.ResourceDefinition] = {
@@ -70,7 +71,7 @@ def gobblin_assets(
         used = spark or GobblinSparkResource.of_project(binding.project)
         resources[binding.spark_key] = used.get_resource_definition()
     with warnings.catch_warnings():
-        # `resource_defs` and `backfill_policy` are in beta: nothing that a user of ours can act on.
+        # `resource_defs` and `backfill_policy` are in beta; our users cannot do anything about the warning.
         warnings.simplefilter("ignore", dg.BetaWarning)
         made = dg.graph_multi_asset(
             name=binding.name,
@@ -88,16 +89,16 @@ def gobblin_assets(
 def gobblin_job(
     project: Project | Path | str, job: JobSpec | str, *, translator: GobblinTranslator | None = None
 ) -> dg.UnresolvedAssetJobDefinition:
-    """Return the Dagster job `<job>_job` of a job's branches, and nothing else.
+    """Return the Dagster job `<job>_job`, which runs the branches of a job and nothing else.
 
-    Assets downstream would be skipped in silence in a run without partitions: let automation or a sensor launch them.
-    Runs in one process, so that Spark starts once. Raises like `gobblin_assets`.
+    It leaves out downstream assets, because Dagster skips them without a message in a run without partitions: let
+    automation or a sensor launch them. It runs in one process, so that Spark starts once. Raises like `gobblin_assets`.
     """
     binding = JobBinding.of(project, job, translator)
     return dg.define_asset_job(
         binding.dagster_job,
-        # Checks are evaluated all the same, each for its dataset; Dagster would plan one more of each, for no dataset, and
-        # show that as skipped or failed.
+        # Checks are evaluated all the same, for each dataset. If selected, Dagster would plan one more of each without
+        # a partition, and show it as skipped or failed.
         selection=dg.AssetSelection.assets(*binding.keys.values()).without_checks(),
         description=binding.job.description or None,
         executor_def=dg.in_process_executor,
@@ -106,7 +107,7 @@ def gobblin_job(
 
 
 def _dressed(made: dg.AssetSpec, translated: dg.AssetSpec) -> dg.AssetSpec:
-    """Return the spec of a graph's output with what the translator said."""
+    """Return the translator's asset spec, with the partitions and dependencies of the graph's output."""
     return translated.replace_attributes(partitions_def=made.partitions_def, deps=made.deps).merge_attributes(
         metadata=dict(made.metadata)
     )

@@ -1,4 +1,4 @@
-"""JobBinding: what ties a job to Dagster: its asset keys, its partitions and the names of its parts."""
+"""JobBinding: the names of a job in Dagster: its asset keys, partitions, Dagster job and resources."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gobblin_dagster.spec.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class JobBinding:
-    """One job in one code location. Made again by every part that needs it; equal jobs give equal bindings."""
+    """One job in one code location. Assets, sensors and so on each make their own; equal jobs give equal bindings."""
 
     project: Project
     job: JobSpec
     specs: Mapping[str, dg.AssetSpec]
-    """What the translator said of each branch, in the order of the fork."""
+    """The translator's asset spec of each branch, in the order of the fork."""
     has_checks: bool = True
     """Whether policies are shown as asset checks."""
 
@@ -46,17 +46,17 @@ class JobBinding:
 
     @property
     def name(self) -> str:
-        """The job's name, which its graph and group of ops carry too."""
+        """The job's name; the graph and its ops have the same name."""
         return self.job.job
 
     @property
     def dagster_job(self) -> str:
-        """Name of the Dagster job that holds the job's branches and nothing else."""
+        """Name of the Dagster job that runs the job's branches and nothing else."""
         return f"{self.name}_job"
 
     @property
     def io_manager_key(self) -> str:
-        """Resource key of the job's IO manager; one per job, so that jobs never clash with each other or with yours."""
+        """Resource key of the job's IO manager; one per job, so that it cannot clash with other resources."""
         return f"gobblin_{self.name}"
 
     @property
@@ -80,9 +80,9 @@ class JobBinding:
         return {branch: spec.key for branch, spec in self.specs.items()}
 
     def branch_of(self, key: dg.AssetKey) -> str:
-        """Return the branch of an asset key; raises KeyError where it is none of ours."""
+        """Return the branch of one of the job's asset keys."""
         return next(branch for branch, spec in self.specs.items() if spec.key == key)
 
     def dataset_path(self, branch: str, dataset_urn: str) -> str:
-        """Return the folder of a branch of a dataset."""
+        """Return the absolute folder of a branch of a dataset."""
         return f"{self.project.output_root(self.job)}/{self.job.dataset_folder(branch, dataset_urn)}"

@@ -1,4 +1,4 @@
-"""A job's policies as Dagster's asset checks. They were judged before the commit; here it is only reported what they said."""
+"""Report a job's policies as Dagster's asset checks. The engine has applied them before the commit."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from gobblin_dagster.orchestration.partitions import to_key
 from gobblin_dagster.spec.job import BranchSpec, JobSpec, OnViolation, RowPolicySpec
 
 SHOWN = 5
-"""Work units whose verdicts a check shows."""
+"""Number of work units whose details a check shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchPolicy:
-    """A row-level policy that rows of a branch pass."""
+    """A row-level policy that applies to a branch, from the job or from the branch itself."""
 
     spec: RowPolicySpec
     counted_as: str
-    """Its name in results: those of branches begin with the branch."""
+    """Its name in the counts of results; for a policy of a branch it is `branch.name`."""
 
     @property
     def description(self) -> str:
-        """What it asks for and what becomes of rows that break it."""
+        """Its rule, and what happens to rows that break it."""
         rule = self.spec.options.get("rule")
         return f"Row-level policy, on violation: {self.spec.on_violation}" + (f"; rule: {rule}" if rule else "")
 
     @property
     def severity(self) -> dg.AssetCheckSeverity:
-        """A warning where rows are set aside, an error where the work unit fails."""
+        """WARN if rows are dropped or quarantined, ERROR if the work unit fails."""
         fails = self.spec.on_violation is OnViolation.FAIL
         return dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN
 
@@ -49,15 +49,15 @@ def row_policies(job: JobSpec, branch: str) -> list[BranchPolicy]:
 
 
 def task_policies(job: JobSpec, branch: str) -> list[str]:
-    """Return the names of the task-level policies that judge a branch."""
+    """Return the names of the task-level policies that apply to a branch."""
     return list(dict.fromkeys(one.name or one.type for one in job.task_policies_of(_branch(job, branch))))
 
 
 def check_specs(binding: JobBinding) -> list[dg.AssetCheckSpec]:
-    """Return a check for each policy of each branch, where checks are wanted."""
+    """Return a check for each policy of each branch; empty if the binding has no checks."""
     specs = []
     with warnings.catch_warnings():
-        # Checks per partition are in preview: nothing that a user of ours can act on.
+        # Checks per partition are in preview; our users cannot do anything about the warning.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         for branch, key in binding.keys.items() if binding.has_checks else ():
             texts = {one.spec.name: one.description for one in row_policies(binding.job, branch)}
@@ -72,10 +72,11 @@ def check_specs(binding: JobBinding) -> list[dg.AssetCheckSpec]:
 def evaluations(
     binding: JobBinding, instance: dg.DagsterInstance, results: Sequence[DatasetResult]
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield what the policies said of datasets, branch by branch; those that were not asked are left out.
+    """Yield the check evaluations of datasets, branch by branch; policies that were not applied are left out.
 
-    Each names the newest materialization of its partition, so that must be logged before: else Dagster takes what a check
-    said for outdated, and shows nothing. A dataset that failed is judged where it stands.
+    Log materializations before calling it: an evaluation refers to the newest materialization of its partition, and
+    Dagster does not show it if there is a newer one. Evaluations of a failed dataset refer to its last successful
+    commit.
     """
     for branch, key in binding.keys.items() if binding.has_checks else ():
         if row_policies(binding.job, branch) or task_policies(binding.job, branch):
@@ -83,7 +84,7 @@ def evaluations(
             targets = newest_targets(instance, key, (to_key(result.dataset_urn) for result in judged))
             for result in judged:
                 target = targets.get(to_key(result.dataset_urn))
-                # Broken rows are counted in what is published: of a dataset that is not, nothing is known.
+                # Counts of rejected rows are known only for committed datasets.
                 if result.outcome is DatasetOutcome.COMMITTED:
                     yield from _row_evaluations(binding, branch, result, target)
                 yield from _task_evaluations(binding, branch, result, target)
@@ -128,5 +129,5 @@ def _branch(job: JobSpec, name: str) -> BranchSpec:
 
 
 def _check_name(policy: str) -> str:
-    """Return a policy's name as Dagster takes it: a type like `module:Class` holds characters that it does not."""
+    """Return a policy's name with `_` for characters that Dagster does not allow, such as in `module:Class`."""
     return "".join(char if char.isalnum() or char == "_" else "_" for char in policy)

@@ -1,6 +1,6 @@
-"""GobblinJobComponent: jobs in a Dagster components project (`defs.yaml`), with the faults of a job at their lines.
+"""GobblinJobComponent: jobs in a Dagster components project (`defs.yaml`), whose faults are reported with lines.
 
-Annotations here are values, not text: Dagster makes the YAML's schema from them.
+No `from __future__ import annotations` here: Dagster makes the YAML's schema from the annotations.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def _resolve_folder(context: dg.ResolutionContext, value: str | None) -> Path | 
 
 
 def _resolve_job(context: dg.ResolutionContext, value: str | dict[str, Any] | None) -> JobSpec | Path | str | None:
-    """Return an inline job checked, a job file as a path, a name as it is."""
+    """Return an inline job as a checked JobSpec, a job file as a path, and a name unchanged."""
     if isinstance(value, str):
         is_file = value.lower().endswith((".yaml", ".yml", *GOBBLIN_SUFFIXES))
         return context.resolve_source_relative_path(value) if is_file else value
@@ -58,26 +58,30 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         ),
     ] = None
     job: Annotated[
-        Any,  # JobSpec, Path, name or None; Dagster takes no pydantic model here that is not its own
+        Any,  # JobSpec, Path, name or None; Dagster accepts only its own pydantic models here
         dg.Resolver(
             _resolve_job,
             model_field_type=str | dict[str, Any] | None,
-            description="Name of a job of the project, a job file, or the job itself; default: all jobs of the project.",
+            description="Name of a job of the project, a job file, or the job itself; default: all jobs.",
         ),
     ] = None
     checks: Annotated[
         bool,
         dg.Resolver.default(
-            description="Show policies as asset checks; with very many datasets their events cost most."
+            description="Show policies as asset checks. With very many datasets their events cost most."
         ),
     ] = True
 
     def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
-        """Return how a branch looks in Dagster; override it as GobblinTranslator's."""
+        """Return the asset spec of a branch; override it like the method of GobblinTranslator."""
         return GobblinTranslator().get_asset_spec(data)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return assets, jobs and sensors; raises InvalidSpecError and UsageError."""
+        """Return assets, jobs and sensors.
+
+        Raises:
+            InvalidSpecError, UsageError: the project or a job cannot be loaded.
+        """
         project = self._open(context.path)
         match self.job:
             case None:
@@ -90,7 +94,9 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
             case str():
                 jobs = (project.job(self.job),)
             case other:
-                raise UsageError(problem=f"A job is a JobSpec, a path or a name, not {type(other).__name__}.")
+                raise UsageError(
+                    problem=f"`job` is a {type(other).__name__}; expected a JobSpec, a path or the name of a job."
+                )
         translator = _ComponentTranslator(self)
         return dg.Definitions.merge(
             *(job_definitions(project, job, translator=translator, checks=self.checks) for job in jobs)
@@ -105,12 +111,12 @@ class GobblinJobComponent(dg.Component, dg.Resolvable):
         except UsageError:
             if self.job is None or isinstance(self.job, str):
                 raise
-        # A job of its own needs no project: its state and Spark are those of a project without settings.
+        # An inline job or job file needs no project: state store and Spark have the default settings.
         return Project(folder.resolve(), ProjectSpec(project="jobs"))
 
 
 class _ComponentTranslator(GobblinTranslator):
-    """Asks the component, so that a subclass of it may say how branches look."""
+    """Calls the component, so that a subclass of the component can override `get_asset_spec`."""
 
     def __init__(self, component: GobblinJobComponent) -> None:
         self._component = component
@@ -149,7 +155,10 @@ def _options(kind: str, node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _render(context: dg.ResolutionContext, value: Any) -> Any:
-    """Fill in Dagster's templates (`{{ env.HOST }}`), and leave all other text as it stands: Dagster would read `"08"` again."""
+    """Resolve Dagster's templates (`{{ env.HOST }}`) only in texts that hold one.
+
+    Other texts stay as they are: Dagster would read the text `"08"` as YAML again and make a number of it.
+    """
     if isinstance(value, Mapping):
         return {key: _render(context.at_path(key), item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""build_definitions: everything that Dagster needs of a project, from its folder alone."""
+"""build_definitions: all assets, jobs and sensors of a project, made from its folder."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def build_definitions(
 
     Args:
         project: a project or its folder.
-        translator: says how branches look in Dagster.
-        checks: as of `gobblin_assets`.
-        runner: as of `gobblin_assets`.
+        translator: as in `gobblin_assets`.
+        checks: as in `gobblin_assets`.
+        runner: as in `gobblin_assets`.
 
     Raises:
         InvalidSpecError, UsageError: the project or one of its jobs cannot be loaded.
     """
     opened = project if isinstance(project, Project) else open_project(Path(project))
     jobs = [job_definitions(opened, job, translator=translator, checks=checks, runner=runner) for job in opened.jobs]
-    # One process per run, so that extract and report share it, and Spark starts once.
+    # One process per run: `extract` and `report` share objects, and Spark starts once.
     return dg.Definitions.merge(*jobs, dg.Definitions(executor=dg.in_process_executor))
 
 
@@ -46,7 +46,7 @@ def job_definitions(
     checks: bool = True,
     runner: TaskRunner | None = None,
 ) -> dg.Definitions:
-    """Return the assets, the job and the sensors of one job."""
+    """Return the assets, the Dagster job and the sensors of one job; arguments as in `gobblin_assets`."""
     return dg.Definitions(
         assets=[gobblin_assets(project, job, translator=translator, checks=checks, runner=runner)],
         jobs=[gobblin_job(project, job, translator=translator)],

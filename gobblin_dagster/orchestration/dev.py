@@ -1,4 +1,4 @@
-"""`gobblin dev`: Dagster's pages over a project, on this machine only."""
+"""`gobblin dev`: serve Dagster's web pages for a project, on this machine only."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gobblin_dagster.core.errors import EnvironmentFaultError
 
 HOST = "127.0.0.1"
 HOME = ".dagster"
-"""DAGSTER_HOME below the project folder, where the variable is not set."""
+"""DAGSTER_HOME below the project folder, if the variable is not set."""
 LOCATION = "gobblin"
-"""Name of the code location. Dagster remembers by it which runs a sensor asked for: it must not change."""
+"""Name of the code location. It must not change: Dagster stores under it which runs a sensor has requested."""
 
 _SUPERSEDED = "ignore:Function `dev_command` is superseded:FutureWarning"
-"""Dagster advises people to call another command of its own, which does not read our workspace; they called ours."""
+"""Dagster's advice to use another command, which does not read our workspace."""
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _INSTANCE = """\
@@ -41,9 +41,9 @@ load_from:
 
 
 def serve(project_root: Path, port: int = 3000) -> int:
-    """Run `dagster dev` over a project until it is interrupted, and return its exit code.
+    """Run `dagster dev` for a project until it is interrupted, and return its exit code.
 
-    A `workspace.yaml` or `definitions.py` of the project is used where there is one.
+    If the project has a `workspace.yaml` or `definitions.py`, it is used.
 
     Raises:
         EnvironmentFaultError: the port is in use.
@@ -58,11 +58,14 @@ def serve(project_root: Path, port: int = 3000) -> int:
         if process is not None:
             process.terminate()
 
-    # Before the process: what we handle, it handles too, also where we were started with Ctrl-C ignored (`gobblin dev &`).
+    # Set before the process starts, which inherits it: otherwise a shell that ignores Ctrl-C (`gobblin dev &`) would
+    # make Dagster ignore it too.
     former = {number: signal.signal(number, end) for number in _ENDS}
     try:
-        # A session of its own: Ctrl-C in a terminal reaches us alone, and Dagster once, through us.
-        process = subprocess.Popen(command, cwd=project_root, env=environment, start_new_session=True)  # noqa: S603 - fixed words
+        # A new session: Ctrl-C in a terminal reaches only this process, which then ends Dagster once.
+        process = subprocess.Popen(  # noqa: S603 - fixed words
+            command, cwd=project_root, env=environment, start_new_session=True
+        )
         return process.wait()
     finally:
         for number, handler in former.items():
@@ -70,7 +73,7 @@ def serve(project_root: Path, port: int = 3000) -> int:
 
 
 def check_port(port: int) -> None:
-    """Raise EnvironmentFaultError where the port cannot be listened on."""
+    """Raise EnvironmentFaultError if the port is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -83,7 +86,7 @@ def check_port(port: int) -> None:
 
 
 def dev_environment(project_root: Path) -> dict[str, str]:
-    """Return the environment of `dagster dev`; makes DAGSTER_HOME where none is set."""
+    """Return the environment for `dagster dev`; create a DAGSTER_HOME if the variable is not set."""
     environment = dict(os.environ) | {"GOBBLIN_PROJECT": str(project_root.resolve())}
     home = Path(environment.get("DAGSTER_HOME") or project_root.resolve() / HOME)
     home.mkdir(parents=True, exist_ok=True)
@@ -95,12 +98,13 @@ def dev_environment(project_root: Path) -> dict[str, str]:
 
 
 def target_options(root: Path, home: Path) -> list[str]:
-    """Return where Dagster finds the definitions: the project's own, else those made from its job files."""
+    """Return the options that name the definitions: the project's own ones, else those made from its job files."""
     if (root / "workspace.yaml").is_file():
         return ["-w", "workspace.yaml"]
     workspace = home / "gobblin-workspace.yaml"
     if (root / "definitions.py").is_file():
-        text = f"load_from:\n  - python_file: {{relative_path: {root.resolve() / 'definitions.py'}, location_name: {LOCATION}}}\n"
+        path = root.resolve() / "definitions.py"
+        text = f"load_from:\n  - python_file: {{relative_path: {path}, location_name: {LOCATION}}}\n"
     else:
         text = _WORKSPACE
     workspace.write_text(text, encoding="utf-8")

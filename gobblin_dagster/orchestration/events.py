@@ -1,4 +1,4 @@
-"""From one commit of one dataset to Dagster's events: a materialization per branch."""
+"""Turn a commit of a dataset into Dagster's events: one materialization per branch."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One commit of one dataset, as it is reported."""
+    """One commit of one dataset, as it is reported to Dagster."""
 
     result: DatasetResult
     run_id: str
+    """The run that made the commit."""
     files: Sequence[PublishedFile] = ()
+    """The files that the commit added."""
     moved: bool = True
-    """False if it is reported once more because a run found nothing new."""
+    """False if an older commit is reported again because the run found nothing new."""
 
     @classmethod
     def of_commit(cls, commit: DatasetCommit, result: DatasetResult, run_id: str) -> Publication:
-        """Return the publication of a dataset that this run committed."""
+        """Return the publication of a dataset that a run has just committed."""
         return cls(result, run_id, commit.sequence.files if commit.sequence else ())
 
     @classmethod
     def of_stored(cls, stored: StoredSequence, places: Places) -> Publication:
-        """Return the publication that a sequence of the store with these places made; raises CorruptRecordError."""
+        """Return the publication of a sequence of the store with these places; raises CorruptRecordError."""
         sequence = decode_sequence(stored, places)
         return cls(DatasetResult.of_commit(sequence), sequence.run_id, sequence.files)
 
     @property
     def commit_id(self) -> str:
-        """Id of the commit sequence; empty where nothing was committed."""
+        """Id of the commit sequence; empty if nothing was committed."""
         return self.result.sequence_id
 
 
@@ -55,7 +57,7 @@ def materializations(binding: JobBinding, publication: Publication) -> Iterator[
 
 
 def materialization(binding: JobBinding, branch: str, publication: Publication) -> dg.AssetMaterialization:
-    """Return the event that a branch of a dataset is published, with its watermarks and counts."""
+    """Return the materialization of a branch of a dataset, with watermarks and counts in its metadata."""
     result = publication.result
     files = [file for file in publication.files if file.branch == branch]
     metadata: dict[str, Any] = {
@@ -76,7 +78,7 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     metadata |= {md.RUN_ID: publication.run_id, md.PATH: _path(binding, branch, result.dataset_urn)}
     if result.failures:
         metadata[md.FAILURES] = "\n".join(failure.message for failure in result.failures)
-    if branch in result.queues:  # last, because it fills a page
+    if branch in result.queues:  # last, because it is long
         metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     return dg.AssetMaterialization(
         asset_key=binding.keys[branch], partition=to_key(result.dataset_urn), metadata=metadata

@@ -1,4 +1,4 @@
-"""CommitStepIOManager: publishing is what it means to handle the output of `extract`; loading reads whole commits only."""
+"""CommitStepIOManager: handling the output of `extract` publishes it; loading an input reads committed files only."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ from gobblin_dagster.state.store import StateStore
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What `extract` hands to its IO manager, inside one process: what is to be committed, and the run that holds the leases."""
+    """The output of `extract` for its IO manager, in the same process: what to commit, and the run with its leases."""
 
     run: JobRun
     commit: CommitPlan
     recovered: tuple[RecoveredDataset, ...]
     store: StateStore
     planned_keys: frozenset[str] | None
-    """Partition keys that the Dagster run was launched for; None where for none in particular."""
+    """Partition keys that the Dagster run was launched for; None if it was launched without partitions."""
     reconciled: frozenset[str]
     """Datasets whose earlier commits this run has reported."""
     log_event: Callable[[Event], None]
     resources: ExitStack
-    """Gives leases and store back."""
+    """Closing it releases leases and store."""
 
 
 class CommitStepIOManager(dg.IOManager):
-    """Commits what a run staged, reports it, and gives downstream assets what is published.
+    """Commits what a run staged, reports it, and loads published data for downstream assets.
 
-    `handle_output` of `extract` commits every dataset on its own, then logs one materialization per branch of each
-    committed one, then raises Failure naming those that failed. A step retry runs `extract` again, which recovers first.
+    `handle_output`, called for the output of `extract`, commits the datasets, then logs one materialization per branch
+    of each committed dataset, then raises Failure if any dataset failed. A step retry runs `extract` again, which
+    recovers first.
 
-    `load_input` of a downstream asset returns, by the type of its parameter, a PublishedDatasets (also without a type), a
-    pyarrow Table or Dataset, or a Spark DataFrame, of the partitions that it works on.
+    `load_input`, called for an input of a downstream asset, returns the data of the partitions that this asset works
+    on: as PublishedDatasets, pyarrow Table, pyarrow Dataset or Spark DataFrame, depending on the annotation of the
+    parameter (PublishedDatasets if there is none).
 
-    Source: gobblin-api `DataPublisher` and gobblin-runtime `CommitStep`s. Differs: an IO manager publishes, so that
-    nothing counts as materialized that is not committed.
+    Source: gobblin-api `DataPublisher` and gobblin-runtime `CommitStep`s. Differs: an IO manager publishes, so that an
+    asset is materialized only after its data are committed.
     """
 
     def __init__(self, binding: JobBinding) -> None:
@@ -56,7 +58,7 @@ class CommitStepIOManager(dg.IOManager):
         self._outcomes: dict[str, Outcome] = {}
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Publish; raises Failure where any dataset failed. The outputs of `report` hold nothing."""
+        """Publish the output of `extract`; raises Failure if a dataset failed. Does nothing for outputs of `report`."""
         if not isinstance(obj, Extracted):
             return
         with obj.resources:
@@ -70,12 +72,15 @@ class CommitStepIOManager(dg.IOManager):
             report.log_failures(outcome, result)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Return the outcome to `report`, and published data to downstream assets; raises like `PublishedDatasets.load`."""
+        """Return the outcome for `report`, or published data for a downstream asset.
+
+        Raises like `PublishedDatasets.load`.
+        """
         if not context.has_asset_key:
             upstream = context.upstream_output
             return self._outcomes.pop(upstream.run_id, None) if upstream else None
         branch = self._binding.branch_of(context.asset_key)
-        # Without partitions (an asset over all of them) Dagster names every key, also those never committed.
+        # For an asset without partitions, Dagster names all keys, also those that were never committed.
         urns = [to_urn(key) for key in context.asset_partition_keys] if context.has_asset_partitions else None
         published = PublishedDatasets.load(self._binding.project, self._binding.job, branch, urns)
         return self._as_type(published, context.dagster_type.typing_type)
@@ -85,7 +90,7 @@ class CommitStepIOManager(dg.IOManager):
             return published.to_arrow()
         if wanted is pa.dataset.Dataset:
             return published.to_dataset()
-        # By name: asking pyspark for its class would import it into every downstream run.
+        # Compare names: importing pyspark's class would cost seconds in every downstream run.
         if getattr(wanted, "__name__", "") == "DataFrame" and str(wanted.__module__).startswith("pyspark."):
             return published.to_spark(GobblinSparkResource.of_project(self._binding.project).session)
         return published

@@ -1,8 +1,9 @@
-"""The two ops inside every job's graph-backed asset: `extract` reads and stages, its IO manager publishes, `report` ends.
+"""The two ops of every job's graph-backed asset: `extract` reads and stages, and `report` ends the run.
 
-Op outputs that become assets are optional and hardly ever yielded: yielding one would log a materialization for every
-partition of the run, without our metadata (docs/adr/0005-the-io-manager-publishes.md). Annotations here are values, not
-text: Dagster reads them.
+The IO manager of `extract` publishes in between. The outputs of `report`, which become assets, are optional and rarely
+yielded: yielding one logs a materialization for every partition of the run, without our metadata
+(docs/adr/0005-the-io-manager-publishes.md). No `from __future__ import annotations` here: Dagster reads the
+annotations.
 """
 
 from collections import Counter
@@ -29,12 +30,12 @@ from gobblin_dagster.orchestration.report import Outcome, RunReport
 EXTRACT = "extract"
 REPORT = "report"
 SHOWN = 20
-"""Datasets that a plan names in the run's log."""
+"""Number of datasets that the run's log names for a plan."""
 
 
 _CONFIG = {
     "urns": dg.Field(
-        [str], is_required=False, description="dataset.urns of a run without partitions; default: all that are found."
+        [str], is_required=False, description="dataset.urns to read in a run without partitions; default: all datasets."
     )
 }
 
@@ -45,10 +46,10 @@ def run_config(job: str, urns: list[str]) -> dict[str, object]:
 
 
 def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinition:
-    """Return the op that recovers, plans and runs; `lane` None means the job's Spark resource."""
+    """Return the op that recovers, plans and runs work units; if `runner` is None, with the job's Spark resource."""
     needed = {"io_manager"} if runner else {"io_manager", binding.spark_key}
 
-    # Dagster asks for the key `io_manager` where a branch is selected, though nothing here uses it.
+    # Dagster requires the key `io_manager` if a single branch is selected, although nothing here uses it.
     @dg.op(
         name=f"{binding.name}_{EXTRACT}",
         out=dg.Out(io_manager_key=binding.io_manager_key),
@@ -56,12 +57,12 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         required_resource_keys=needed,
     )
     def extract(context: dg.OpExecutionContext) -> Extracted:
-        """Finish what an earlier run left, plan, run all work units as one Spark job, and decide what to commit."""
+        """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""
         used = runner or getattr(context.resources, binding.spark_key).runner
         try:
             return _extract(context, binding, used, context.op_config.get("urns"))
         except SpecError as error:
-            # Without its cause, which Dagster would store with the values that the file takes from the environment.
+            # Without the cause: Dagster would store it with values of environment variables.
             raise dg.Failure(str(error), allow_retries=False) from None
 
     return extract
@@ -81,7 +82,8 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
         for branch, key in binding.keys.items():
             if key in context.selected_asset_keys:
                 yield dg.Output(None, branch)
-        # Dagster has now logged every key of the range as materialized, with nothing to it. The newest event counts.
+        # Dagster has now logged every key of the range as materialized, without metadata. Log our events again: the
+        # newest event counts.
         step_key = context.get_step_execution_context().step.key
         with closing(binding.project.open_store()) as store:
             again = RunReport(binding, store, context.instance, context.run, step_key, _logger(context))
@@ -104,7 +106,7 @@ def _extract(
             store,
             Selection(urns=frozenset(urns) if urns is not None else None),
             runner=runner,
-            # A step that is tried again must not meet the staging of its first try.
+            # A retried step must not use the staging folder of its first try.
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
         run = resources.enter_context(JobRun(opened, runner, [_LogObserver(context.log)]))
@@ -115,16 +117,16 @@ def _extract(
         for urn in sorted(set(urns or ()) - {dataset.dataset_urn for dataset in plan.datasets}):
             context.log.warning(f"The source has no dataset {urn!r} any more.")
         commit = run.extract(plan)
-        # From here on the IO manager answers for leases and store.
+        # From here on the IO manager releases leases and store.
         return Extracted(run, commit, recovered, store, keys, reconciled, _logger(context), resources.pop_all())
 
 
 def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:
-    return context.log_event  # type: ignore[return-value]  # takes check evaluations too; its annotation does not say so
+    return context.log_event  # type: ignore[return-value]  # it accepts check evaluations too, against its annotation
 
 
 class _LogObserver(RunListener):
-    """Writes what happens into the run's log, in few messages: each costs Dagster as much as a materialization."""
+    """Writes progress into the run's log, in few messages: each costs Dagster as much as a materialization."""
 
     def __init__(self, log: dg.DagsterLogManager) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Which datasets a run is about, and how dataset.urns and Dagster's partition keys relate."""
+"""Convert between dataset.urns and Dagster's partition keys, and find the partitions of a run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def to_urn(key: str) -> str:
 
 
 def tagged_keys(instance: dg.DagsterInstance, run: dg.DagsterRun, partitions_name: str) -> frozenset[str] | None:
-    """Return the partition keys that a run was launched for; None if it was launched for none in particular.
+    """Return the partition keys that a run was launched for; None if it was launched without partitions.
 
-    A range counts in order of creation, as Dagster counts it.
+    The keys of a range are in the order of their creation, as in Dagster.
 
     Raises:
-        UsageError: a key is unknown, or the range ends before it begins (Dagster takes that for no keys, and succeeds).
+        UsageError: a key is unknown, or the range ends before it begins (Dagster would succeed without any key).
     """
     tags = [run.tags[tag] for tag in (PARTITION_TAG, *RANGE_TAGS) if tag in run.tags]
     if not tags:
@@ -38,20 +38,20 @@ def tagged_keys(instance: dg.DagsterInstance, run: dg.DagsterRun, partitions_nam
     unknown = [key for key in tags if key not in known]
     if unknown:
         raise UsageError(
-            problem=f"The run asks for partition {unknown[0]!r}, which {partitions_name} does not have.",
-            hint="It was deleted or never found; the next run of all datasets adds those that exist.",
+            problem=f"The run is for partition {unknown[0]!r}, which {partitions_name} does not have.",
+            hint="It was deleted or never existed. A run of all datasets adds the partitions of those that exist.",
         )
     first, last = known.index(tags[0]), known.index(tags[-1])
     if first > last:
         raise UsageError(
-            problem=f"The run asks for partitions from {tags[0]!r} to {tags[-1]!r}, which come in the other order.",
-            hint="Partitions stand in the order in which they were added; swap the two.",
+            problem=f"The run is for partitions from {tags[0]!r} to {tags[-1]!r}, which are in the other order.",
+            hint="Partitions are ordered by the time at which they were added; swap the two.",
         )
     return frozenset(known[first : last + 1])
 
 
 def add_partitions(instance: dg.DagsterInstance, partitions_name: str, urns: Iterable[str]) -> None:
-    """Make partitions for datasets that have none yet."""
+    """Add partitions for datasets that have none yet."""
     new = missing_keys(instance, partitions_name, urns)
     if new:
         instance.add_dynamic_partitions(partitions_name, new)

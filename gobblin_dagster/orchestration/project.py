@@ -1,6 +1,6 @@
-"""Dagster's entry for a project without definitions of its own: `dagster dev -m gobblin_dagster.orchestration.project`.
+"""Definitions of a project without a `definitions.py`: `dagster dev -m gobblin_dagster.orchestration.project`.
 
-The project is the folder in GOBBLIN_PROJECT, or the nearest one from the current folder upwards.
+The project is the folder in GOBBLIN_PROJECT, or the nearest folder with a gobblin.yaml from the current one upwards.
 """
 
 from __future__ import annotations

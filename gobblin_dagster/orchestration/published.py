@@ -1,4 +1,4 @@
-"""PublishedDatasets: what downstream assets get: the files of whole commits, found through the state store."""
+"""PublishedDatasets: the input of downstream assets: the published files, found through the state store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class PublishedDatasets:
     """The newest snapshots of one branch of some datasets.
 
-    Half a commit is never in it: files are those of the state store's snapshots, never those that a folder lists.
+    Files come from snapshots in the state store, never from listing a folder. So it never holds half of a commit.
     """
 
     job: str
@@ -40,24 +40,25 @@ class PublishedDatasets:
     files: Mapping[str, tuple[PublishedFile, ...]]
     """Files by dataset.urn; datasets that were never committed are absent."""
     types: Mapping[str, Mapping[str, pa.DataType | None]] = field(default_factory=dict)
-    """Types of columns by dataset.urn as they were before the writer made text or folders of them; None for nested ones."""
+    """Types of columns by dataset.urn, before the writer turned them into text or folders; None for nested columns."""
     writer_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the branch's writer, which say how CSV is read."""
+    """Options of the branch's writer, needed to read CSV."""
 
     @classmethod
     def load(
         cls, project: Project, job: JobSpec, branch: str, urns: Collection[str] | None = None
     ) -> PublishedDatasets:
-        """Look up what is published.
+        """Look up the published files.
 
         Args:
             project: the project.
             job: the job.
             branch: one of its branches.
-            urns: datasets; None means all that were ever committed.
+            urns: datasets; None means all datasets that were ever committed.
 
         Raises:
             TransientError: the store cannot be reached.
+            CorruptRecordError: a stored state or file record is damaged.
         """
         with closing(project.open_store()) as store:
             states = store.load_dataset_states(job.job, urns)
@@ -79,26 +80,26 @@ class PublishedDatasets:
         return sum(file.rows for files in self.files.values() for file in files)
 
     def to_dataset(self) -> ds.Dataset:
-        """Return all files as one lazy pyarrow dataset; a column that only some files have is null in the others.
+        """Return all files as one lazy pyarrow dataset.
 
-        Shape: columns as they were given to the writer, those that became folders last (decimals among them as text); no order of
-        rows is promised. Whole numbers in CSV and JSON lines come in 64 bits. In JSON lines bytes are base64, and days, times
-        of day and what lies inside of other values are as pyarrow guesses them.
-        Without any file it has no columns.
+        Shape: the columns that the writer got; columns that became folders come last (decimals among them as text). A
+        column that only some files have is null in the others. Rows have no guaranteed order. Whole numbers in CSV and
+        JSON lines are int64. In JSON lines, bytes are base64 text, and pyarrow guesses the types of dates, times of
+        day and nested values. Without any file there are no columns.
 
         Raises:
-            UsageError: pyarrow cannot read the files, or their types cannot be brought together.
+            UsageError: pyarrow cannot read the files, or types of a column differ too much between files.
         """
         return arrow_dataset(self.paths, self.types, self.writer_options, f"job {self.job!r}, branch {self.branch!r}")
 
     def to_arrow(self) -> pa.Table:
-        """Read everything into memory; shape as of `to_dataset`."""
+        """Read everything into memory; shape and errors as of `to_dataset`."""
         return self.to_dataset().to_table()
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """Read with Spark; a column that only some files have is null in the others.
+        """Return all files as one Spark DataFrame.
 
-        Shape: as of `to_dataset`, where Spark has the types.
+        Shape: as of `to_dataset`, as far as Spark has the types.
         """
         frames = []
         for kind, urn, paths in reader_groups(self.paths, self.writer_options):
@@ -106,7 +107,7 @@ class PublishedDatasets:
             reader = session.read.format(kind.spark_name).option("basePath", DatasetUrn(urn).folder_in(paths[0]))
             reader = reader.options(**kind.spark_options())
             found = reader.load(paths).schema
-            # Guessed from the folders' names, 007 would be 7.
+            # Spark would guess types from the names of folders, and read 007 as 7.
             told = {**kind.spark_types(types), **{level: types.get(level) or pa.string() for level in levels}}
             names = kind.column_names(types, levels)
             frames.append(reader.schema(found.fromJson(spark_fields(found.jsonValue(), told, names))).load(paths))

@@ -1,6 +1,6 @@
-"""Reconciliation: commits that Dagster has not heard of, found by commit id in the state store.
+"""Reconciliation: report commits to Dagster that it does not know yet.
 
-They come from the command line, or from a run that died between commit and event.
+Such commits come from the command line, or from a run that died after the commit and before reporting it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def reconcile(
     instance: dg.DagsterInstance,
     log_event: Callable[[Event], None],
 ) -> frozenset[str]:
-    """Log materialization and checks of each unreported commit, the newest of each dataset only, and mark all as reported.
+    """Log materializations and checks of the newest unreported commit of each dataset, and mark all as reported.
 
     Returns:
-        The dataset.urns of commits that were logged now.
+        The dataset.urns whose materializations were logged now.
     """
     unreported = store.load_unreported(binding.name)
     if not unreported:
@@ -37,21 +37,22 @@ def reconcile(
     for publication in unknown.values():
         for event in materializations(binding, publication):
             log_event(event)
-    # Also of those that Dagster knows: the sweep tells none, and a run may have died before it told them.
+    # Log checks also for commits that Dagster knows: the sweep sensor logs none, and a run may have died before its
+    # checks.
     for evaluation in evaluations(binding, instance, [one.result for one in publications.values()]):
         log_event(evaluation)
-    # After the events: a run that dies in between logs nothing twice, because it asks Dagster first.
+    # Mark them after the events: if the run dies in between, `is_known` keeps the next one from logging events twice.
     store.mark_reported([stored.id for stored in unreported])
     return frozenset(unknown)
 
 
 def newest(publications: Iterable[Publication]) -> dict[str, Publication]:
-    """Return the last publication of each dataset, of publications in order."""
+    """Return the last publication of each dataset by dataset.urn; `publications` are oldest first."""
     return {publication.result.dataset_urn: publication for publication in publications}
 
 
 def is_known(binding: JobBinding, instance: dg.DagsterInstance, publication: Publication) -> bool:
-    """Return whether Dagster's newest event of the dataset, in its last branch, is that of this commit."""
+    """Return whether Dagster's newest materialization of the dataset's last branch is of this commit."""
     key = list(binding.keys.values())[-1]
     wanted = dg.AssetRecordsFilter(key, asset_partitions=[to_key(publication.result.dataset_urn)])
     for record in instance.fetch_materializations(wanted, limit=1).records:

@@ -1,4 +1,4 @@
-"""RunReport: tells Dagster what became of a run's datasets, once all commits are done and never between them."""
+"""RunReport: log the results of a run's datasets to Dagster, after all commits are done."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.state.store import StateStore
 
 SHOWN = 5
-"""Failed datasets that the run's error describes; all are named in its metadata."""
+"""Number of failed datasets that the run's error describes; the metadata names all of them."""
 _RECOVERED = frozenset({SequenceState.COMMITTED, SequenceState.ABORTED})
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the datasets of a run, by dataset.urn."""
+    """Results of the datasets of a run, by dataset.urn."""
 
     committed: Mapping[str, Publication] = field(default_factory=dict)
+    """Datasets that were committed, in whole or in part."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Why nothing of a dataset was committed."""
+    """Datasets of which nothing was committed, with the reason."""
     partly: Mapping[str, str] = field(default_factory=dict)
-    """Why parts of a committed dataset were not."""
+    """Datasets of `committed` that were committed in part, with the reason."""
     quarantined: frozenset[str] = frozenset()
-    """Those of `failed` whose commit sequence waits for a person: no run plans them before `gobblin commit recover` or
-    `abandon`."""
+    """Datasets of `failed` whose commit sequence waits for a person: no run plans them before `gobblin commit recover`
+    or `gobblin commit abandon`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """Logs the events of one Dagster run."""
+    """Logs the events of one run to Dagster."""
 
     binding: JobBinding
     store: StateStore
@@ -50,7 +51,7 @@ class RunReport:
     log_event: Callable[[Event], None]
 
     def log_commits(self, commit: CommitPlan, result: RunResult) -> Outcome:
-        """Log materializations and checks of every committed dataset, and the checks of those that failed."""
+        """Log materializations and checks of committed datasets, and checks of failed ones; return the results."""
         decided = {one.result.dataset_urn: one for one in commit.datasets}
         committed, failed, partly = {}, {}, {}
         quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
@@ -64,7 +65,7 @@ class RunReport:
                     partly[urn] = message
             elif not dataset.outcome.is_good:
                 failed[urn] = message
-        # Last, because they are most of all events: what is published is shown first.
+        # Checks last, because they are most of the events: Dagster shows the materializations first.
         self._log_checks([one for one in result.datasets if one.dataset_urn in {*committed, *failed}])
         for recovered in result.recovered:
             if recovered.state not in _RECOVERED or recovered.manifest == "missing":
@@ -76,10 +77,10 @@ class RunReport:
     def log_idle(
         self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
     ) -> None:
-        """Keep partitions that Dagster planned, and that had nothing new, as they were.
+        """Log the last commits of datasets without new data again, so that Dagster shows their partitions unchanged.
 
-        Dagster planned every key of the range and all of its checks. Checks not evaluated would be shown as skipped; in a
-        run that fails, partitions not materialized would turn red.
+        Dagster has planned all keys of the range and all of their checks. It shows a check without evaluation as
+        skipped, and in a failed run a partition without materialization as failed.
         """
         planned = {to_urn(key) for key in planned_keys or ()}
         last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
@@ -89,16 +90,15 @@ class RunReport:
         self._log_checks([publication.result for publication in last])
 
     def log_failures(self, outcome: Outcome, result: RunResult) -> None:
-        """Make the partitions of failed datasets red, and fail the run.
+        """Mark the partitions of failed datasets as failed, and fail the run; do nothing if the exit code is 0.
 
         Raises:
-            Failure: where `gobblin run` exits with anything but 0: a dataset, or a part of one, was not committed; says
-                which and why.
+            Failure: a dataset, or a part of one, was not committed; the message says which and why.
         """
         if result.exit_code == 0:
             return
         for urn in outcome.failed:
-            # Also where Dagster planned it: this run may have reported an earlier commit of it since.
+            # Also if Dagster has planned it: this run may have reported an earlier commit of the dataset since then.
             for key in self.binding.keys.values():
                 log_planned(self.instance, self.run, self.step_key, key, to_key(urn))
         problems = {**outcome.failed, **outcome.partly}
@@ -113,14 +113,14 @@ class RunReport:
         )
 
     def log_again(self, urns: Iterable[str], outcome: Outcome, run_id: str) -> None:
-        """Log materializations and checks of all partitions of a run once more, because the newest event is what counts."""
+        """Log materializations and checks of all partitions of a run again, because the newest event counts."""
         publications = [*outcome.committed.values(), *self._last({*urns} - {*outcome.committed}, run_id)]
         for publication in publications:
             self._log_materializations(publication)
         self._log_checks([publication.result for publication in publications])
 
     def _last(self, urns: Iterable[str], run_id: str) -> list[Publication]:
-        """Return what was last committed of datasets that had nothing new."""
+        """Return the last commits of datasets without new data."""
         found = []
         for urn in sorted(urns):
             last = self.store.load_sequences(self.binding.name, {SequenceState.COMMITTED}, [urn], limit=1)

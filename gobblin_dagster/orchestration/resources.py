@@ -1,4 +1,4 @@
-"""GobblinSparkResource: the Spark that runs a job's work units. Starts when the first work is found, and is kept."""
+"""GobblinSparkResource: the Spark that runs a job's work units. It starts with the first work and stays."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ if TYPE_CHECKING:
 
 
 class GobblinSparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generic only for Dagster's own checks
-    """A lane on Spark, shared by all runs of a process.
+    """Spark as a Dagster resource, shared by all runs of a process.
 
-    An idle run starts no JVM. dagster-pyspark's LazyPySparkResource is lazy too, but it cannot be told to begin while the
-    plan is still being made, nor does it set what makes local Spark start in half the time.
+    A run without new data starts no JVM. LazyPySparkResource of dagster-pyspark is lazy too, but it cannot start Spark
+    while the run is still planning, and lacks the settings that halve the start time of local Spark.
     """
 
     master: str = Field(default="local[2,4]", description="Spark master; locally always `local[cores,4]`.")
     remote: str | None = Field(default=None, description="Spark Connect address (`sc://host:port`); replaces `master`.")
     conf: dict[str, str] = Field(default_factory=dict, description="Further Spark settings.")
-    log_file: str | None = Field(default=None, description="Where the JVM's output goes; default: nowhere.")
+    log_file: str | None = Field(default=None, description="File for the output of the JVM; default: not kept.")
 
     @classmethod
     def of_project(cls, project: Project) -> GobblinSparkResource:
-        """Return the Spark that `gobblin.yaml` asks for."""
+        """Return the Spark with the settings of `gobblin.yaml`."""
         spark = project.spec.spark
         log_file = str(project.root / SPARK_LOG)
         return cls(master=spark.master, remote=spark.remote, conf=dict(spark.conf), log_file=log_file)
 
     @property
     def spec(self) -> SparkSpec:
-        """The same as a part of `gobblin.yaml`."""
+        """The settings as the `spark` part of `gobblin.yaml`."""
         return SparkSpec(master=self.master, remote=self.remote, conf=self.conf)
 
     @property
     def log_path(self) -> Path | None:
-        """Where the JVM's output goes."""
+        """File for the output of the JVM; None if it is not kept."""
         return Path(self.log_file) if self.log_file else None
 
     @property
     def runner(self) -> LazySparkRunner:
-        """The lane; the same object for equal settings in one process."""
+        """The runner of work units; the same object for equal settings in one process."""
         return _runner(self.spec.model_dump_json(), self.log_path)
 
     @property
     def session(self) -> SparkSession:
-        """The lane's session, for assets that read with Spark; starts it. Raises EnvironmentFaultError."""
+        """The Spark session, for assets that read with Spark. Starts Spark if needed; raises EnvironmentFaultError."""
         return self.runner.started().session
 
 
 @cache
 def _runner(spec_json: str, log_file: Path | None) -> LazySparkRunner:
-    # Never closed: it serves every run of the process, and its JVM ends with the process.
+    # Never closed: all runs of the process use it, and its JVM ends with the process.
     return LazySparkRunner(SparkSpec.model_validate_json(spec_json), log_file)

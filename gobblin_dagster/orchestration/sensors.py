@@ -1,4 +1,4 @@
-"""Sensors: one asks for a run where there is new data, one looks after what other processes did or left undone."""
+"""Sensors: one requests runs for new data; one reports commits of other processes, and finishes what dead runs left."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.store import StateStore
 
 PATIENCE_S = 5.0
-"""Seconds that a tick waits for a look at the source. Dagster's daemon evaluates one sensor after the other."""
+"""Seconds that a tick waits for a plan of the job. Dagster's daemon evaluates one sensor after the other."""
 INTERVAL_S, SPARK_INTERVAL_S = 30, 120
-"""Seconds between looks at a source, and at one that plans with Spark: each look costs Spark jobs."""
+"""Seconds between two plans; the second for sources that plan with Spark, where each plan costs Spark jobs."""
 STOPPED, RUNNING = dg.DefaultSensorStatus.STOPPED, dg.DefaultSensorStatus.RUNNING
 
 
@@ -39,19 +39,19 @@ def new_data_sensor(
     interval_s: int | None = None,
     default_status: dg.DefaultSensorStatus = STOPPED,
 ) -> dg.SensorDefinition:
-    """Return a sensor that plans a job and asks for one run over the datasets with something new.
+    """Return a sensor that plans a job and requests one run for all datasets with new data.
 
-    The same findings are never asked for twice: datasets that fail are asked for once more by themselves, and then together
-    with what is found new later. Datasets that a run is working on are left to it. A tick waits at most `PATIENCE_S` seconds
-    for the source; what a slow one says is taken up by a later tick.
+    It requests a run for the same new data only once. If some datasets of the run fail, one more run is requested for
+    them alone; after that, they are read again together with data that come later. Datasets that a run works on are
+    left out. A tick waits at most `PATIENCE_S` seconds for the plan; if the source is slower, a later tick uses it.
 
     Args:
         project: a project or its folder.
         job: a job or its name in the project.
-        spark: what sources that plan with Spark look with, in a process of its own; default: the Spark of `gobblin.yaml`.
-            Other sources start none.
-        interval_s: seconds between looks at the source; default: 30, and 120 where it plans with Spark.
-        default_status: stopped until switched on in Dagster's pages, unless said otherwise.
+        spark: the Spark for sources that plan with Spark, in a process of its own; default: the Spark of
+            `gobblin.yaml`. Other sources do not start it.
+        interval_s: seconds between two plans; default: 30, or 120 if the source plans with Spark.
+        default_status: by default, the sensor is stopped until it is switched on in Dagster's pages.
 
     Raises:
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
@@ -65,18 +65,19 @@ def new_data_sensor(
         job_name=binding.dagster_job,
         minimum_interval_seconds=interval_s or (SPARK_INTERVAL_S if plans_with_spark(binding.job) else INTERVAL_S),
         default_status=default_status,
-        description="Asks for one run over the datasets that have something new.",
+        description="Requests one run for all datasets with new data.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if _finds_everything_new(binding.job):
             reason = (
-                "Without a `watermark` nothing tells what is new, and a run reads everything: give the job a schedule."
+                "The source has no `watermark`, so each run reads everything and new data cannot be found: "
+                "give the job a schedule."
             )
             return dg.SensorResult(skip_reason=reason)
         seen = poller.ask(PATIENCE_S)
         if seen is None:
             return dg.SensorResult(
-                skip_reason=f"Still looking at the source, for {poller.seconds:.0f} s; a later tick takes the answer."
+                skip_reason=f"Still planning, for {poller.seconds:.0f} s so far; a later tick uses the plan."
             )
         new = _free(binding, seen.new)
         if not new:
@@ -95,19 +96,19 @@ def sweep_sensor(
     interval_s: int = INTERVAL_S,
     default_status: dg.DefaultSensorStatus = RUNNING,
 ) -> dg.SensorDefinition:
-    """Return a sensor that puts right what a run could not do itself. It reads the state store only.
+    """Return a sensor that cleans up after other processes and dead runs. It reads the state store, never the source.
 
-    - Commits of the command line, or of a run that died before it told Dagster, are reported.
-    - A run whose process and code server died together stays started for ever in Dagster: once its leases have expired
-      (or its process is provably gone) it is reported as failed.
-    - A commit sequence that a dead run left unfinished gets one run, which finishes it.
+    - It reports commits of the command line, and of runs that died before they reported them.
+    - It reports a run as failed once its leases have expired or its process is provably gone. Dagster itself shows
+      such a run as started for ever if its code server died with it.
+    - It requests one run to finish commit sequences that dead runs left.
 
     Args:
         project: a project or its folder.
         job: a job or its name in the project.
-        translator: as given to `gobblin_assets`.
-        interval_s: seconds between looks at the store.
-        default_status: running, unless said otherwise: nothing is read from the source.
+        translator: the same as for `gobblin_assets`.
+        interval_s: seconds between two looks at the store.
+        default_status: by default, the sensor runs, because it is cheap.
 
     Raises:
         InvalidSpecError, UsageError: the project or the job cannot be loaded.
@@ -119,7 +120,7 @@ def sweep_sensor(
         job_name=binding.dagster_job,
         minimum_interval_seconds=interval_s,
         default_status=default_status,
-        description="Reports commits made elsewhere, ends dead runs, finishes what they left.",
+        description="Reports commits of other processes, ends dead runs, and finishes their commit sequences.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with closing(binding.project.open_store()) as store:
@@ -148,8 +149,8 @@ class _Sweep:
             self.instance,
             {"recover": (found, urns)} if waiting else {},
             known,
-            # No check evaluations: Dagster keeps one per check, partition and run, and here there is no run, so that the
-            # second commit of a dataset would be refused. Their counts are in the materialization.
+            # No check evaluations: Dagster stores one per check, partition and run, and a sensor has no run, so it
+            # would refuse those of a dataset's second commit. The counts are in the metadata of the materializations.
             [event for one in publications.values() for event in materializations(self.binding, one)],
         )
 
@@ -162,12 +163,12 @@ class _Sweep:
             if run is not None and not run.is_finished:
                 self.instance.report_run_failed(
                     run,
-                    "The run's process is gone: its leases were not renewed. What it left is finished by the next run.",
+                    "The run's process is gone: it did not renew its leases. The next run finishes what it left.",
                 )
         return living
 
     def _unreported(self) -> Iterator[Publication]:
-        """Yield commits that Dagster has to hear of; mark those of which it has heard."""
+        """Yield commits to report to Dagster; mark those as reported that Dagster knows already."""
         heard = []
         for stored in self.store.load_unreported(self.binding.name):
             if not self._is_being_reported(stored):
@@ -184,12 +185,12 @@ class _Sweep:
 
 
 def _finds_everything_new(job: JobSpec) -> bool:
-    """Return whether the position that a source reads up to is only the time at which it was looked at."""
+    """Return whether every plan of the source reads everything, so that new data cannot be found."""
     return job.source.type == "spark" and not job.source.options.get("watermark")
 
 
 def _free(binding: JobBinding, new: Iterable[NewData]) -> list[NewData]:
-    """Leave out datasets that a run works on, and those of which a run has committed something since they were seen."""
+    """Leave out datasets that a run works on, or that were committed after the plan was made."""
     with closing(binding.project.open_store()) as store:
         held = _living(binding, store.load_leases(binding.name))
         states = store.load_dataset_states(binding.name, [one.dataset_urn for one in new])
@@ -198,9 +199,9 @@ def _free(binding: JobBinding, new: Iterable[NewData]) -> list[NewData]:
 
 
 def _nothing_new(seen: PollResult) -> str:
-    said = f"None of {seen.datasets} datasets has anything new to start on."
+    said = f"None of {seen.datasets} datasets has new data to read."
     if seen.problems:
-        said += f" {len(seen.problems)} cannot be planned, such as: {seen.problems[0]}"
+        said += f" {len(seen.problems)} cannot be planned; the first one: {seen.problems[0]}"
     return said
 
 
@@ -211,7 +212,7 @@ def _living(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:
 
 
 def _dagster_run_id(run_id: str) -> str:
-    """Return the Dagster run of an engine run; ids of the command line name none."""
+    """Return the Dagster run id of an engine's run id; for runs of the command line, no such Dagster run exists."""
     return run_id.partition(".")[0]
 
 
@@ -222,12 +223,20 @@ def _requests(
     known: Iterable[str] = (),
     events: Iterable[Event] = (),
 ) -> dg.SensorResult:
-    """Return a result with one run request per wish: what was found (the run key), and the datasets to run."""
+    """Return a sensor result.
+
+    Args:
+        binding: the job.
+        instance: the Dagster instance.
+        wanted: run requests by reason: what was found (hashed into the run key), and the dataset.urns to run.
+        known: further dataset.urns that need a partition.
+        events: events to log.
+    """
     urns = [*known, *(urn for _, chosen in wanted.values() for urn in chosen)]
     new = missing_keys(instance, binding.partitions_name, urns)
     requests = [
         dg.RunRequest(
-            # Dagster starts one run per key, ever.
+            # Dagster starts only one run per run key, for ever.
             run_key=f"{why}-{hashlib.sha256(canonical_json(sorted(found)).encode()).hexdigest()[:32]}",
             run_config=run_config(binding.name, sorted(chosen)),
         )
@@ -236,7 +245,7 @@ def _requests(
     logged = list(events)
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else f"Nothing to run; {len(logged)} events of commits made elsewhere.",
+        skip_reason=None if requests else f"Nothing to run; reported {len(logged)} events of other processes.",
         dynamic_partitions_requests=[binding.partitions.build_add_request(new)] if new else [],
         asset_events=logged,
     )

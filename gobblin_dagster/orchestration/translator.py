@@ -1,4 +1,4 @@
-"""GobblinTranslator: how a branch of a job looks in Dagster. Override one method to change any of it."""
+"""GobblinTranslator: the asset key, group and so on of a job's branches. Override its method to change them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gobblin_dagster.spec.job import BranchSpec, JobSpec
 
 @dataclass(frozen=True, slots=True)
 class BranchData:
-    """What an asset is made from: a job and one branch of its fork."""
+    """A job and one branch of its fork; they become one asset."""
 
     job: JobSpec
     branch: BranchSpec
 
 
 class GobblinTranslator:
-    """Maps branches to asset specs.
+    """Turns branches into asset specs. Make a subclass and pass it to `gobblin_assets` or `build_definitions`.
 
     Example:
         >>> class OwnedByData(GobblinTranslator):
@@ -27,15 +27,16 @@ class GobblinTranslator:
     """
 
     def get_asset_spec(self, data: BranchData) -> dg.AssetSpec:
-        """Return key, description, group, kinds, tags, owners and the like of a branch's asset.
+        """Return key, description, group, kinds, tags, owners and so on of a branch's asset.
 
-        Partitions and dependencies are ours to set: a partition is a dataset, and what a job reads lies outside Dagster.
+        Called when definitions are loaded, once per branch and use. Partitions and dependencies of the spec are
+        ignored: a partition is always a dataset, and a job reads from outside of Dagster.
         """
         job, branch = data.job, data.branch
         writer = job.writer_of(branch).type
         return dg.AssetSpec(
             key=[job.extract.namespace, job.extract.table, branch.name],
             description=job.description or None,
-            group_name=job.job,  # pages name a branch by the last part of its key, and most jobs have a branch `main`
+            group_name=job.job,  # Dagster's pages show the last part of a key, which is `main` for most jobs
             kinds={"spark", writer} if writer.isidentifier() else {"spark"},
         )

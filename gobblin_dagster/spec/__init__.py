@@ -1,4 +1,4 @@
-"""What users declare: `gobblin.yaml` and job files, as frozen models, and the loading that reports every fault at once.
+"""What users declare in `gobblin.yaml` and job files: frozen models, and loading that reports all faults at once.
 
-Imports `core` and PyYAML only. Read first: `job.py` (what a job may say), then `load.py` (how a file becomes one).
+Imports `core` and PyYAML only. Read first: `job.py` (the fields of a job), then `load.py` (how files are loaded).
 """

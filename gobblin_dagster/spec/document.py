@@ -1,9 +1,9 @@
-"""A YAML file as plain data, with the line of each part and all faults of its writing.
+"""Read a YAML file as plain data, with the line of each part and all faults of its syntax.
 
-YAML 1.2's core rules: `true` and `false` are the only booleans, dates and times stay text, a leading zero is no octal.
-Anchors, aliases and `<<` work; tags other than the core ones are refused, and so are duplicate keys. References to
-environment variables are replaced in every value (never in keys). A plain value that is one reference is read as YAML
-once replaced, so `port: ${PORT}` is a number; in quotes it stays text.
+The rules are those of YAML 1.2's core schema: only `true` and `false` are booleans, dates and times stay text, and a
+leading zero does not make a number octal. Anchors, aliases and `<<` work; duplicate keys and tags outside of the core
+are refused. References to environment variables are replaced in values, not in keys. A plain value that is one whole
+reference is parsed as YAML after it was replaced, so `port: ${PORT}` is a number; in quotes it stays text.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Loc: TypeAlias = tuple[str | int, ...]
 """Keys and list indexes from the root of a document to one of its parts."""
 
 MAX_NODES = 100_000
-"""Parts of one document, aliases counted each time: a few short lines of nested aliases would else fill the memory."""
+"""The most parts of a document, each use of an alias counted: nested aliases of a few lines could fill the memory."""
 
 _SHORTEST_SECRET = 4
-"""Values shorter than this are not hidden in messages: they would blot out half of every sentence."""
+"""Values with fewer characters are not hidden in messages: parts of ordinary words would be replaced."""
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {
@@ -35,18 +35,18 @@ _PLAIN = {
     "int": re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
     "float": re.compile(r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)$"),
 }
-"""What a plain scalar must look like to be more than text."""
+"""Patterns of plain scalars that are not text."""
 
 
 _UNQUOTED = re.compile(r"[\[{][^\"']*?(\$\{[^}\"']*\}?)")
-"""A reference in flow style, where YAML ends plain text at a brace."""
+"""A reference without quotes inside `{...}` or `[...]`, in which YAML ends plain text at a brace."""
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's parser with the core rules of YAML 1.2; only its nodes are used, it constructs nothing."""
+    """PyYAML's parser with the core rules of YAML 1.2. Only its nodes are used; it creates no Python objects."""
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """Join the halves of characters that JSON writes as two escapes: it is YAML, but PyYAML reads each alone."""
+        """Join surrogate pairs, which JSON writes as two escapes; PyYAML reads each half alone."""
         node = super().compose_scalar_node(anchor)
         try:
             node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -57,33 +57,33 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass(slots=True)
 class Document:
-    """A file as read."""
+    """The content of a file, with everything that messages need."""
 
     data: Any = None
-    """Mappings, lists and scalars, references replaced; None if the file is empty or is no YAML."""
+    """Mappings, lists and scalars, with references replaced; None if the file is empty or not YAML."""
     lines: dict[Loc, int] = field(default_factory=dict)
-    """Line of each part, from 1: of its key, or of the item in a list."""
+    """Line of each part, counted from 1: the line of its key, or of the item in a list."""
     faults: list[tuple[Loc, str, int]] = field(default_factory=list)
-    """Place, problem and line of what is wrong with the writing itself."""
+    """Place, problem and line of each fault of syntax or references."""
     written: dict[Loc, str] = field(default_factory=dict)
-    """The text of values that held references, as it stands in the file."""
+    """The text in the file of values that held references."""
     values: dict[Loc, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """(reference, value) of the variables read at a place."""
+    """(reference, value) of the environment variables that were read, by place."""
     found: list[SpecFault] = field(default_factory=list)
-    """Faults of other files that the document was made of."""
+    """Faults in other files that this document includes."""
     broken: set[Loc] = field(default_factory=set)
-    """Parts that have such faults: what is missing or wrong there because of them is no further fault."""
+    """Places of such faults; no further faults are reported there."""
     warnings: list[SpecFault] = field(default_factory=list)
-    """What is left out on purpose."""
+    """Parts of the file that are ignored on purpose."""
 
     def line(self, loc: Loc) -> int:
-        """Return the line of a part, or of the nearest part around it."""
+        """Return the line of a part; if it has none, that of the nearest part around it."""
         while loc and loc not in self.lines:
             loc = loc[:-1]
         return self.lines.get(loc, 1)
 
     def fault(self, loc: Loc, problem: str, line: int | None = None) -> SpecFault:
-        """Return a fault of a part, as people know the part; `line` where another than that of the part is meant."""
+        """Return a fault of a part; pass `line` if it is not the line of the part."""
         return SpecFault(show_loc(loc), problem, line or self.line(loc))
 
     def hide_values(self, loc: Loc, text: str) -> str:
@@ -96,7 +96,7 @@ class Document:
 
 
 def show_loc(loc: Loc) -> str:
-    """Return a place as people read it, e.g. `fork.branches[1].writer.type`.
+    """Return a place as text for people, e.g. `fork.branches[1].writer.type`.
 
     Example:
         >>> show_loc(("fork", "branches", 1, "writer", "type"))
@@ -106,12 +106,12 @@ def show_loc(loc: Loc) -> str:
 
 
 def plain_scalars() -> dict[str | None, list[tuple[str, re.Pattern[str]]]]:
-    """Return what a plain scalar must look like to be more than text, as PyYAML wants it."""
+    """Return the patterns of plain scalars that are not text, in PyYAML's form."""
     return {None: [(_TAG + name, pattern) for name, pattern in _PLAIN.items()]}
 
 
 def _hidden(text: str, secret: str, reference: str) -> str:
-    """Replace a secret, plain or as `repr` writes it, wherever it or a beginning of it that was cut short stands."""
+    """Replace a secret by its reference, also if `repr` wrote it or only its beginning is in the text."""
     forms = [form for form in {secret, repr(secret)[1:-1]} if len(form) >= _SHORTEST_SECRET]
     parts, at = [], 0
     while at < len(text):
@@ -126,7 +126,7 @@ def _hidden(text: str, secret: str, reference: str) -> str:
 
 
 def _common(text: str, at: int, form: str) -> int:
-    """Return how many characters of `form` stand in the text from `at` on."""
+    """Return how many characters of the beginning of `form` the text has from `at` on."""
     length = 0
     while length < len(form) and text.startswith(form[length], at + length):
         length += 1
@@ -137,10 +137,10 @@ _Loader.yaml_implicit_resolvers = plain_scalars()
 
 
 def read_document(content: bytes, environ: Mapping[str, str], *, has_defaults: bool = True) -> Document:
-    """Read YAML; faults are collected, never raised. `has_defaults` as of `expand`."""
+    """Read YAML; faults are collected in the document, never raised. `has_defaults` as in `expand`."""
     document = Document()
     try:
-        # _Loader is a SafeLoader whose constructors are not even used.
+        # _Loader is a SafeLoader, and its constructors are not used.
         root = yaml.compose(content, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -157,7 +157,7 @@ def read_document(content: bytes, environ: Mapping[str, str], *, has_defaults: b
 
 
 def _syntax(error: yaml.MarkedYAMLError, line: bytes = b"") -> str:
-    """Say what PyYAML found, and what usually causes it; `line` is the one in which it found it."""
+    """Return PyYAML's problem with a hint about its usual cause; `line` is the line of the problem."""
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in problem:
         return f"{problem}; indent with spaces, not tabs"
@@ -173,7 +173,7 @@ class _TooLargeError(Exception):
 
 
 class _Builder:
-    """Walks the nodes of one document and fills a `Document`."""
+    """Visits the nodes of one document and fills a `Document`."""
 
     def __init__(self, document: Document, environ: Mapping[str, str], has_defaults: bool) -> None:
         self._document = document
@@ -227,7 +227,7 @@ class _Builder:
                 self._fault(loc, "a key must be a name, got a list or mapping", _line(key))
             elif key.value in own:
                 where = (*loc, key.value)
-                self._fault(where, f"the key stands twice; first in line {own[key.value]}", _line(key))
+                self._fault(where, f"the key appears twice, first in line {own[key.value]}", _line(key))
             else:
                 own[key.value] = _line(key)
                 where = (*loc, key.value)
@@ -252,7 +252,7 @@ class _Builder:
         if expanded.text != node.value:
             self._document.written[loc] = node.value
             self._document.values[loc] = expanded.values
-            # Only a plain reference is typed by its value: quotes say that text is meant.
+            # Only a plain reference is parsed by its value; quotes mean text.
             if expanded.is_whole and node.style is None:
                 tag = _plain_tag(expanded.text)
         try:
@@ -264,7 +264,7 @@ class _Builder:
                     f"a number of {len(expanded.text):,} digits is too long; write it in quotes if a text is meant"
                 )
                 return self._fault(loc, problem, _line(node))
-            return self._fault(loc, f"{shown[:60]!r} is not what its tag {tag!r} says; leave the tag out", _line(node))
+            return self._fault(loc, f"{shown[:60]!r} does not fit its tag {tag!r}; leave the tag out", _line(node))
 
     def _fault(self, loc: Loc, problem: str, line: int | None = None) -> None:
         self._document.faults.append((loc, problem, line or self._document.line(loc)))
@@ -282,7 +282,7 @@ def _plain_tag(text: str) -> str:
 
 
 def _scalar(tag: str, text: str) -> Any:
-    """Return the value of a scalar; raises ValueError where the tag is unknown or does not fit."""
+    """Return the value of a scalar; raises ValueError if the tag is unknown or does not fit."""
     match tag.removeprefix(_TAG):
         case "str" | "merge":
             return text

@@ -1,8 +1,8 @@
 """References to environment variables inside text: `${VAR}`, `${VAR:-default}` and `$$` for a literal `$`.
 
-Names follow the shell. `${VAR:-default}` takes the default where the variable is unset or empty; the default is plain
-text up to the closing brace. A value is never expanded a second time. A `$` before anything else stays as it is, so
-that regular expressions and SQL need no escape.
+Names follow the rules of the shell. `${VAR:-default}` gives the default if the variable is unset or empty; the default
+is the plain text up to the closing brace. A value is never expanded again. A `$` before any other character stays as
+it is, so that regular expressions and SQL need no escapes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """Text after its references were replaced."""
+    """A text with its references replaced."""
 
     text: str
     is_whole: bool = False
-    """Whether the written text was one reference and nothing else."""
+    """Whether the written text was a single reference."""
     values: tuple[tuple[str, str], ...] = ()
-    """(reference, value) of each variable that was read, so that messages can show the one and hide the other."""
+    """(reference, value) of each variable that was read; messages show the reference instead of the value."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the references; `text` is then the written text."""
+    """Problems of the references; if there are any, `text` is the written text."""
 
 
 def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = True) -> Expanded:
-    """Replace the references in a text; without `has_defaults`, messages recommend none.
+    """Replace the references in a text.
+
+    Args:
+        written: the text.
+        environ: environment variables.
+        has_defaults: whether messages may recommend a default for a variable that is not set.
 
     Example:
         >>> expand("jdbc://${HOST:-localhost}:${PORT}", {"PORT": "5432"}).text
@@ -48,7 +53,7 @@ def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = Tru
         body = _BODY.fullmatch(match["body"])
         if body is None or not match["end"]:
             problems.append(
-                f"{match[0][:60]!r} is no reference; write ${{VAR}}, ${{VAR:-default}}, or $$ for a plain $"
+                f"{match[0][:60]!r} is not a reference; write ${{VAR}}, ${{VAR:-default}}, or $$ for a plain $"
             )
             return ""
         name, default = body["name"], body["default"]
@@ -57,7 +62,7 @@ def expand(written: str, environ: Mapping[str, str], *, has_defaults: bool = Tru
             return default
         if value is None:
             advice = (
-                f"set it, or give a default: ${{{name}:-...}}" if has_defaults else f"set it, or write no ${{{name}}}"
+                f"set it, or give a default: ${{{name}:-...}}" if has_defaults else f"set it, or remove ${{{name}}}"
             )
             problems.append(f"environment variable {name} is not set; {advice}")
             return ""

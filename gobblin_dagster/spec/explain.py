@@ -1,4 +1,4 @@
-"""Pydantic's faults in plain words: what was expected, what was got, and the nearest name where one was misspelt."""
+"""Turn pydantic's errors into plain sentences: what was expected, what was found, and a hint for misspelt names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_SHOWN = 60
 """Characters of a wrong value that a message shows."""
 
 Shown = Callable[[Loc], str | None]
-"""Returns what to show instead of the value at a place (a reference to an environment variable), or None."""
+"""Returns the text to show in place of a value (its reference to an environment variable); None to show the value."""
 
 _WANTED = {
     "string_type": "text",
@@ -51,12 +51,12 @@ _BOUNDS = {
 _CONSTRUCTS = {"ConstructSpec"} | {cls.__name__ for cls in ConstructSpec.__subclasses__()}
 _A_NAME = "a name (letters, digits and _, beginning with a letter, at most 63)"
 _MADE_UP = re.compile(r"(constrained-|literal\[).*")
-"""Names of union members that are no key of a document."""
+"""Names of union members that are not keys of the document."""
 _MEMBER = re.compile(rf"int|str|float|bool|date|datetime|{_MADE_UP.pattern}")
 
 
 def explain(error: ValidationError, model: type[BaseModel], shown: Shown = lambda _: None) -> Iterator[tuple[Loc, str]]:
-    """Yield (place, problem) of each fault that pydantic found in a document for `model`."""
+    """Yield (place, problem) for each error that pydantic found in a document for `model`."""
     for group in _by_value(error.errors(include_url=False)):
         first = group[0]
         loc = _without_member(tuple(first["loc"]), alone=len(group) == 1)
@@ -68,7 +68,7 @@ def explain(error: ValidationError, model: type[BaseModel], shown: Shown = lambd
 
 
 def _by_value(found: Iterable[ErrorDetails]) -> list[list[ErrorDetails]]:
-    """Put the faults together that the members of a union find in one value."""
+    """Group the errors of all members of a union about the same value."""
     groups: list[list[ErrorDetails]] = []
     for details in found:
         if _is_consequence(details):
@@ -91,19 +91,19 @@ def _is_same_union(first: ErrorDetails, other: ErrorDetails) -> bool:
 
 
 def _without_member(loc: Loc, *, alone: bool) -> Loc:
-    """Return the place in the document: pydantic ends that of a fault in a union with the member's name."""
+    """Return a place without the name of a union member, which pydantic adds at its end."""
     named = loc and (not alone or _MADE_UP.fullmatch(str(loc[-1])))
     return loc[:-1] if named else loc
 
 
 def _is_consequence(details: ErrorDetails) -> bool:
-    """Return whether a list is called too short only because its faulty items were left out; those have their faults."""
+    """Return whether pydantic calls a list too short only because it dropped faulty items, which it reports too."""
     given = details.get("input")
     return details["type"] == "too_short" and isinstance(given, list) and len(given) >= details["ctx"]["min_length"]
 
 
 def show(value: Any) -> str:
-    """Show a value of a document, bounded; never the content of lists and mappings."""
+    """Return a value as short text for messages; for lists and mappings only their size or keys."""
     match value:
         case None:
             return "nothing"
@@ -120,7 +120,13 @@ def show(value: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return a hint for a misspelt name: the nearest known one, else the known ones; `cutoff` is the least likeness, 0-1."""
+    """Return a hint for a misspelt name: the nearest known name, else all known names.
+
+    Args:
+        name: the misspelt name.
+        known: the names that are allowed.
+        cutoff: how similar two names must be at least, 0-1.
+    """
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=cutoff)
     if close:
@@ -153,7 +159,7 @@ def _problem(details: ErrorDetails, loc: Loc, model: type[BaseModel], got: str, 
 
 
 def _wanted(details: ErrorDetails) -> str:
-    """Return what was expected; empty if the fault is of another kind."""
+    """Return what was expected; empty if this kind of error has no such text."""
     kind, facts = details["type"], details.get("ctx", {})
     if kind in ("literal_error", "enum"):
         return str(facts["expected"])
@@ -168,7 +174,7 @@ def _wanted(details: ErrorDetails) -> str:
 
 
 def _quote_hint(kind: str, value: Any, got: str, *, is_reference: bool) -> str:
-    """Say how to keep text that YAML read as something else."""
+    """Return a hint to use quotes, if text was expected and YAML read a number or boolean."""
     if kind != "string_type" or not isinstance(value, bool | int | float):
         return ""
     what = ", whose value was read as a number or truth value" if is_reference else ""
@@ -188,7 +194,7 @@ def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def _tagged(annotation: Any, tag: str) -> Any:
-    """Return the member of a union that pydantic names by its tag in a place; None if there is none."""
+    """Return the member of a union with this tag; None if there is none."""
     for member in get_args(annotation):
         if any(isinstance(note, Tag) and note.tag == tag for note in get_args(member)):
             return member

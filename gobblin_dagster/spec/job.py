@@ -1,7 +1,7 @@
-"""JobSpec: what a user declares for one job, as frozen models that refuse unknown keys.
+"""JobSpec: the content of a job file, as frozen models that refuse unknown keys.
 
-Constructs (`type: ...`) keep their options unread here: the registry checks them when the spec is bound, so that this
-package never imports `constructs`.
+Options of constructs (`type: ...`) are kept unchecked here; the registry checks them, so that this package need not
+import `constructs`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gobblin_dagster.spec.numbers import ExactNumbers
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-"""Letters, digits and `_`, beginning with a letter: safe as a folder, a Dagster name and a SQL identifier."""
+"""Letters, digits and `_`, beginning with a letter: valid as a folder name, in Dagster and in SQL."""
 
 Mode = Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")]
-"""Permissions as octal text."""
+"""File permissions as octal text."""
 
 
 class SpecModel(ExactNumbers):
@@ -34,7 +34,7 @@ class SpecModel(ExactNumbers):
 
 
 class ConstructSpec(ExactNumbers):
-    """A construct by its registered name; all other keys are its options. A name alone is a construct without options."""
+    """A construct: its registered name in `type`, and its options. A name alone means a construct without options."""
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
@@ -48,30 +48,31 @@ class ConstructSpec(ExactNumbers):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keys that belong to the construct."""
+        """All keys that are not fields of the spec."""
         return dict(self.model_extra or {})
 
 
 class OnError(StrEnum):
-    """What becomes of a row that a converter cannot take."""
+    """What happens to a row that a converter cannot convert."""
 
     FAIL = "fail"
     """The work unit fails."""
     SKIP = "skip"
     """The row is dropped, counted and shown."""
     QUARANTINE = "quarantine"
-    """The row, as the converter got it, is published to the dataset's quarantine with the reason."""
+    """The row is published to the dataset's quarantine, as the converter got it, with the reason."""
 
 
 class ConverterSpec(ConstructSpec):
     """A converter; the other keys are options of its type."""
 
     name: Name | None = None
-    """Shown in reports and written beside quarantined rows; default: its type."""
+    """Name in reports and beside quarantined rows; default: its type."""
     on_error: OnError = OnError.FAIL
-    """`fail`, `skip` or `quarantine`: what becomes of a row that it cannot take. The others of the batch go on."""
+    """What happens to a row that cannot be converted: `fail` fails the work unit, `skip` drops the row, `quarantine`
+    publishes it to the quarantine. With `skip` and `quarantine`, the other rows of the batch are converted."""
     max_errors: int = Field(default=1000, ge=0)
-    """Most rows of a work unit that are skipped or quarantined; one more fails it."""
+    """Rows of a work unit that may be skipped or quarantined; if there are more, the work unit fails."""
 
     @property
     def label(self) -> str:
@@ -80,10 +81,10 @@ class ConverterSpec(ConstructSpec):
 
 
 class OnViolation(StrEnum):
-    """What becomes of a row that breaks a row-level policy; Gobblin's FAIL, OPTIONAL and ERR_FILE are understood.
+    """What happens to a row that breaks a row-level policy; Gobblin's FAIL, OPTIONAL and ERR_FILE are accepted too.
 
-    Source: gobblin-core `RowLevelPolicy.Type` (FAIL, OPTIONAL, ERR_FILE). Differs: OPTIONAL drops rows there without a
-    word; here dropped rows are counted and shown.
+    Source: gobblin-core `RowLevelPolicy.Type` (FAIL, OPTIONAL, ERR_FILE). Differs: OPTIONAL drops rows silently; here
+    dropped rows are counted and shown.
     """
 
     FAIL = "fail"
@@ -91,7 +92,7 @@ class OnViolation(StrEnum):
     DROP = "drop"
     """The row is dropped, counted and shown."""
     QUARANTINE = "quarantine"
-    """The row is published to the dataset's quarantine with rule, reason and source position."""
+    """The row is published to the dataset's quarantine, with policy, reason, file and row number."""
 
     @classmethod
     def _missing_(cls, value: object) -> OnViolation | None:
@@ -99,30 +100,32 @@ class OnViolation(StrEnum):
 
 
 class SchemaContract(StrEnum):
-    """What a branch may publish when its rows come with other columns or types than it published before."""
+    """What a branch may publish if its rows have other columns or types than it published before."""
 
     EVOLVE = "evolve"
-    """New columns are added (nullable), types may widen; columns that are gone are written as null, narrower types as
-    the wider ones published before. Other types fail."""
+    """New columns are added (nullable), and types may become wider. Missing columns are written as null, and narrower
+    types as the published ones. Any other change of a type fails the work unit."""
     FREEZE = "freeze"
     """Any change fails the work unit."""
     DISCARD = "discard"
-    """The published schema stays: new columns are left out, columns that are gone are written as null, values are cast
-    to the published types; one that does not fit fails."""
+    """The published schema stays: new columns are left out, missing columns are written as null, and values are cast
+    to the published types. A value that does not fit fails the work unit."""
     FAIL = "fail"
-    """What readers of the published files could not take fails: a column gone or of a type that is no wider one. New
-    columns and wider types are written as they come, nothing is filled in."""
+    """A missing column, or a type that is not wider than the published one, fails the work unit, because readers could
+    not read it. New columns and wider types are written unchanged."""
 
 
 class RowPolicySpec(ConstructSpec):
-    """A row-level policy; the options belong to its type."""
+    """A row-level policy; the other keys are options of its type."""
 
     name: Name
-    """Shown in reports and written beside quarantined rows."""
+    """Name in reports and beside quarantined rows."""
     on_violation: OnViolation = OnViolation.QUARANTINE
-    """`fail`, `drop` or `quarantine`."""
+    """What happens to a row that breaks the policy: `fail` fails the work unit, `drop` drops the row, `quarantine`
+    publishes it to the quarantine."""
     max_share: float | None = Field(default=None, ge=0, le=1)
-    """Greatest allowed ratio of rejected to judged rows of a work unit (0.01: 1%); more fail it at its end. Default: any."""
+    """Share of a work unit's rows that may break the policy (0.01 means 1%); if it is exceeded, the work unit fails at
+    its end. Default: no limit."""
 
     @model_validator(mode="after")
     def _share_needs_rows_that_pass(self) -> Self:
@@ -134,17 +137,18 @@ class RowPolicySpec(ConstructSpec):
 
 
 class TaskPolicySpec(ConstructSpec):
-    """A task-level policy, judged on each branch of each work unit before publishing."""
+    """A task-level policy, checked on each branch of each work unit before publishing."""
 
     name: Name | None = None
-    """Shown in reports; default: its type."""
+    """Name in reports; default: its type."""
     enforce: bool = True
-    """True: a failure fails the work unit (Gobblin's FAIL). False: it is only recorded (OPTIONAL)."""
+    """True: the work unit fails if the policy does not hold (Gobblin's FAIL). False: the outcome is only recorded
+    (OPTIONAL)."""
 
     @field_validator("enforce", mode="before")
     @classmethod
     def _gobblin_type(cls, given: object) -> object:
-        # FAILED stands in the fork operator's documentation, FAIL in the code.
+        # Gobblin's documentation of the fork operator says FAILED, its code FAIL.
         return {"FAIL": True, "FAILED": True, "OPTIONAL": False}.get(given, given) if isinstance(given, str) else given
 
 
@@ -152,12 +156,13 @@ class BranchSpec(SpecModel):
     """One branch of the fork: its own converters, policies and writer."""
 
     name: Name
-    """Last part of the branch's Dagster asset key and of its folder."""
+    """Name of the branch: last part of its Dagster asset key, and part of its folder."""
     converters: tuple[ConverterSpec, ...] = ()
     """Applied in order, after the fork."""
     row_policies: tuple[RowPolicySpec, ...] = ()
+    """Applied in order, after the branch's converters."""
     task_policies: tuple[TaskPolicySpec, ...] | None = None
-    """Default: those of the job."""
+    """Default: the job's `task_policies`."""
     writer: ConstructSpec | None = None
     """Default: the job's `writer`."""
     publisher: ConstructSpec | None = None
@@ -165,9 +170,9 @@ class BranchSpec(SpecModel):
     schema_contract: SchemaContract | None = None
     """`evolve`, `freeze`, `discard` or `fail`; default: the job's `schema_contract`."""
     path: str = "{namespace}/{table}/{branch}/{dataset}"
-    """Folder of a dataset's files, below `output.path`: plain folder names, which may hold `{namespace}`, `{table}` and
-    `{branch}`, and `{dataset}` (the dataset.urn, percent-encoded) as the last one. No two branches share folders. Where it
-    changes, published files stay where they are and stay readable."""
+    """Folder of a dataset's files, below `output.path`. Folder names may hold `{namespace}`, `{table}` and `{branch}`;
+    the last folder is `{dataset}`, the percent-encoded dataset.urn. Branches must have different folders. If you
+    change it, published files stay where they are and stay readable."""
 
     @field_validator("path")
     @classmethod
@@ -178,17 +183,17 @@ class BranchSpec(SpecModel):
         for folder in folders:
             if not _FOLDER.fullmatch(folder):
                 raise ValueError(
-                    f"the folder {folder!r} of path {path!r} may hold letters, digits, `_`, `-`, `.`, {{namespace}}, {{table}} "
-                    "and {branch}, and begins with no `_`, `-` or `.`"
+                    f"the folder {folder!r} of path {path!r} may hold letters, digits, `_`, `-`, `.`, {{namespace}}, "
+                    "{table} and {branch}, and must not begin with `_`, `-` or `.`"
                 )
         return path
 
     @field_validator("name")
     @classmethod
     def _not_reserved(cls, name: str) -> str:
-        kept_for = {QUARANTINE_BRANCH: "rejected rows", PRE_FORK: "what stands before the fork"}.get(name)
-        if kept_for:
-            raise ValueError(f"the name {name!r} is kept for {kept_for}; choose another")
+        used_for = {QUARANTINE_BRANCH: "rejected rows", PRE_FORK: "rows rejected before the fork"}.get(name)
+        if used_for:
+            raise ValueError(f"the name {name!r} is reserved for {used_for}; choose another")
         return name
 
     @model_validator(mode="after")
@@ -197,20 +202,20 @@ class BranchSpec(SpecModel):
         return self
 
 
-# Folders that begin with `_` or `.` are ours (`_gobblin`), lead elsewhere (`..`) or are hidden from readers; `=` would be a
-# partition column to them.
+# Folders that begin with `_` or `.` are ours (`_gobblin`), lead elsewhere (`..`), or are hidden from readers. Readers
+# would take `a=b` as a partition column.
 _FOLDER = re.compile(
     r"(?:[A-Za-z0-9]|\{(?:namespace|table|branch)\})(?:[A-Za-z0-9_.-]|\{(?:namespace|table|branch)\})*"
 )
 
 QUARANTINE_BRANCH = "quarantine"
-"""Folder and manifest name of rejected rows; no branch may take it."""
+"""Name of the branch that holds rejected rows, in folders and manifests; reserved."""
 PRE_FORK = "pre_fork"
-"""The stage before the fork, as rejected rows name it beside the branches; a replay would take a branch of that name for it."""
+"""Name, in the records of rejected rows, of the part before the fork; reserved, because the others are branch names."""
 
 
 def _require_names_to_differ(converters: Sequence[ConverterSpec], policies: Sequence[RowPolicySpec]) -> None:
-    """Raise ValueError where a report could not tell rejected rows apart."""
+    """Raise ValueError if two parts that reject rows have the same name, so that reports could not tell them apart."""
     names = [policy.name for policy in policies]
     names += [converter.label for converter in converters if converter.on_error is not OnError.FAIL]
     if twice := repeated(names):
@@ -226,13 +231,13 @@ class ForkSpec(SpecModel):
     """
 
     operator: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="identity"))
-    """Which branch takes which rows; default: every branch takes all."""
+    """Chooses the rows of each branch; default: every branch gets all rows."""
     branches: tuple[BranchSpec, ...] = Field(min_length=1)
     queue_capacity: int = Field(default=8, ge=1, le=1000)
-    """Batches that may wait for each branch; branches run in parallel, each in a thread. Memory grows with it.
-    Source: `fork.record.queue.capacity`, which counts records."""
+    """Batches that may wait before each branch. Branches run in parallel, each in its own thread; a larger number needs
+    more memory. Source: `fork.record.queue.capacity`, which counts records."""
     queue_timeout_s: float = Field(default=1.0, gt=0, le=60)
-    """Seconds that a side of a queue waits before it looks whether the other side still works.
+    """Seconds that the fork or a branch waits at the queue before it checks whether the other side still works.
     Source: `fork.record.queue.timeout`."""
 
     @field_validator("branches")
@@ -244,7 +249,7 @@ class ForkSpec(SpecModel):
 
 
 class ExtractSpec(SpecModel):
-    """Where the data belongs, and how one extraction relates to the former ones.
+    """The table that the job fills, and how the rows of one run relate to those of earlier runs.
 
     Source: `extract.namespace`, `extract.table.name`, `extract.table.type`.
     """
@@ -252,15 +257,17 @@ class ExtractSpec(SpecModel):
     namespace: Name
     table: Name
     type: ExtractType = ExtractType.APPEND_ONLY
-    """`append_only`: each run adds rows never seen before. `snapshot_append`: it adds changed rows too, the newest row of a
-    primary key counts. `snapshot_only`: it reads everything and replaces what was published."""
+    """`append_only`: each run adds new rows; rows never change. `snapshot_append`: each run adds new and changed rows;
+    of rows with one primary key, the newest counts. `snapshot_only`: each run reads everything and replaces what was
+    published."""
     is_full: bool | None = None
-    """True: each run reads everything from the beginning, and its publication takes the place of the last one. Default:
-    true for `snapshot_only`, false for the others. Source: `extract.is.full`."""
+    """True: each run reads everything from the beginning and replaces what was published. Default: true for
+    `snapshot_only`, false for the others. Source: `extract.is.full`."""
     primary_keys: tuple[str, ...] = ()
-    """Columns that name a row, for publishers that update rows. Source: `extract.primary.key.fields`."""
+    """Columns that identify a row, for publishers that update rows. Source: `extract.primary.key.fields`."""
     delta_fields: tuple[str, ...] = ()
-    """Columns that grow with each change of a row, for such publishers. Source: `extract.delta.fields`."""
+    """Columns whose value grows with each change of a row, for publishers that update rows. Source:
+    `extract.delta.fields`."""
 
     @property
     def reads_everything(self) -> bool:
@@ -278,39 +285,40 @@ class CommitSpec(SpecModel):
     """When and how a dataset is published."""
 
     policy: Literal["full", "successful", "partial"] = "full"
-    """`full`: all work units of a dataset or nothing. `successful`: what succeeded; failed ranges are read again alone.
-    `partial`: as `successful`, and of a work unit whose reading broke off the part before, where its source tells positions.
-    Source: `job.commit.policy`."""
+    """What is published of a dataset if some of its work units fail. `full`: nothing. `successful`: all work units
+    that succeeded; the next run reads only the failed ranges again. `partial`: like `successful`, and of a work unit
+    that failed while reading also the part before the failure, if its source knows positions. Source:
+    `job.commit.policy`."""
     failed_units_fail_run: bool = False
-    """Whether a run ends as failed (exit code 1, not 4) where a work unit failed, though what is good is committed.
+    """True: a run with a failed work unit ends as failed (exit code 1 instead of 4), although the rest is committed.
     Source: `job.commit.partial.fail.task.fails.job.commit`."""
     scope: Literal["dataset", "job"] = "dataset"
-    """`dataset`: each dataset is published on its own. `job`: all datasets of a run together, or none; with policy `full` the
-    failure of any holds back all."""
+    """`dataset`: each dataset is published on its own. `job`: all datasets of a run are published together or not at
+    all; with policy `full`, one failed dataset keeps all others from being published."""
     durability: Literal["full", "fast"] = "full"
-    """`full`: files and folders are synced to disk before the watermark moves. `fast`: they are not; power loss may
-    lose published files."""
+    """`full`: files and folders are synced to disk before the watermark moves. `fast`: they are not, and a power loss
+    may lose published files."""
     redo_limit: int = Field(default=3, ge=1, le=100)
-    """Failed redos of a stored sequence before its dataset is quarantined."""
+    """How often runs try to finish a stored sequence before its dataset is quarantined."""
     parallelism: int = Field(default=8, ge=1, le=64)
     """Threads on the driver that commit datasets and move files."""
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    """`exactly_once`: what is to be done is stored before it is done. `at_least_once`: it is not; after a crash, files may
-    lie in the output that no snapshot names, beside others with the same rows.
-    Source: `gobblin.runtime.delivery.semantics`; its upper-case values are understood."""
+    """`exactly_once`: the steps of a publication are stored before they are done. `at_least_once`: they are not; after
+    a crash, the output may hold files that no snapshot names, with rows that other files hold too.
+    Source: `gobblin.runtime.delivery.semantics`; its upper-case values are accepted."""
     spark_threshold: int = Field(default=50_000, ge=1)
-    """Files of a dataset from which on they are moved by Spark tasks instead of by the driver's threads."""
+    """Number of files of a dataset from which on Spark tasks move them instead of threads on the driver."""
     keep_snapshots: int = Field(default=10, ge=1)
-    """Newest snapshots of a dataset that can be read and rolled back to; `gobblin clean` deletes the files that only older
-    ones hold."""
+    """Number of newest snapshots of a dataset that can be read and rolled back to. `gobblin clean` deletes files that
+    only older snapshots hold."""
     steps: tuple[ConstructSpec, ...] = ()
-    """Steps of your own: after the files are in place and before the dataset is committed, in order."""
+    """Commit steps of your own; they run in order after all files were moved and before the dataset is committed."""
 
     @model_validator(mode="after")
     def _group_needs_the_write_ahead(self) -> Self:
         if self.scope == "job" and self.delivery == "at_least_once":
             raise ValueError(
-                "scope job needs delivery exactly_once: what is not stored before cannot be undone together"
+                "scope job needs delivery exactly_once: steps that are not stored before they are done cannot be undone"
             )
         return self
 
@@ -321,7 +329,7 @@ class CommitSpec(SpecModel):
 
 
 class RetrySpec(SpecModel):
-    """Attempts to repeat a work unit that failed for a passing reason, in the same run.
+    """Retries, in the same run, of a work unit that failed for a temporary reason.
 
     Source: `task.maxretries`, `task.retry.intervalinsec`.
     """
@@ -329,31 +337,31 @@ class RetrySpec(SpecModel):
     count: int = Field(default=2, ge=0, le=100)
     """Retries after the first attempt; 0 turns them off."""
     backoff_s: float = Field(default=1.0, ge=0, le=3600)
-    """Seconds before the first retry; doubled before each further one."""
+    """Seconds before the first retry; the wait doubles with each further retry."""
     max_backoff_s: float = Field(default=60.0, ge=0, le=86400)
-    """Longest wait in seconds."""
+    """Longest wait, in seconds."""
     jitter: float = Field(default=0.5, ge=0, le=1)
-    """Share by which a wait is lengthened or shortened at random; the longest is never lengthened."""
+    """Share (0-1) by which a wait is made longer or shorter at random; never longer than `max_backoff_s`."""
 
 
 class LimitSpec(SpecModel):
-    """How much one work unit may read in a run; what is left is planned again by the next one.
+    """How much one work unit may read in a run; the next run reads the rest.
 
-    Rows, bytes and seconds end it at the first position at or behind the bound that its source can tell: with the batch; rows of
-    the source `python` with the first `ReadUpTo`.
+    After `rows`, `bytes` or `seconds`, the work unit ends at the next position that its source knows: at the end of a
+    batch, or for the source `python` at the next `ReadUpTo`.
 
-    Source: `extract.limit.enabled`, `extract.limit.type`. Differs: several limits may hold at once; what is left is read by
-    the next run, not lost.
+    Source: `extract.limit.enabled`, `extract.limit.type`. Differs: several limits may be set at once; the next run
+    reads the rest, which Gobblin loses.
     """
 
     rows: int | None = Field(default=None, ge=1)
-    """Rows read. Source: `extract.limit.count.limit`."""
+    """Rows after which the work unit ends. Source: `extract.limit.count.limit`."""
     bytes: int | None = Field(default=None, ge=1)
-    """Bytes of input read."""
+    """Bytes of input after which the work unit ends."""
     seconds: float | None = Field(default=None, gt=0)
-    """Seconds of reading. Source: `extract.limit.timeLimit`."""
+    """Seconds of reading after which the work unit ends. Source: `extract.limit.timeLimit`."""
     rows_per_second: float | None = Field(default=None, gt=0)
-    """Reading waits where it is faster than this, batch by batch. Source: `extract.limit.rateLimit`."""
+    """Highest speed: reading waits between batches to stay below it. Source: `extract.limit.rateLimit`."""
 
     @property
     def ends_early(self) -> bool:
@@ -362,73 +370,75 @@ class LimitSpec(SpecModel):
 
 
 class ExecutionSpec(SpecModel):
-    """How the work is spread over Spark tasks."""
+    """How work units are distributed over Spark tasks, limited and retried."""
 
     tasks_per_core: int = Field(default=2, ge=1, le=16)
-    """Packs (MultiWorkUnits) per core; few and well packed is fastest."""
+    """Number of Spark tasks (packs of work units) per core. A small number is usually the fastest."""
     block_bytes: int = Field(default=1 << 20, ge=1 << 16, le=1 << 28)
-    """Bytes that readers take at a time: more is faster and needs more memory."""
+    """Bytes that readers read at a time; a larger number is faster and needs more memory."""
     max_work_units: int | None = Field(default=None, ge=1)
-    """Most work units of one run, shared out evenly among datasets; what is left is planned by a later run.
+    """The most work units of a run, divided evenly among datasets; later runs read the rest.
     Source: `date.partitioned.source.max.workunits.per.job`."""
     packs: int | None = Field(default=None, ge=1, le=100_000)
-    """Most packs of a run; default: `tasks_per_core` for each core. Source: `mr.job.max.mappers`."""
+    """The most packs of a run; default: `tasks_per_core` times cores. Source: `mr.job.max.mappers`."""
     packing: Literal["single_level", "bi_level"] = "single_level"
-    """`single_level`: work units are spread one by one, for the best balance. `bi_level`: units of one dataset are joined
-    first. Source: `kafka.workunit.packer.type`."""
+    """`single_level`: work units are distributed one by one, which balances best. `bi_level`: work units of one
+    dataset are put together first, which makes fewer files. Source: `kafka.workunit.packer.type`."""
     retry_failed: Literal["always", "never", "onfull", "onpartial"] = "always"
-    """Whether ranges of failed work units are read again by later runs where other units of the dataset were published:
-    `always`, `never`, `onfull` and `onpartial` (only under that commit policy). Under policy `full` nothing is published
-    beside a failed unit, so all of it is read again. Source: `workunit.retry.policy`."""
+    """Whether later runs read the ranges of failed work units again, if other work units of the dataset were
+    published: `always`, `never`, `onfull` or `onpartial` (only with this commit policy). With policy `full` nothing is
+    published if a work unit fails, so everything is read again. Source: `workunit.retry.policy`."""
     limit: LimitSpec = Field(default_factory=LimitSpec)
-    """Bounds on what each work unit reads; default: none."""
+    """Limits on what each work unit reads; default: none."""
     merge_bytes: int = Field(default=64 << 20, ge=0)
-    """Work units of one dataset in one pack are written to common files up to about this many bytes of input; 0: each has
-    files of its own."""
+    """Work units of one dataset in one pack write common files, for up to about this many bytes of input; 0: each work
+    unit writes its own files."""
     retries: RetrySpec = Field(default_factory=RetrySpec)
-    """Retries of work units that failed for a passing reason (a lost connection); each begins again."""
+    """Retries of work units that failed for a temporary reason (such as a lost connection); each starts from the
+    beginning."""
 
 
 class OutputSpec(SpecModel):
-    """Where published data lies."""
+    """Where published data is stored."""
 
     path: str = Field(min_length=1)
-    """Root of the output: a local folder (relative to the project) or a URL. Staging lies below it, in `_gobblin`."""
+    """Root of the output: a local folder (relative to the project) or a URL. Staging is below it, in `_gobblin`."""
     file_mode: Mode | None = None
-    """Mode of published files, octal in quotes, e.g. `"0640"`. Default: as the writer's process makes them.
+    """Permissions of published files, octal in quotes, e.g. `"0640"`. Default: those that the process gives new files.
     Source: `writer.file.permissions`."""
     dir_mode: Mode | None = None
-    """Mode of the folders of published files, e.g. `"0750"`; that of `path` itself stays.
+    """Permissions of the folders of published files, e.g. `"0750"`; those of `path` itself do not change.
     Source: `writer.dir.permissions`."""
     group: str | None = Field(default=None, min_length=1)
     """Group of published files and their folders, by name. Source: `writer.group.name`."""
 
 
 class JobSpec(SpecModel):
-    """One job: a source, what becomes of its rows, and where they are published."""
+    """One job: a source, what happens to its rows, and where they are published."""
 
     job: Name
-    """Name of the job: the key of its state. Renaming it starts from nothing."""
+    """Name of the job, under which its state is stored: after renaming it, the job reads everything again."""
     description: str = ""
+    """Text for people, shown in Dagster."""
     source: ConstructSpec
     extract: ExtractSpec
     converters: tuple[ConverterSpec, ...] = ()
     """Applied in order, before the fork."""
     row_policies: tuple[RowPolicySpec, ...] = ()
-    """Applied in order after the converters, before the fork; a row stops at the first that it breaks."""
+    """Applied in order, after the converters and before the fork; a row is rejected by the first policy that it
+    breaks."""
     fork: ForkSpec = Field(default_factory=lambda: ForkSpec(branches=(BranchSpec(name="main"),)))
-    """Default: one branch `main` that takes every row."""
+    """Default: one branch `main` that gets every row."""
     task_policies: tuple[TaskPolicySpec, ...] = ()
-    """Judged on each branch that has none of its own."""
+    """Checked on each branch without `task_policies` of its own."""
     writer: ConstructSpec = Field(default_factory=lambda: ConstructSpec(type="parquet"))
-    """Writer of branches that have none of their own."""
+    """Writer of branches without a `writer` of their own."""
     publisher: ConstructSpec | None = None
-    """Publisher of branches that have none of their own: what a publication makes of their files. Default: `replace` where
-    each run reads everything (`extract.is_full`), else `append`. The quarantine is always appended to.
-    Source: `data.publisher.type`."""
+    """Publisher of branches without a `publisher` of their own. Default: `replace` if each run reads everything
+    (`extract.is_full`), else `append`. The quarantine is always appended to. Source: `data.publisher.type`."""
     schema_contract: SchemaContract | None = None
-    """`evolve`, `freeze`, `discard` or `fail`: what becomes of columns and types that differ from what was published.
-    Default: no contract, rows are written as they come."""
+    """What happens if columns or types differ from what was published: `evolve`, `freeze`, `discard` or `fail`.
+    Default: no contract, rows are written unchanged."""
     output: OutputSpec
     commit: CommitSpec = Field(default_factory=CommitSpec)
     execution: ExecutionSpec = Field(default_factory=ExecutionSpec)
@@ -458,22 +468,26 @@ class JobSpec(SpecModel):
         )
 
     def writer_of(self, branch: BranchSpec) -> ConstructSpec:
-        """Return how a branch is written."""
+        """Return the writer of a branch."""
         return branch.writer or self.writer
 
     def task_policies_of(self, branch: BranchSpec) -> tuple[TaskPolicySpec, ...]:
-        """Return what judges a branch; none is a list too."""
+        """Return the task-level policies of a branch: its own, which may be empty, else the job's."""
         return self.task_policies if branch.task_policies is None else branch.task_policies
 
     def publisher_of(self, branch: BranchSpec) -> ConstructSpec:
-        """Return how a branch is published."""
+        """Return the publisher of a branch."""
         is_full = self.extract.reads_everything
         return branch.publisher or self.publisher or ConstructSpec(type="replace" if is_full else "append")
 
     def dataset_folder(self, branch: str, dataset_urn: str) -> str:
-        """Return the folder of a branch's files of a dataset, relative to the output's root; the quarantine is a branch too.
+        """Return the folder of a branch's files of a dataset, relative to the output's root.
 
-        Source: `writer.file.path`, `writer.file.path.type`. Differs: a template, and never shared by branches.
+        Source: `writer.file.path`, `writer.file.path.type`. Differs: a template; branches never share folders.
+
+        Args:
+            branch: name of a branch, or `QUARANTINE_BRANCH`.
+            dataset_urn: the dataset.
         """
         return f"{self._folder_of_datasets(branch)}/{DatasetUrn(dataset_urn).path_segment}"
 
@@ -487,19 +501,19 @@ class JobSpec(SpecModel):
 
     @model_validator(mode="after")
     def _branches_share_no_folder(self) -> Self:
-        # Not even one below another: a dataset of the outer one could be named as a folder of the inner one.
+        # No folder may be below another either: a dataset of the outer branch may have the name of the inner folder.
         paths = {
             **{branch.name: branch.path for branch in self.fork.branches},
             QUARANTINE_BRANCH: BranchSpec(name="main").path,
         }
-        # Some file systems fold case. In this order a folder comes right before those that lie in it.
+        # Some file systems ignore case. In sorted order, a folder comes right before the folders inside of it.
         folders = sorted((f"{self._folder(name, path)}/".casefold(), name) for name, path in paths.items())
         for (outer, one), (inner, other) in pairwise(folders):
             if inner.startswith(outer):
                 there, here = (self._folder(name, paths[name]) for name in (one, other))
                 raise ValueError(
-                    f"fork.branches: the files of {other!r} (in {here}) would lie in the folder of {one!r} ({there}), at least "
-                    "where case does not count; give each branch a path of its own"
+                    f"fork.branches: the files of {other!r} (in {here}) would be inside the folder of {one!r} ({there}), "
+                    "at least if the file system ignores case; give each branch a path of its own"
                 )
         return self
 
@@ -507,8 +521,8 @@ class JobSpec(SpecModel):
     def _full_extracts_are_whole(self) -> Self:
         if self.extract.reads_everything and self.execution.max_work_units is not None:
             raise ValueError(
-                "execution.max_work_units would publish the first part of a full extract again and again; leave it out, or "
-                "choose another extract.type than snapshot_only (or extract.is_full: false)"
+                "execution.max_work_units would publish the first part of a full extract again and again; leave it "
+                "out, or choose another extract.type than snapshot_only (or extract.is_full: false)"
             )
         return self
 
@@ -516,19 +530,19 @@ class JobSpec(SpecModel):
     def _limits_need_parts(self) -> Self:
         if self.execution.limit.ends_early and self.extract.reads_everything:
             raise ValueError(
-                "execution.limit: rows, bytes and seconds end a work unit early, and a part of a snapshot would take the "
-                "place of the whole; leave them out, or choose another extract.type than snapshot_only"
+                "execution.limit: rows, bytes and seconds end a work unit early, and a part of a snapshot would "
+                "replace the whole; leave them out, or choose another extract.type than snapshot_only"
             )
         return self
 
     @property
     def keeps_parts(self) -> bool:
-        """Whether a part of a work unit may be published."""
+        """Whether a first part of a work unit may be published without the rest."""
         return self.commit.policy == "partial" or self.execution.limit.ends_early
 
     @property
     def has_quarantine(self) -> bool:
-        """Whether any row-level policy or converter quarantines."""
+        """Whether any row-level policy or converter may quarantine rows."""
         branches = self.fork.branches
         policies = [*self.row_policies, *(policy for branch in branches for policy in branch.row_policies)]
         converters = [*self.converters, *(converter for branch in branches for converter in branch.converters)]

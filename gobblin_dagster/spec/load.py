@@ -1,7 +1,7 @@
-"""Loading `gobblin.yaml` and job files: every fault of a file at once, each with its line.
+"""Load `gobblin.yaml` and job files; report all faults of a file at once, each with its line.
 
-Options of constructs are checked by a function that the caller passes (the registry of `constructs`), so that this
-package never imports it; their faults appear among the others.
+The caller passes a function that checks the options of constructs (`registry.check`), so that this package need not
+import `constructs`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from gobblin_dagster.spec.gobblin.document import GobblinDocument
 
 GOBBLIN_SUFFIXES = frozenset({".pull", ".job", ".conf"})
-"""Gobblin's job files; a `.json` file is one only where it is named."""
+"""Suffixes of Gobblin's job files. A `.json` file is loaded only if it is named."""
 
 ConstructCheck: TypeAlias = Callable[[Any, str, Mapping[str, Any]], list[tuple[tuple[str | int, ...], str]]]
-"""Called with kind (text; Any, so that a function over an enum of text fits), type and options of a construct; returns
-(place inside the construct, problem) of each fault."""
+"""Gets the kind (a text; `Any` also allows a StrEnum), type and options of a construct; returns (place inside the
+construct, problem) for each fault."""
 
 MAX_FAULTS = 100
-"""Faults of one file that are told; a file that is something else altogether has one for each of its lines."""
+"""The most faults of one file that are reported; a file of another kind may have a fault in each line."""
 
 _Model = TypeVar("_Model", bound=SpecModel)
 
@@ -46,34 +46,34 @@ _FIELDS = {
     "row_policy": set(RowPolicySpec.model_fields),
     "task_policy": set(TaskPolicySpec.model_fields),
 }
-"""Keys of a construct that are fields of its spec and no options, by kind."""
+"""By kind of construct, the keys that are fields of its spec; all other keys are options."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A job and the file that declares it."""
+    """A job and its file."""
 
     spec: JobSpec
     path: Path
     warnings: tuple[SpecFault, ...] = ()
-    """What of a file of Gobblin's is left out on purpose, with the reason."""
+    """Keys of a Gobblin file that are ignored on purpose, with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class GobblinFiles:
-    """What Gobblin's job files of a project depend on."""
+    """Settings of a project that are needed to read Gobblin's job files."""
 
     root: Path
-    """The jobs folder: the farthest whose common keys count."""
+    """The jobs folder. Files with common keys (`*.properties`) are read from it down to the folder of the job file."""
     classes: Mapping[str, ConstructSpec] = field(default_factory=dict)
-    """Declarations by the class names that they stand for."""
+    """Declarations to use for classes of users, by class name (`classes` in gobblin.yaml)."""
     allow: AllowLists = EVERYTHING
-    """What the project's job files may touch; here, the variables that they take in."""
+    """What job files may use; here only environment variables and modules."""
 
     def read(self, path: Path, environ: Mapping[str, str]) -> GobblinDocument:
-        """Read one; raises UsageError where there is no such file."""
+        """Read one of Gobblin's job files; raises UsageError if there is no such file."""
         _read(path)
-        from gobblin_dagster.spec.gobblin.document import read_gobblin  # noqa: PLC0415 - YAML jobs need none of it
+        from gobblin_dagster.spec.gobblin.document import read_gobblin  # noqa: PLC0415 - not needed for YAML jobs
 
         own = {name: spec.model_dump() for name, spec in self.classes.items()}
         return read_gobblin(path, self.root, own, environ, shown_path)
@@ -83,7 +83,7 @@ def find_project(start: Path) -> Path:
     """Return the nearest folder with a `gobblin.yaml`, from `start` upwards.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such folder.
     """
     here = start.resolve()
     for folder in (here, *here.parents):
@@ -99,11 +99,11 @@ def load_project(root: Path, environ: Mapping[str, str] | None = None) -> Projec
     """Load `gobblin.yaml` of a project folder.
 
     Args:
-        root: The project folder.
-        environ: Environment variables for references; default: those of the process.
+        root: the project folder.
+        environ: environment variables for references; default: those of the process.
 
     Raises:
-        InvalidSpecError: the file has faults; all are listed.
+        InvalidSpecError: the file has faults; the error lists all of them.
         UsageError: there is no such file.
     """
     return _load(root / PROJECT_FILE, ProjectSpec, environ, lambda _: iter(()), _read_yaml)[0]
@@ -118,13 +118,13 @@ def load_job(
     """Load one job file: YAML, or Gobblin's `.pull`, `.job`, `.conf` or `.json`.
 
     Args:
-        path: The file.
-        check: Checks the options of constructs; default: they stay unchecked.
-        environ: Environment variables for references; default: those of the process.
-        gobblin: What a file of Gobblin's depends on; default: nothing but its folder.
+        path: the file.
+        check: checks the options of constructs; default: they are not checked.
+        environ: environment variables for references; default: those of the process.
+        gobblin: settings for Gobblin's job files; default: no settings, and the file's folder as jobs folder.
 
     Raises:
-        InvalidSpecError: the file has faults; all are listed, those of constructs among them.
+        InvalidSpecError: the file has faults; the error lists all of them, with those of constructs.
         UsageError: there is no such file.
     """
     return _load_job(path, check, environ, gobblin or GobblinFiles(path.parent))[0]
@@ -136,9 +136,10 @@ def load_jobs(
     check: ConstructCheck | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[list[LoadedJob], list[InvalidSpecError]]:
-    """Load every `*.yaml` and `*.yml` of the jobs folder, and every `*.pull`, `*.job` and `*.conf` in it and below, in any case.
+    """Load all job files of a project (see `job_files`); return the jobs, and the errors of the other files.
 
-    Jobs of one name in several files are faults of all these files: the name is the key of the job's state.
+    If several files declare jobs with one name, each of these files gets a fault: the name is the key of the job's
+    state.
 
     Raises:
         UsageError: there is no jobs folder.
@@ -170,14 +171,18 @@ def load_jobs(
 
 
 def job_files(folder: Path) -> list[Path]:
-    """Return the job files of a jobs folder, sorted; Gobblin's may lie in folders of their own, with common keys."""
+    """Return the job files of a jobs folder, sorted by path.
+
+    These are `*.yaml` and `*.yml` in the folder itself, and `*.pull`, `*.job` and `*.conf` in it and in folders below.
+    The case of suffixes does not matter.
+    """
     ours = [path for path in folder.iterdir() if path.suffix.lower() in {".yaml", ".yml"}]
     theirs = [path for path in folder.rglob("*") if path.suffix.lower() in GOBBLIN_SUFFIXES]
     return sorted(path for path in ours + theirs if path.is_file())
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as people read it: relative to the current folder where it lies in it."""
+    """Return a path for messages: relative to the current folder if it is inside of it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
@@ -188,11 +193,11 @@ def _load_job(
         for loc, kind, node in constructs(data) if check else ():
             options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
             if ":" in node["type"] and (problem := gobblin.allow.module_problem(node["type"])):
-                yield (*loc, "type"), problem  # and its module is not imported
+                yield (*loc, "type"), problem  # do not check further: that would import the module
                 continue
             for inner, problem in check(kind, node["type"], options) if check else ():
                 yield (*loc, *inner), problem
-        # Secrets in Gobblin's own files are refused key by key, when they are converted.
+        # For Gobblin's files, secrets are refused when each key is converted.
         for loc, _, node in constructs(data) if read is _read_yaml else ():
             yield from literal_secrets(loc, node, written)
 
@@ -214,7 +219,7 @@ def _load_job(
 
 
 def constructs(data: Any) -> Iterator[tuple[Loc, str, dict[str, Any]]]:
-    """Yield (place, kind, mapping) of each construct of a raw job document, whatever else is wrong with it."""
+    """Yield (place, kind, mapping) for each construct of a raw job document, which may have any faults."""
     for loc, kind, found in _construct_nodes(data, ()):
         node = {"type": found} if isinstance(found, str) else found
         if isinstance(node, dict) and isinstance(node.get("type"), str):
@@ -258,7 +263,7 @@ def _load(
         if not faults:
             faults.append(SpecFault("", f"is empty; expected keys, at least {', '.join(_required(model))}", 1))
         raise _invalid(path, faults)
-    # One fault per place: a reference that could not be replaced has no right type either.
+    # Report one fault per place: a reference that could not be replaced would also have a wrong type.
     broken = {loc for loc, *_ in document.faults if loc} | document.broken
     found = list(more_faults(document.data))
     try:
@@ -292,5 +297,5 @@ def _invalid(path: Path, faults: list[SpecFault]) -> InvalidSpecError:
     ordered = sorted(unique, key=lambda fault: (fault.file, fault.line or 0))
     if len(ordered) > MAX_FAULTS:
         more = len(ordered) - MAX_FAULTS
-        ordered[MAX_FAULTS:] = [SpecFault("", f"has {more:,} more faults; mend these first", ordered[-1].line)]
+        ordered[MAX_FAULTS:] = [SpecFault("", f"has {more:,} more faults; correct these first", ordered[-1].line)]
     return InvalidSpecError(file=shown, faults=tuple(ordered))

@@ -1,4 +1,4 @@
-"""Refuse `true` and `false` for numbers: pydantic alone reads them as 1 and 0."""
+"""Refuse `true` and `false` for numbers; pydantic would accept them as 1 and 0."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _Place = tuple[str | int, ...]
 
 
 class ExactNumbers(BaseModel):
-    """A base of models: a field for a number takes no boolean, not inside of lists and mappings either.
+    """A base of models that refuse booleans for number fields, also inside of lists and mappings.
 
-    A field that is declared to take a boolean beside a number still takes one.
+    A field whose type allows both numbers and booleans accepts booleans.
     """
 
-    # Of the model, not of its fields: pydantic allows no such validator on a field that tells members of a union apart.
+    # A validator of the model, because pydantic does not allow one on a field that is the discriminator of a union.
     @model_validator(mode="before")
     @classmethod
     def _booleans_are_no_numbers(cls, given: Any) -> Any:
@@ -34,7 +34,7 @@ class ExactNumbers(BaseModel):
 
 
 def _booleans_for_numbers(annotation: Any, given: Any) -> Iterator[tuple[_Place, bool]]:
-    """Yield each boolean inside a value whose place is declared as a number, with that place."""
+    """Yield (place, boolean) for each boolean in a value at a place that is declared as a number."""
     members = [*_members(annotation)]
     if isinstance(given, bool):
         if {int, float} & {*members} and not {bool, Any, object} & {*members}:
@@ -53,7 +53,7 @@ def _booleans_for_numbers(annotation: Any, given: Any) -> Iterator[tuple[_Place,
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """Yield the types that a value may have: the members of unions, without annotations."""
+    """Yield the types that a value may have: members of unions one by one, without annotations."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _members(get_args(annotation)[0])

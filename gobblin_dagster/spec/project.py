@@ -1,4 +1,4 @@
-"""ProjectSpec: `gobblin.yaml` at the root of a project folder: where jobs and state are, and which Spark to use."""
+"""ProjectSpec: the content of `gobblin.yaml`: where jobs and state are, which Spark to use, and what is allowed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ PROJECT_FILE = "gobblin.yaml"
 
 
 class SparkSpec(SpecModel):
-    """The Spark that runs work units."""
+    """Settings of the Spark that runs work units."""
 
     master: str = "local[2,4]"
-    """Spark master. Locally always `local[cores,4]`: with fewer than 4 tries one dead worker ends the whole job."""
+    """Spark master. For local Spark always write `local[cores,4]`: 4 is the number of tries per task, and with fewer a
+    single dead worker ends the whole run."""
     remote: str | None = None
     """Spark Connect address (`sc://host:port`); replaces `master`."""
     conf: dict[str, str] = Field(default_factory=dict)
@@ -34,23 +35,25 @@ class SparkSpec(SpecModel):
 
 
 class AllowSpec(SpecModel):
-    """What job files may touch, for those who run the job files of others.
+    """What job files may use, for people who run job files of others.
 
-    A list that is set is closed: what it does not name is refused. Without lists everything is allowed.
+    A list that is set allows only what it names. A list that is not set allows everything.
     """
 
     paths: tuple[str, ...] | None = None
-    """Roots of files that are read and written: folders (relative to the project) or URLs such as `s3://bucket/landing`."""
+    """Folders whose files may be read and written, with all that is below them: paths (relative to the project) or
+    URLs such as `s3://bucket/landing`."""
     environment: tuple[str, ...] | None = None
     """Environment variables that job files may name; `*` stands for any characters."""
     modules: tuple[str, ...] | None = None
-    """Python modules whose classes and functions job files may name, with all below them; or one `module:name`."""
+    """Python modules whose classes and functions job files may name, with all submodules; or single targets
+    `module:name`."""
     hosts: tuple[str, ...] | None = None
-    """Servers: `host`, `host:port`, `*.domain`, an address, or a network (`10.0.0.0/8`)."""
+    """Servers that may be used: `host`, `host:port`, `*.domain`, an address, or a network (`10.0.0.0/8`)."""
 
     @property
     def lists(self) -> AllowLists:
-        """The lists as the engine asks them."""
+        """The lists in the form that checks them."""
         return AllowLists(self.paths, self.environment, self.modules, self.hosts)
 
 
@@ -61,15 +64,15 @@ class ProjectSpec(SpecModel):
     state: Annotated[str, StringConstraints(min_length=1)] = "sqlite:///.gobblin/state.db"
     """State store: `sqlite:///path` (relative to the project), `postgresql://...`, or `files:path` for plain files."""
     jobs: str = "jobs"
-    """Folder of job files (`*.yaml`, `*.yml`; Gobblin's `*.pull`, `*.job`, `*.conf` also in folders below), relative to the
-    project."""
+    """Folder of job files (`*.yaml`, `*.yml`; Gobblin's `*.pull`, `*.job`, `*.conf` also in folders below), relative
+    to the project."""
     classes: dict[str, ConstructSpec] = Field(default_factory=dict)
-    """What stands for classes that Gobblin's job files name, by their full names:
+    """Constructs to use in place of your own Java classes that Gobblin's job files name, by full class name:
     `{com.shop.MaskingConverter: {type: mask, columns: [email]}}`."""
     lease_ttl_s: int = Field(default=60, ge=5, le=3600)
-    """Seconds that a dataset stays reserved for a run that no longer renews its lease."""
+    """Seconds after which another run may take over the datasets of a run that no longer renews its leases."""
     history_runs: int = Field(default=1000, ge=1)
-    """Newest runs of each job whose record is kept; what moved watermarks is kept for ever."""
+    """Number of newest runs of each job whose records are kept. Commit sequences are kept for ever."""
     spark: SparkSpec = Field(default_factory=SparkSpec)
     allow: AllowSpec = Field(default_factory=AllowSpec)
-    """What job files may touch; see the page on trust. Default: everything."""
+    """What job files may use; see the page on trust. Default: everything."""

@@ -1,6 +1,6 @@
-"""The JSON schema of a job file, with the options of every construct, so that editors complete and check it.
+"""The JSON schema of a job file with the options of all constructs, so that editors can complete and check job files.
 
-Numbers and truth values may also be references to environment variables, which the schema allows as text.
+In place of numbers and booleans the schema also allows references to environment variables, which are text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from gobblin_dagster.spec.job import JobSpec
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _KIND_OF_MODEL = {"ConverterSpec": "converter", "RowPolicySpec": "row_policy", "TaskPolicySpec": "task_policy"}
-"""Models that stand for one kind of construct wherever they appear."""
+"""Kind of construct, by the name of its model."""
 _KIND_OF_FIELD = {"source": "source", "writer": "writer", "publisher": "publisher", "operator": "fork"}
-"""Kind of the plain `ConstructSpec` in a field of this name."""
+"""Kind of construct, by the name of the field, for fields of type `ConstructSpec`."""
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 
 
@@ -23,9 +23,9 @@ def job_schema(construct_schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     """Return the JSON schema (draft 2020-12) of a job file.
 
     Args:
-        construct_schemas: By kind (`source`, `converter`, `row_policy`, `task_policy`, `fork`, `writer`,
-            `publisher`): a schema of all types of that kind, `oneOf` with a constant `type`; its `$defs` are merged
-            into the result's. A kind that is absent keeps any options.
+        construct_schemas: by kind (`source`, `converter`, `row_policy`, `task_policy`, `fork`, `writer`,
+            `publisher`), a schema of all types of this kind: `oneOf` with a constant `type`. Its `$defs` are merged
+            into those of the result. For kinds that are missing, any options are allowed.
     """
     schema = _bound(JobSpec.model_json_schema(), construct_schemas, "")
     definitions: dict[str, Any] = schema.pop("$defs")
@@ -53,7 +53,7 @@ def _bound(node: Any, kinds: Mapping[str, Any], field: str) -> Any:
 
 
 def _with_references(node: Any) -> Any:
-    """Let a reference stand where a number or truth value is expected."""
+    """Allow a reference in each place of a number or boolean."""
     if isinstance(node, list):
         return [_with_references(item) for item in node]
     if not isinstance(node, dict):

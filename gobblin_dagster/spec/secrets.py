@@ -1,4 +1,4 @@
-"""What of a job file is a secret: values of variables are hidden, passwords that stand there as text are refused."""
+"""Secrets in job files: values of environment variables are hidden, and literal passwords are refused."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SECRET_NAME = re.compile(
 _SHOWN = frozenset(
     {"job", "path", "table", "tables", "namespace", "topics", "brokers", "branch", "name", "state", "jobs"}
 )
-"""Keys whose values are names of things that people look for: messages, stored states and lists hold them anyway."""
+"""Keys whose values are not hidden, as people search for them (paths, tables and so on)."""
 _NO_SECRET = ("_env", ".provider", ".class")
-"""Ends of names that speak of a secret and hold none."""
+"""Ends of option names that are not secrets, although `SECRET_NAME` matches."""
 _IN_URL = re.compile(r"://[^/@:?#]*:([^/@]+)@|[?&;](?:password|pwd)=([^&;]+)", re.IGNORECASE)
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 
 
 def values_to_hide(document: Document) -> dict[str, str]:
-    """Return the values of variables that are no names of places, with their references."""
+    """Return the references by value of all environment variables to hide: those outside of keys in `_SHOWN`."""
     return {
         value: reference for loc, values in document.values.items() if not _is_shown(loc) for reference, value in values
     }
@@ -34,12 +34,12 @@ def _is_shown(loc: Loc) -> bool:
 
 
 def literal_secrets(loc: Loc, node: Mapping[str, Any], written: Mapping[Loc, str]) -> Iterator[tuple[Loc, str]]:
-    """Yield (place, problem) of each password of a construct that stands in the file itself, in a URL or as an option.
+    """Yield (place, problem) for each literal password of a construct, in a URL or as an option.
 
     Args:
-        loc: where the construct stands.
-        node: it, references replaced.
-        written: the text of values that held references, by place.
+        loc: place of the construct in the document.
+        node: the construct, with references replaced.
+        written: by place, the text of values that held references.
     """
     for key, value in node.items():
         here = (*loc, key)

@@ -80,14 +80,14 @@ def test_sensor_finds_new_rows_of_a_table_with_one_spark_for_all_its_ticks(made:
         runner = LazySparkRunner(resource.spec, resource.log_path)
         run_job(project, project.job("numbers"), runner=runner)
         runner.close()
-        assert tick(project, sensor, instance).skip_message == "None of 1 datasets has anything new to start on."
+        assert tick(project, sensor, instance).skip_message == "None of 1 datasets has new data to read."
         write(made, range(500, 510))
         (later,) = tick(project, sensor, instance).run_requests
         assert later.run_key != request.run_key
         (made / "data").rename(made / "away")
         said = tick(project, sensor, instance).skip_message
     assert said.startswith(
-        "None of 1 datasets has anything new to start on. 1 cannot be planned, such as: Source of job 'numbers': test.d: [PATH"
+        "None of 1 datasets has new data to read. 1 cannot be planned; the first one: Source of job 'numbers': test.d: [PATH"
     )
     assert poll_process.process_id == process
     poll_process.close()

@@ -47,7 +47,7 @@ def test_tagged_keys_are_those_of_the_run(
 
 
 def test_tagged_keys_of_a_reversed_range_are_refused(filled: dg.DagsterInstance) -> None:
-    with pytest.raises(UsageError, match="from 'd3' to 'd1', which come in the other order"):
+    with pytest.raises(UsageError, match="from 'd3' to 'd1', which are in the other order"):
         tagged_keys(filled, run_with(first="d3", last="d1"), NAME)
 
 

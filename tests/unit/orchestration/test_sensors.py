@@ -64,7 +64,7 @@ def test_new_data_asks_for_nothing_where_nothing_is_new(world: World) -> None:
     world.run_all()
     data = new_data(world)
     assert not data.run_requests
-    assert data.skip_message == "None of 3 datasets has anything new to start on."
+    assert data.skip_message == "None of 3 datasets has new data to read."
 
 
 def test_new_data_asks_for_a_run_that_honours_a_startpoint(world: World) -> None:
@@ -230,7 +230,7 @@ def test_new_data_tells_what_cannot_be_planned(world: World) -> None:
     world.datasets["a"]["problem"] = "its folder is gone"
     assert new_data(world).run_requests[0].run_config == run_config("numbers", ["b/1", "c c"])
     world.datasets["b/1"]["rows"] = world.datasets["c c"]["rows"] = 0
-    said = "None of 3 datasets has anything new to start on. 1 cannot be planned, such as: its folder is gone"
+    said = "None of 3 datasets has new data to read. 1 cannot be planned; the first one: its folder is gone"
     assert new_data(world).skip_message == said
 
 
@@ -247,7 +247,7 @@ def test_new_data_never_waits_long_and_takes_a_late_answer_if_nobody_was_faster(
     monkeypatch.setattr(new_data_module, "look", slow)
     monkeypatch.setattr(sensors, "PATIENCE_S", 0.01)
     sensor = new_data_sensor(world.binding.project, world.job)
-    assert tick(world, sensor).skip_message.startswith("Still looking at the source, for 0 s")
+    assert tick(world, sensor).skip_message.startswith("Still planning, for 0 s")
     world.datasets["a"]["fail_at"] = 1
     world.run_elsewhere()  # commits all but one of what is being looked at
     go.set()
@@ -268,7 +268,7 @@ def test_new_data_is_looked_for_less_often_with_spark_and_never_where_everything
     world.parts["extract"] = {"namespace": "test", "table": "numbers", "type": "snapshot_only"}
     sensor = new_data_sensor(world.binding.project, world.job)
     assert sensor.minimum_interval_seconds == 120
-    assert "nothing tells what is new" in tick(world, sensor).skip_message
+    assert "new data cannot be found" in tick(world, sensor).skip_message
 
 
 def test_new_data_starts_stopped_and_sweep_running(world: World) -> None:

@@ -72,7 +72,7 @@ def test_keys_are_text_whatever_they_look_like() -> None:
 def test_duplicate_key_is_refused_with_both_lines() -> None:
     document = read("a: 1\nb: 2\na: 3\n")
     assert document.data == {"a": 1, "b": 2}
-    assert document.faults == [(("a",), "the key stands twice; first in line 1", 3)]
+    assert document.faults == [(("a",), "the key appears twice, first in line 1", 3)]
 
 
 def test_aliases_and_merge_keys_work_and_own_keys_win() -> None:
@@ -88,9 +88,9 @@ def test_aliases_and_merge_keys_work_and_own_keys_win() -> None:
     ("text", "words"),
     [
         pytest.param("a: !!python/object/apply:os.system [ls]\n", "is not allowed", id="python object"),
-        pytest.param("a: !mine 5\n", "is not what its tag", id="own tag on a value"),
+        pytest.param("a: !mine 5\n", "does not fit its tag", id="own tag on a value"),
         pytest.param("a: !mine {b: 1}\n", "is not allowed", id="own tag on a mapping"),
-        pytest.param("a: !!int five\n", "is not what its tag", id="tag that does not fit"),
+        pytest.param("a: !!int five\n", "does not fit its tag", id="tag that does not fit"),
         pytest.param("a: &a [*a]\n", "alias refers to a part that holds it", id="alias to itself"),
         pytest.param("? [x]\n: 1\n", "a key must be a name", id="list as key"),
         pytest.param("<<: 5\n", "'<<' takes a mapping", id="merge of a number"),

@@ -52,7 +52,7 @@ def test_expand_unset_variable_names_it_and_the_remedy() -> None:
 @pytest.mark.parametrize("written", ["${}", "${1A}", "${A B}", "${A", "${A-x}", "text ${"])
 def test_expand_malformed_reference_is_a_problem(written: str) -> None:
     (problem,) = expand(written, {"A": "x"}).problems
-    assert "is no reference" in problem
+    assert "is not a reference" in problem
     assert "$$" in problem
 
 

@@ -82,7 +82,7 @@ descripton: x
         "5 extract.tabel: unknown key; did you mean 'table'?",
         "7 row_policies[0].on_violation: expected 'fail', 'drop' or 'quarantine', got 'drip'",
         "9 commit.parallelism: expected at most 64, got 100",
-        "11 commit.policy: the key stands twice; first in line 10",
+        "11 commit.policy: the key appears twice, first in line 10",
         "12 execution.block_bytes: expected a whole number, got 'many'",
         "16 fork.branches[0].writer.level: no option 'level' of writer parquet",
         "17 fork.branches[1].name: is missing",

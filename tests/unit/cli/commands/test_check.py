@@ -141,5 +141,5 @@ def test_file_that_is_something_else_altogether_is_told_in_bounds(cli: Cli, proj
     called = cli("check")
     assert called.code == 2
     assert len(called.out) < 100_000
-    assert "more faults; mend these first" in called.out
+    assert "more faults; correct these first" in called.out
     assert len(cli("check", "-o", "json").json()["files"][0]["faults"]) == 101

@@ -117,9 +117,9 @@ def test_branches_that_differ_in_case_only_share_a_folder_where_case_does_not_co
     job = {"job": "j", "source": "x", "extract": {"namespace": "n", "table": "t"}, "output": {"path": "lake"}}
     for path in ("{namespace}/{table}/B/{dataset}", "N/T/b/x/{dataset}", "{namespace}/T/Quarantine/{dataset}"):
         fork = {"branches": [{"name": "b"}, {"name": "c", "path": path}]}
-        with pytest.raises(ValidationError, match="would lie in the folder of"):
+        with pytest.raises(ValidationError, match="would be inside the folder of"):
             JobSpec.model_validate({**job, "fork": fork})
-    with pytest.raises(ValidationError, match="would lie in the folder of 'B'"):
+    with pytest.raises(ValidationError, match="would be inside the folder of 'B'"):
         JobSpec.model_validate({**job, "fork": {"branches": [{"name": "b"}, {"name": "B"}]}})
     names = [{"name": name} for name in ("b", "b_c", "bc", "c")]
     assert len(JobSpec.model_validate({**job, "fork": {"branches": names}}).fork.branches) == 4

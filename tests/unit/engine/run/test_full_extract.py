@@ -138,7 +138,7 @@ def test_extract_says_what_it_is() -> None:
     [
         ({**SNAPSHOT, "is_full": False}, {}, "type snapshot_only reads everything"),
         (SNAPSHOT, {"execution": {"max_work_units": 3}}, "the first part of a full extract again and again"),
-        (SNAPSHOT, {"execution": {"limit": {"rows": 3}}}, "a part of a snapshot would take the place of the whole"),
+        (SNAPSHOT, {"execution": {"limit": {"rows": 3}}}, "a part of a snapshot would replace the whole"),
     ],
     ids=["contradiction", "work units", "rows"],
 )

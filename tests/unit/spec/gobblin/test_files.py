@@ -50,7 +50,7 @@ def test_references_that_lead_nowhere_are_told_all_at_once(tmp_path: Path) -> No
 
 def test_variable_that_is_not_set_is_told_with_the_key(tmp_path: Path) -> None:
     assert faults(tmp_path, KAFKA + "job.description=${env:GONE}\n") == [
-        "5 job.description (description): environment variable GONE is not set; set it, or write no ${env:GONE}"
+        "5 job.description (description): environment variable GONE is not set; set it, or remove ${env:GONE}"
     ]
 
 
@@ -61,7 +61,7 @@ def test_variable_is_named_as_the_file_writes_it(tmp_path: Path) -> None:
     (fault,) = faults(tmp_path, hocon + "task.maxretries=${MANY}\n", name="a.conf", MANY="lots of them")
     assert fault.endswith("expected a whole number, got ${MANY}")
     (fault,) = faults(tmp_path, hocon + "job.description=${GONE}\n", name="a.conf")
-    assert fault.endswith("environment variable GONE is not set; set it, or write no ${GONE}")
+    assert fault.endswith("environment variable GONE is not set; set it, or remove ${GONE}")
 
 
 def test_key_that_stands_twice_is_a_fault(tmp_path: Path) -> None:
