@@ -154,8 +154,8 @@ def test_load_job_single_fault_in_plain_words(job_file: Path, addition: str, fau
             "fork: {branches: [{name: a}, {name: a}]}",
             "5 fork.branches: branch names must differ, got a more than once",
         ),
-        ("fork: {branches: [{name: quarantine}]}", "5 fork.branches[0].name: the name 'quarantine' is kept"),
-        ("fork: {branches: [{name: pre_fork}]}", "5 fork.branches[0].name: the name 'pre_fork' is kept"),
+        ("fork: {branches: [{name: quarantine}]}", "5 fork.branches[0].name: the name 'quarantine' is reserved"),
+        ("fork: {branches: [{name: pre_fork}]}", "5 fork.branches[0].name: the name 'pre_fork' is reserved"),
         (
             "row_policies: [{name: a, type: x}, {name: a, type: y}]",
             "5 row_policies: row policy names must differ, got a more than once",
