@@ -197,9 +197,11 @@ def _load_job(
                 continue
             for inner, problem in check(kind, node["type"], options) if check else ():
                 yield (*loc, *inner), problem
-        # For Gobblin's files, secrets are refused when each key is converted.
-        for loc, _, node in constructs(data) if read is _read_yaml else ():
+        for loc, _, node in constructs(data):
             yield from literal_secrets(loc, node, written)
+        output = data.get("output") if isinstance(data, dict) else None
+        if isinstance(output, dict):
+            yield from literal_secrets(("output",), output, written)
 
     read = gobblin.read if path.suffix.lower() in GOBBLIN_SUFFIXES | {".json"} else _read_yaml
     written: dict[Loc, str] = {}

@@ -18,7 +18,7 @@ _SHOWN = frozenset(
 """Keys whose values are not hidden, as people search for them (paths, tables and so on)."""
 _NO_SECRET = ("_env", ".provider", ".class")
 """Ends of option names that are not secrets, although `SECRET_NAME` matches."""
-_IN_URL = re.compile(r"://[^/@:?#]*:([^/@]+)@|[?&;](?:password|pwd)=([^&;]+)", re.IGNORECASE)
+_IN_URL = re.compile(r"://[^/?#]*:([^/@]+)@|[?&;](?:password|pwd)=([^&;]+)", re.IGNORECASE)
 _REFUSED = "must not hold a password; take it from the environment: ${NAME}"
 
 

@@ -17,11 +17,13 @@ import weakref
 from contextlib import suppress
 
 import duckdb
+import pyarrow as pa
 
 TIME_LIMIT_S = 60.0
 """Seconds that a statement may take for one batch."""
-GROWTH_LIMIT_BYTES = 1 << 30
-"""Bytes by which the process may grow while statements run: twice DuckDB's own memory limit."""
+GROWTH_LIMIT_BYTES = 3 << 29
+"""Bytes by which the process may grow while statements run: three times DuckDB's own memory limit. Well above 1 GiB:
+Arrow's allocator reserves as much at once, and if nothing were left then, its next allocation would end the process."""
 _TICK_S = 0.25
 
 
@@ -84,6 +86,7 @@ class Limits:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection: duckdb.DuckDBPyConnection | None = connection
+        pa.allocate_buffer(1)  # what Arrow reserves for all that follows must not count as the statement's
         self.due = 0.0
         """Deadline of the running statement, in seconds of the monotonic clock; 0 while none runs."""
         self.was_late = False

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import re
 import resource
+import subprocess
+import sys
 
 import duckdb
 import pyarrow as pa
@@ -54,3 +56,19 @@ def test_process_forked_while_a_statement_runs_is_not_bounded() -> None:
             os._exit(int(resource.getrlimit(resource.RLIMIT_AS) != before))
         assert os.waitpid(child, 0)[1] == 0
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+@pytest.mark.parametrize("growth", [1 << 30, limits.GROWTH_LIMIT_BYTES], ids=["1 GiB", "as it is"])
+def test_statement_may_be_the_first_thing_of_a_process_that_needs_memory_of_arrow(growth: int) -> None:
+    # Arrow's allocator reserves 1 GiB at once; where it took the last of the bound, the process was aborted.
+    program = f"""
+import pyarrow as pa
+from gobblin_dagster.constructs.sql import limits
+from gobblin_dagster.constructs.sql.session import thread_session
+limits.GROWTH_LIMIT_BYTES = {growth}
+session = thread_session()
+with session.limits:
+    print(session.prepare("id + 1 AS next", pa.schema([("id", pa.int64())])).schema)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "next: int64\n"), done.stderr

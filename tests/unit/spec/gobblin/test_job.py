@@ -529,6 +529,34 @@ def test_secret_in_the_file_is_refused_and_never_shown(tmp_path: Path) -> None:
     assert "hunter22" not in fault
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "source.conn.username=reader:hunter22",
+        "source.conn.host=reader:hunter22@localhost",
+        "source.querybased.schema=shop?sslmode=require&password=hunter22",
+        "data.publisher.final.dir=s3://key:hunter22@bucket/lake",
+        "data.publisher.final.dir=/lake\nfs.uri=s3://key:hunter22@bucket/",
+    ],
+)
+def test_password_that_other_keys_bring_into_a_url_is_refused(tmp_path: Path, line: str) -> None:
+    key = line.partition("=")[0]
+    kept = [one for one in QUERY.splitlines() if not one.startswith((key, "source.conn.password"))]
+    found = faults(tmp_path, "\n".join([*kept, line, ""]))
+    assert any("must not hold a password; take it from the environment" in fault for fault in found)
+    assert not any("hunter22" in fault for fault in found)
+
+
+def test_password_that_classes_take_from_a_key_is_refused(tmp_path: Path) -> None:
+    own = {
+        "com.shop.Orders": {"type": "query", "tables": ["t"], "watermark": {"column": "id"}, "keys": {"url": "x.url"}}
+    }
+    text = KAFKA.replace("org.apache.gobblin.source.extractor.extract.kafka.KafkaSimpleSource", "com.shop.Orders")
+    text = text.replace("kafka.brokers=localhost:9092\n", "extract.namespace=shop\n")
+    (fault,) = faults(tmp_path, text + "x.url=postgresql://reader:hunter22@h/d\n", own)
+    assert "must not hold a password" in fault
+
+
 def test_secret_by_way_of_another_key_is_refused_too(tmp_path: Path) -> None:
     text = QUERY.replace("${env:DB_PASSWORD}", "${my.word}") + "my.word=hunter22\n"
     assert all("hunter22" not in fault for fault in faults(tmp_path, text))

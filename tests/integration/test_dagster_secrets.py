@@ -1,0 +1,71 @@
+"""Values of variables in a job that fails under Dagster and Spark: in no database, log or event of a real instance."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+SECRET = "kanarienvogel-7391"
+DEFINITIONS = """
+from pathlib import Path
+from gobblin_dagster.orchestration import build_definitions
+defs = build_definitions(Path(__file__).parent)
+"""
+FAILING: dict[str, dict[str, Any]] = {
+    "planned": {"converters": [{"type": "sql", "select": "*, '${CANARY}' AS z, nope AS y"}]},
+    "in_a_task": {"converters": [{"type": "sql", "select": "*, CAST('${CANARY}' || name AS INTEGER) AS z"}]},
+    "broken": {"row_policies": [{"type": "sql", "name": "r", "rule": "name = '${CANARY}'", "on_violation": "fail"}]},
+}
+
+
+def contents(file: Path) -> Iterator[bytes]:
+    """Yield what a file holds; of a database also each text and each value that Dagster compressed."""
+    content = file.read_bytes()
+    yield content
+    if not content.startswith(b"SQLite format 3"):
+        return
+    with closing(sqlite3.connect(file)) as database:
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in database.execute(f'SELECT * FROM "{table}"'):
+                for value in row:
+                    if isinstance(value, bytes):
+                        yield value
+                        with suppress(zlib.error):
+                            yield zlib.decompress(value)
+                    yield str(value).encode()
+
+
+def test_secret_of_a_job_that_fails_is_in_no_file_of_the_instance_nor_of_the_project(tmp_path: Path) -> None:
+    home = tmp_path / "dagster_home"
+    for folder in (home, tmp_path / "jobs", tmp_path / "in"):
+        folder.mkdir()
+    (tmp_path / "gobblin.yaml").write_text("project: leaky\n")
+    (tmp_path / "definitions.py").write_text(DEFINITIONS)
+    (tmp_path / "in" / "a.csv").write_text("id,name\n1,x\n2,y\n")
+    for name, parts in FAILING.items():
+        source = {"type": "files", "path": "in/*.csv", "format": "csv"}
+        body = {"job": name, "source": source, "extract": {"namespace": "t", "table": name}, "output": {"path": "lake"}}
+        (tmp_path / "jobs" / f"{name}.yaml").write_text(json.dumps(body | parts))
+    environment = os.environ | {"DAGSTER_HOME": str(home), "CANARY": SECRET, "DAGSTER_DISABLE_TELEMETRY": "1"}
+    for name in FAILING:
+        command = [sys.executable, "-m", "dagster", "job", "execute", "-f", "definitions.py", "-j", f"{name}_job"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == 1, said
+        assert "${CANARY}" in said  # it failed for the expression, which is told
+        assert SECRET not in said
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {"state.db", "spark.log", "runs.db", "index.db"} <= {file.name for file in files}
+    assert any(file.suffix == ".err" for file in files)  # Dagster's compute logs
+    assert [str(file) for file in files if any(SECRET.encode() in part for part in contents(file))] == []
