@@ -1,4 +1,4 @@
-"""Print the document of `--output json` for a command that ended before it printed its own: what was asked for, and the error."""
+"""Print the `--output json` document of a command that ended before it printed its own: error and jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def error_view(error: BaseException) -> dict[str, Any]:
-    """Return an error: its code and message; of a faulty file also each fault."""
+    """Return code and message of an error; for a faulty file also each fault."""
     code, message = describe(error)
     view: dict[str, Any] = {"code": code, "message": message}
     if isinstance(error, InvalidSpecError):
@@ -40,9 +40,9 @@ def error_view(error: BaseException) -> dict[str, Any]:
 
 
 def print_refusal(error: BaseException | None, exit_code: int, jobs: Collection[str]) -> None:
-    """Print the document of a command that ended before it printed one, by an error or by a person who said no.
+    """Print the document of a command that ended before it printed one: by an error, or because a person declined.
 
-    `jobs` are those that the command names.
+    `jobs` are the names given on the command line.
     """
     if not Printed.document:
         view = {"code": "declined", "message": "Nothing was changed."} if error is None else error_view(error)

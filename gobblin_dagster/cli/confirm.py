@@ -1,4 +1,4 @@
-"""Asking before something is changed, and why it is changed."""
+"""Ask before something is changed, and check the reason that is given."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gobblin_dagster.core.exit_codes import ExitCode
 
 
 def readable(given: str) -> str:
-    """Refuse a text that no store can hold: bytes of a command line that are no UTF-8 (BadParameter)."""
+    """Raise BadParameter for a text that no store can hold: bytes of a command line that are not UTF-8."""
     try:
         given.encode()
     except UnicodeEncodeError as error:
-        raise typer.BadParameter("it is no UTF-8 text") from error
+        raise typer.BadParameter("it is not UTF-8 text") from error
     return given.strip()
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: the global options, the project they point to, and common options."""
+"""Shared by all commands: the global options, the project that they point to, and common options."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Globals:
-    """What is known of a call, besides the command: options that stand before it, and the jobs that it names."""
+    """Facts of a call besides the command: options before it, and the jobs that it names."""
 
     project: Path | None = None
     jobs: tuple[str, ...] = ()
-    """As given; kept for the error of a command that cannot begin."""
+    """As given; used for the error of a command that cannot begin."""
 
 
 class Output(StrEnum):
@@ -63,7 +63,7 @@ def examples(*lines: str) -> str:
 
 
 def project_root(ctx: typer.Context) -> Path:
-    """Return the project folder that a command is about; raises UsageError if there is none."""
+    """Return the project folder of a command; raises UsageError if there is none."""
     from gobblin_dagster.spec.load import find_project  # noqa: PLC0415 - `--help` needs no pydantic
 
     given = ctx.find_object(Globals)
@@ -74,14 +74,14 @@ def project_root(ctx: typer.Context) -> Path:
 
 
 def open_here(ctx: typer.Context, jobs: Collection[str] | None = None) -> Project:
-    """Open the project, where jobs are named for the sake of these; its folder may hold constructs of the user's own."""
+    """Open the project; errors of unnamed jobs are ignored. Its folder may hold the user's own constructs."""
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415 - `init` and `--help` need no engine
 
     return open_project(_importable(project_root(ctx)), jobs or ())
 
 
 def open_store_here(ctx: typer.Context) -> StateStore:
-    """Open the project's state store alone: it can be read whatever is the matter with the job files."""
+    """Open only the project's state store, which can be read even if job files are faulty."""
     from gobblin_dagster.spec.load import load_project  # noqa: PLC0415 - `--help` needs no pydantic
     from gobblin_dagster.state import open_store  # noqa: PLC0415 - `init` and `--help` need no store
 
@@ -90,7 +90,7 @@ def open_store_here(ctx: typer.Context) -> StateStore:
 
 
 def _importable(root: Path) -> Path:
-    """Let classes `module:Class` of the project folder be found: constructs of jobs, types of watermarks in the store."""
+    """Make classes `module:Class` of the project folder importable: constructs of jobs, watermarks in the store."""
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     return root

@@ -1,4 +1,4 @@
-"""Doing something for several jobs, where the failure of one must not stop the others."""
+"""Call a function for several jobs; the failure of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JobOutcomes(Generic[T]):
-    """What became of each job that was begun, in the order asked for."""
+    """The outcome of each job that was begun, in the order given."""
 
     ended: tuple[tuple[str, T | Exception], ...]
-    """(job, its result or what it raised)."""
+    """(job, its result or its error)."""
 
     @property
     def results(self) -> list[T]:
-        """What the jobs that did not raise came to."""
+        """The results of the jobs without an error."""
         return [result for _, result in self.ended if not isinstance(result, Exception)]
 
     @property
     def code(self) -> int:
-        """The worst exit code of the jobs that raised, which is the lowest; 0 if none did."""
+        """The worst (lowest) exit code of the jobs with an error; 0 if there is none."""
         codes = [ExitCode.of_error(error) for _, error in self.ended if isinstance(error, Exception)]
         return min(codes, default=ExitCode.SUCCEEDED)
 
     def views(self, view: Callable[[T], dict[str, Any]], **missing: Any) -> list[dict[str, Any]]:
-        """Return each job for `--output json`; one that raised has its error, and `missing` in place of its result."""
+        """Return each job for `--output json`; a job with an error has it, and `missing` instead of a result."""
         return [
             {"job": job, **missing, "error": error_view(one)}
             if isinstance(one, Exception)
@@ -43,12 +43,12 @@ class JobOutcomes(Generic[T]):
 
 
 def for_each_job(jobs: Iterable[JobSpec], action: Callable[[JobSpec], T]) -> JobOutcomes[T]:
-    """Call `action` for each job; report what a job raises and go on."""
+    """Call `action` for each job; report an error of a job and go on."""
     ended: list[tuple[str, T | Exception]] = []
     for job in jobs:
         try:
             ended.append((job.job, action(job)))
-        except Exception as error:  # noqa: BLE001 - a job's failure is its own, also where it is a bug: the others go on
+        except Exception as error:  # noqa: BLE001 - a job's failure is its own, even if it is a bug
             report(error)
             ended.append((job.job, error))
     return JobOutcomes(tuple(ended))

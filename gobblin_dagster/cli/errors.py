@@ -1,4 +1,4 @@
-"""Errors at the edge: `error[<code>]: <message>` on stderr and an exit code."""
+"""Errors of commands: `error[<code>]: <message>` on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gobblin_dagster.core.secrets import hidden
 from gobblin_dagster.core.utils.optional_packages import missing_package
 
 _UsageError = typer.BadParameter.__base__ or typer.BadParameter
-"""Wrong options and arguments; typer does not name this class itself."""
+"""The error for wrong options and arguments; typer does not export the class itself."""
 
 
 def fail(error: BaseException) -> int:
@@ -25,7 +25,7 @@ def fail(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitCode.FAILED
     if isinstance(error, BrokenPipeError):
-        # Whoever read our output has left (`| head`); nothing more can be told.
+        # The reader of our output has ended (`| head`), so nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
     report(error)
@@ -33,7 +33,7 @@ def fail(error: BaseException) -> int:
 
 
 def report(error: BaseException) -> None:
-    """Print an error on stderr, with its stack trace where GOBBLIN_DEBUG=1."""
+    """Print an error on stderr, with its stack trace if GOBBLIN_DEBUG=1."""
     if os.environ.get("GOBBLIN_DEBUG") == "1":
         _say(hidden("".join(traceback.format_exception(error))), end="")
     code, text = describe(error)

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first lets running work units end and commits what is whole, the second stops at once."""
+"""Ctrl-C: the first one lets running work units finish and commits the complete ones, the second stops at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are called: listing them, or calling one, does not pay for the others."""
+"""Groups of commands that are imported only when called: listing them, or calling one, does not import the others."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gobblin_dagster.cli.context import examples
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """A command by its help, as the list of commands shows it, and the way to import it."""
+    """The help of a command, as the list of commands shows it, and a function that imports the command."""
 
     help: str
     load: Callable[[], Any]
 
 
 def app_of(module: str) -> Callable[[], Any]:
-    """Return the way to the command (or group) that is the `app` of a module of this package."""
+    """Return a function that imports the command (or group) `app` of a module of this package."""
     return lambda: typer.main.get_command(importlib.import_module(f"gobblin_dagster.cli.commands.{module}").app)
 
 
 def function_of(module: str, function: str, *lines: str) -> Callable[[], Any]:
-    """Return the way to the command that a function of a module of this package is, with its examples."""
+    """Return a function that imports a command, with its examples: a function of a module of this package."""
 
     def load() -> Any:
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -39,7 +39,7 @@ def function_of(module: str, function: str, *lines: str) -> Callable[[], Any]:
 
 
 class WholeHelpGroup(TyperGroup):
-    """Lists each command with the whole first sentence of its help, on as many lines as it takes."""
+    """Lists each command with the whole first sentence of its help, on as many lines as needed."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands."""
@@ -74,7 +74,7 @@ def load_lazy(commands: Mapping[str, LazyCommand], name: str) -> Any:
 
 
 def _hide_types(command: Any) -> None:
-    """Let the help of a command, and of those below it, name arguments without Python's types (`JOB <list[str]>`)."""
+    """Remove Python's types (`JOB <list[str]>`) from the help of a command and of its subcommands."""
     for argument in command.params:
         if argument.param_type_name == "argument":
             vars(argument).update(display_type_rich=lambda ctx: None)

@@ -92,7 +92,7 @@ def _globals(
 
 
 def _use_utf8() -> None:
-    """Read and write UTF-8 in pipes and files, whatever the locale: so are JSON and exports. A terminal shows what it can."""
+    """Read and write UTF-8 in pipes and files, whatever the locale: JSON and exports are UTF-8. Not on terminals."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
             if stream.isatty():

@@ -1,4 +1,4 @@
-"""Spark as the commands use it: not started before something needs it."""
+"""Spark for commands: it starts only if something needs it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gobblin_dagster.engine.spark.lazy import LazySparkRunner
 
 
 def lazy_spark(project: Project) -> LazySparkRunner:
-    """Return a lane on the project's Spark."""
+    """Return a task runner on the project's Spark."""
     return LazySparkRunner(project.spec.spark, project.root / SPARK_LOG)
 
 
 @contextmanager
 def plan_only_spark(project: Project) -> Iterator[LazySparkRunner]:
-    """Give Spark to sources that plan with it, and end it if one did."""
+    """Yield Spark for sources that plan with it, and stop it if one used it."""
     runner = lazy_spark(project)
     try:
         yield runner

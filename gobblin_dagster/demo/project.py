@@ -1,7 +1,7 @@
-"""Writes the demo's project folder, and lets further days arrive in it.
+"""Write the demo's project folder, and add further days to it.
 
-The packaged slice holds six datasets over nine days; a new project starts with seven of them, so that two more can
-arrive later.
+The packaged slice holds six datasets over nine days; a new project starts with seven of these days, so that two more
+can arrive later.
 """
 
 from __future__ import annotations

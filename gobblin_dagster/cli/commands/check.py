@@ -1,4 +1,4 @@
-"""`gobblin check`: every fault of every file, without reading any data."""
+"""`gobblin check`: show every fault of every file, without reading any data."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
     """Check gobblin.yaml and all job files.
 
-    Shows every fault of every file with its line, SQL that cannot be parsed and packages that are not installed among them;
-    reads no data. Exits with 2 where there is a fault.
+    Shows every fault of every file with its line, including SQL that cannot be parsed and packages that are not
+    installed; reads no data. Exits with 2 if there is a fault.
     """
     root = project_root(ctx)
-    sys.path.insert(0, str(root))  # constructs of the user's own lie in the project folder
+    sys.path.insert(0, str(root))  # the user's own constructs are in the project folder
     found = check_project(root)
     if output is Output.JSON:
         print_json(valid=found.is_valid, files=[_view(one) for one in found.files])

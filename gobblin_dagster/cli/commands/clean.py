@@ -1,4 +1,4 @@
-"""`gobblin clean`: deletes what killed runs staged, what only expired snapshots hold, and expired startpoints."""
+"""`gobblin clean`: delete staging of killed runs, files that only expired snapshots hold, and expired startpoints."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def clean(
 ) -> None:
     """Delete what killed runs left, and what has expired.
 
-    Expired are snapshots that nobody can read any more (`commit.keep_snapshots`) and startpoints. What a stored commit
-    sequence names, a run may still work on, or a kept snapshot holds is never deleted.
+    Snapshots older than `commit.keep_snapshots` expire, and so do startpoints. Files of a stored commit sequence,
+    of a run that may still work, or of a kept snapshot are never deleted.
     """
     project = open_here(ctx, jobs)
     outcomes = for_each_job(jobs_of(project, jobs), lambda job: clean_job(project, job, dry_run=dry_run))

@@ -1,4 +1,4 @@
-"""`gobblin commit`: the commit sequences in the state store, finishing those that a run left behind, giving one up."""
+"""`gobblin commit`: list and show commit sequences, finish those that a run left behind, abandon one."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def recover(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which sequences would be worked on.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading anything new.
+    """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading new data.
 
-    Quarantined ones, which runs leave alone, are tried again: mend first what `gobblin commit list` names.
+    Quarantined ones, which runs leave alone, are tried again: first fix the problems that `gobblin commit list` shows.
     """
     project = open_here(ctx, jobs)
     chosen = jobs_of(project, jobs)
@@ -178,10 +178,10 @@ def abandon(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Give one commit sequence up, so that its dataset is read again from its watermark.
+    """Give up one commit sequence, so that its dataset is read again from its watermark.
 
     An unfinished one is undone. A quarantined one is only marked: its files stay, for you to look at and to delete.
-    Exits with 1 where undoing is not safe; the sequence is quarantined then.
+    Exits with 1 if undoing is not safe; the sequence is then quarantined.
     """
     project = open_here(ctx)
     with closing(project.open_store()) as store:
@@ -198,7 +198,8 @@ def abandon(
             "given up, and stays in `commit list --all`" if is_kept else "undone"
         )
         if found.state is SequenceState.QUARANTINED and not is_kept:
-            verb = f"cannot be undone safely: {found.reason} Abandon it again to keep its files as they are. It is quarantined"
+            advice = "Abandon it again to keep its files as they are. It is quarantined"
+            verb = f"cannot be undone safely: {found.reason} {advice}"
         out.print(f"Sequence {found.sequence_id} of {dataset_name(found.dataset_urn)} {verb}.")
         for path in found.orphans:
             out.print(f"  in no snapshot, delete it yourself: {path}")
@@ -206,13 +207,13 @@ def abandon(
 
 
 def _shortened(text: str, sequence: CommitSequence) -> str:
-    """Show paths from the staging or output folder on; the whole ones are in `--output json`."""
+    """Shorten paths to the part below the staging or output folder; `--output json` has the whole paths."""
     for folder in sequence.staging_dirs:
         text = text.replace(folder.rstrip("/") + "/", "(staging)/")
     return text.replace(sequence.output_root + "/", "")
 
 
 def _recover(project: Project, job: JobSpec, spark: SessionRunner) -> tuple[RecoveredDataset, ...]:
-    # Spark starts where a committed dataset of source `spark` is to be counted again, and nowhere else.
+    # Spark starts only if rows of a committed dataset of source `spark` are to be counted again.
     with closing(project.open_store()) as store:
         return recover_job(JobContext.of(project, job, store, runner=spark))

@@ -1,4 +1,4 @@
-"""`gobblin compact`: small files become few larger ones."""
+"""`gobblin compact`: merge small files into fewer large ones."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def compact(
 ) -> None:
     """Merge small files of a job's datasets, folder by folder.
 
-    Rows and their order stay; they are compared before anything is published. Older snapshots keep the small files until
-    `gobblin clean` finds them expired. Needs no Spark.
+    Rows and their order stay; they are compared before anything is published. Older snapshots keep the small files
+    until `gobblin clean` finds them expired. Needs no Spark.
     """
     project = open_here(ctx, [job])
     out = console(sys.stdout)

@@ -1,4 +1,4 @@
-"""`gobblin convert`: the YAML job that a job file of Gobblin's is equal to."""
+"""`gobblin convert`: print a Gobblin job file as an equivalent YAML job."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ def convert(
 ) -> None:
     """Print a job file of Gobblin's as YAML.
 
-    The YAML job is equal to it; what is not carried stands on stderr, with the reason. References to variables stay references.
+    The YAML job does the same. Settings without an equivalent are listed on stderr, with the reason. References to
+    variables stay references.
     """
     if file.suffix.lower() not in GOBBLIN_SUFFIXES | {".json"}:
         known = ", ".join(sorted(GOBBLIN_SUFFIXES | {".json"}))
-        raise UsageError(problem=f"{shown_path(file)} is no job file of Gobblin's.", hint=f"Those end in {known}.")
+        raise UsageError(problem=f"{shown_path(file)} is not a job file of Gobblin's.", hint=f"Those end in {known}.")
     files = _files_of(ctx, file)
-    sys.path.insert(0, str(files.root.parent))  # constructs of the user's own lie in the project folder
+    sys.path.insert(0, str(files.root.parent))  # the user's own constructs are in the project folder
     for warning in load_job(file, check_construct, gobblin=files).warnings:
         typer.echo(warning.text(shown_path(file)), err=True)
     typer.echo(files.read(file, os.environ).yaml, nl=False)
 
 
 def _files_of(ctx: typer.Context, file: Path) -> GobblinFiles:
-    """Return what the file depends on; outside of a project it is its own folder."""
+    """Return the files that the job file depends on; outside of a project, those of its own folder."""
     try:
         root = project_root(ctx)
     except UsageError:

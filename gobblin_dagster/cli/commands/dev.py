@@ -19,6 +19,6 @@ def dev(
 ) -> None:
     """Open the project in Dagster's UI."""
     root = project_root(ctx)
-    check_port(port)  # before anything is promised
+    check_port(port)  # before the address is printed
     typer.echo(f"Dagster's UI of {root}: http://{HOST}:{port} (Ctrl-C ends it)", err=True)
     raise typer.Exit(serve(root, port))

@@ -1,4 +1,4 @@
-"""`gobblin doctor`: what the machine and the project need, each with a remedy."""
+"""`gobblin doctor`: check the machine and the project, with a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 MIN_PYTHON = (3, 11)
 MAX_CLOCK_SKEW_S = 5.0
-"""Difference between the machine's clock and that of the file system; leases on shared folders rely on both."""
+"""Allowed difference between the clocks of the machine and of the file system; leases on shared folders need both."""
 _NO_JOB = ".gobblin-doctor"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     is_good: bool
@@ -46,7 +46,7 @@ class Finding:
 def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
     """Check Java, Spark, folders, state store and clock.
 
-    Exits with 1 where something is missing.
+    Exits with 1 if something is missing.
     """
     findings = [_finding(name, check) for name, check in _checks(ctx)]
     is_good = all(finding.is_good for finding in findings)
@@ -77,7 +77,7 @@ def _checks(ctx: typer.Context) -> Iterator[tuple[str, Callable[[], str]]]:
     except UsageError as error:
         if ctx.find_root().params.get("project") is not None:
             yield "project", _raiser(error)
-        return  # outside of a project only the machine is looked at
+        return  # outside of a project only the machine is checked
     try:
         project = open_here(ctx)
     except GobblinDagsterError as error:
@@ -119,7 +119,8 @@ def _store(project: Project) -> str:
     with closing(project.open_store()) as store:
         known = store.list_jobs()
         now = project.clock.now()
-        # A row of a job that nobody can have: a store that is only read looks well until the first run's end.
+        # Written for a job name that is not allowed: a read-only store would otherwise be noticed only when the first
+        # run ends.
         probe = RunRecord(f"doctor-{secrets.token_hex(8)}", _NO_JOB, now, RunStatus.SUCCEEDED, now)
         try:
             store.save_run(probe)
@@ -127,8 +128,8 @@ def _store(project: Project) -> str:
         except StorageError as error:
             raise UsageError(
                 problem=f"The state store {store.url} can be read, but not written: {error.problem}.",
-                hint="Let this user write it: a file and its folder; in PostgreSQL insert, update and delete on all tables "
-                "`gobblin_*`, and usage of their sequences.",
+                hint="Let this user write to it: a file and its folder; in PostgreSQL insert, update and delete on "
+                "all tables `gobblin_*`, and usage of their sequences.",
             ) from error
     return f"{store.url}: {len(known)} job(s) known; it is writable"
 
@@ -148,7 +149,7 @@ def _output_check(root: str) -> Callable[[], str]:
     def check() -> str:
         if "://" in root:
             return _probe(root)
-        # The nearest folder that exists stands for the output: nothing is made before the first run.
+        # The nearest existing folder is checked instead of the output, which the first run makes.
         folder = next(path for path in (Path(root), *Path(root).parents) if path.exists())
         try:
             with tempfile.NamedTemporaryFile(dir=folder, prefix=".gobblin-doctor-"):
@@ -161,7 +162,7 @@ def _output_check(root: str) -> Callable[[], str]:
 
 
 def _probe(root: str) -> str:
-    """Put a file into a far output and delete it again."""
+    """Write a file to a remote output and delete it again."""
     storage, path = open_storage(root), f"{root}/.gobblin-doctor-{secrets.token_hex(8)}"
     try:
         storage.put_if_absent(path, b"")

@@ -1,4 +1,4 @@
-"""`gobblin init`: a project folder that runs at once."""
+"""`gobblin init`: make a project folder that runs at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Template(StrEnum):
-    """What a new project holds."""
+    """Content of a new project."""
 
     DEMO = "demo"
 

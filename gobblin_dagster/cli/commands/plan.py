@@ -1,4 +1,4 @@
-"""`gobblin plan`: what a run would do. Reads metadata only, starts Spark for nothing but the source `spark`."""
+"""`gobblin plan`: show what a run would do. Reads metadata only; starts Spark only for the source `spark`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(
     exclude: ExcludeOption = None,
     output: OutputOption = Output.TEXT,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 3 where a run would change anything.")
+        bool, typer.Option("--detailed-exitcode", help="Exit with 3 if a run would change anything.")
     ] = False,
 ) -> None:
     """Show what a run would do; changes nothing."""
@@ -67,7 +67,7 @@ def plan(
 
 
 def _next(has_changes: bool, has_problems: bool) -> str:
-    """Return the last line: what to do about the plans."""
+    """Return the last line: what to do next."""
     if has_changes:
         return "Next: `gobblin run`"
     if has_problems:

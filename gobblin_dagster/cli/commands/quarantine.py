@@ -1,4 +1,4 @@
-"""`gobblin quarantine`: rows that policies rejected, counted and shown."""
+"""`gobblin quarantine`: count, show and replay rows that policies rejected."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def replay(
 ) -> None:
     """Send rejected rows of a dataset through the pipeline again, by the job as it is now, exactly once.
 
-    Rows enter where they were rejected. What is rejected again comes back into quarantine; the watermark does not move.
+    Rows enter where they were rejected. Rows that are rejected again return to quarantine; the watermark does not move.
     """
     project = open_here(ctx)
     spec = project.job(one_state(project, dataset, job).job)

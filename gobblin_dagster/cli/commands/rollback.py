@@ -1,4 +1,4 @@
-"""`gobblin rollback`: a dataset goes back to an older snapshot, data and watermark together."""
+"""`gobblin rollback`: restore an older snapshot of a dataset, data and watermark together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rollback(
 ) -> None:
     """Go back to an older snapshot of a dataset, data and watermark.
 
-    The next run reads again what came after it. Nothing is deleted, and another rollback undoes this one.
+    The next run reads the later data again. Nothing is deleted, and another rollback undoes this one.
     """
     project = open_here(ctx)
     spec = project.job(one_state(project, dataset, job).job)

@@ -1,4 +1,4 @@
-"""`gobblin run`: recovery, plan, run, commit. Thin: the engine works, the display prints."""
+"""`gobblin run`: recover, plan, run, commit. Thin: the engine works, the display prints."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def run(
 ) -> None:
     """Read what is new, check it, and publish it.
 
-    What an earlier run left unfinished is finished first. Ctrl-C lets running work units end and commits what is
-    whole; a second Ctrl-C stops at once.
+    Unfinished work of an earlier run is finished first. Ctrl-C lets running work units finish and commits the
+    complete ones; a second Ctrl-C stops at once.
     """
     listener = _crash_listener(crash)
     project = open_here(ctx, jobs)
@@ -118,7 +118,7 @@ def _dry_run(project: Project, chosen: list[JobSpec], selection: Selection, out:
 
 
 def _not_begun(job: str) -> dict[str, Any]:
-    """Return a job that was asked for and not begun, for `--output json`."""
+    """Return the `--output json` entry of a job that was named but not begun."""
     error = {"code": "interrupted", "message": "The job was not begun: the command was interrupted before."}
     return {
         "job": job,
@@ -130,7 +130,7 @@ def _not_begun(job: str) -> dict[str, Any]:
 
 
 def exit_code(results: list[RunResult], raised: int) -> int:
-    """Return the exit code of a command over several jobs: partly committed where some jobs ended well."""
+    """Return the exit code of a command over several jobs: partly committed if some jobs succeeded."""
     codes = {int(result.exit_code) for result in results} | ({raised} if raised else set())
     if ExitCode.INTERRUPTED in codes:
         return ExitCode.INTERRUPTED

@@ -1,4 +1,4 @@
-"""`gobblin schema`: the JSON schema of job files."""
+"""`gobblin schema`: print the JSON schema of job files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 )
 def schema() -> None:
     """Print the JSON schema of job files, for editors."""
-    kinds = [kind for kind in ConstructKind if kind is not ConstructKind.FORMAT]  # formats stand inside sources
+    kinds = [kind for kind in ConstructKind if kind is not ConstructKind.FORMAT]  # formats are options of sources
     document = job_schema({kind.value: registry.schema(kind) for kind in kinds})
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))

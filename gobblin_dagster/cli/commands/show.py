@@ -1,4 +1,4 @@
-"""`gobblin show`: the snapshots of one dataset, and the files that readers should take."""
+"""`gobblin show`: show the snapshots of one dataset, and the files to read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def show(
 ) -> None:
     """Show what is published of a dataset, and its snapshots.
 
-    Whole commits only: what `--paths` prints can be given to any reader.
+    Shows whole commits only, so any reader can read the files that `--paths` prints.
     """
     project = open_here(ctx)
     state = one_state(project, dataset, job)

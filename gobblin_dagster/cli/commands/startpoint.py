@@ -1,4 +1,4 @@
-"""`gobblin startpoint set|list|remove`: where the next run of a dataset begins, instead of at its watermark."""
+"""`gobblin startpoint set|list|remove`: choose where the next run of a dataset begins, instead of at its watermark."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def set_startpoint(
     reason: ReasonOption,
     job: JobOption = None,
     expires: Annotated[
-        int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires where no run honoured it.")
+        int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires if no run applies it.")
     ] = DEFAULT_EXPIRY.days,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Let the next run of a dataset begin elsewhere: what lies before counts as read, what lies after is read (again)."""
+    """Let the next run of a dataset begin elsewhere: data before it counts as read, data after it is read (again)."""
     project = open_here(ctx, [job] if job else None)
     now = project.clock.now()
     with closing(project.open_store()) as store, plan_only_spark(project) as spark:

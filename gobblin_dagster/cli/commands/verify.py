@@ -1,4 +1,4 @@
-"""`gobblin verify`: compares what is published with the state store, and writes manifests again."""
+"""`gobblin verify`: compare published data with the state store, and write manifests again."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def verify(
 ) -> None:
     """Compare published files and manifests with the state store.
 
-    Names files that are missing, altered (by size; with --checksum by content) or known to no snapshot, and manifests that
-    are missing, cut or edited. Exit code 1 where anything differs and was not repaired. Files are never changed.
+    Names files that are missing, altered (by size; with --checksum by content) or known to no snapshot, and manifests
+    that are missing, cut or edited. Exits with 1 if anything differs and was not repaired. Files are never changed.
     """
     names = [job] if job else None
     project = open_here(ctx, names)

@@ -1,4 +1,4 @@
-"""`gobblin version`: the versions that a report of a fault should name."""
+"""`gobblin version`: print the versions that a bug report should name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How results are shown: tables, plans, progress, JSON documents."""
+"""Show results: tables, plans, progress, JSON documents."""

@@ -1,4 +1,4 @@
-"""Printing for people: consoles that adapt to terminal or pipe, tables, and numbers."""
+"""Print for people: consoles that adapt to terminal or pipe, tables, and numbers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rich.text import Text
 from gobblin_dagster.core.utils.text import printable
 
 MAX_ROWS = 20
-"""Datasets that tables and bars show one by one."""
+"""Number of datasets that tables and bars show one by one."""
 MANY_ROWS = 500
-"""Rows from which on tables are printed plainly."""
+"""Number of rows from which on tables are printed without layout."""
 PIPE_WIDTH = 120
 NARROWEST = 16
-"""Characters of a column of text below which its cells are cut into slices that nobody can read."""
+"""Smallest width of a text column, in characters; narrower cells would be cut into unreadable slices."""
 GAP = 2
 """Blanks between columns."""
 WHOLE_JOB = "(whole job)"
@@ -36,7 +36,7 @@ def console(stream: TextIO, *, quiet: bool = False) -> Console:
 
 
 def print_status(good: bool, text: str) -> None:
-    """Print a finding on stdout: `ok` or `FAULT` in colour, and what was found as it is."""
+    """Print a finding on stdout: `ok` or `FAULT` in colour, then the unchanged text."""
     out = console(sys.stdout)
     out.print("ok    " if good else "FAULT ", style="green" if good else "red", end="")
     out.print(text, soft_wrap=True)
@@ -63,7 +63,7 @@ def print_table(console: Console, columns: Mapping[str, str], rows: Iterable[Seq
 
 
 def _least_widths(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> list[int]:
-    """Return how wide each column must be to be read: numbers whole, text at least `NARROWEST` where it is as long."""
+    """Return the smallest readable width of each column: numbers whole, text `NARROWEST` unless it is shorter."""
     widths = [max(map(cell_len, map(str, column))) for column in zip(columns, *rows, strict=True)]
     return [
         width if side == "right" else min(width, NARROWEST)
@@ -72,7 +72,7 @@ def _least_widths(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def _print_blocks(console: Console, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print each row as a block, for a terminal that is too narrow for the table: the first cell, and the others below it."""
+    """Print each row as a block, if the terminal is too narrow for the table: the first cell, the others below it."""
     for row in rows:
         console.print(row[0] if isinstance(row[0], Text) else Text(str(row[0])))
         for heading, cell in zip(headings[1:], row[1:], strict=True):
@@ -81,19 +81,19 @@ def _print_blocks(console: Console, headings: Sequence[str], rows: Iterable[Sequ
 
 
 def _print_plain(console: Console, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table without colours or wrapping: for pipes, and for tables that rich would take seconds to lay out."""
+    """Print a table without colours or wrapping: for pipes, and for tables that rich would lay out for seconds."""
     padded = [
         _padded(list(map(str, column)), side)
         for column, side in zip(zip(*rows, strict=True), columns.values(), strict=True)
     ]
-    # No blanks at the ends of lines in files and pipes; not by rich, which splits and joins long text for a tenth of a second.
+    # No blanks at the ends of lines in files and pipes; rich would need a tenth of a second for long text.
     lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
     if not console.quiet:
         console.file.write("\n".join(lines) + "\n")
 
 
 def _padded(texts: Sequence[str], side: str) -> list[str]:
-    """Return texts as wide as the widest; most columns are plain, and tables may have many thousand rows."""
+    """Return texts padded to the widest; fast, because most columns are plain and tables may have thousands of rows."""
     widths = list(map(len if "".join(texts).isascii() else cell_len, texts))
     widest = max(widths)
     pairs = [(text, " " * (widest - width)) for text, width in zip(texts, widths, strict=True)]
@@ -108,12 +108,12 @@ def print_facts(console: Console, facts: Mapping[str, str]) -> None:
 
 
 def rows_of(number: int | None) -> str:
-    """Show a count; `-` where it is not known."""
+    """Show a count; `-` if it is unknown."""
     return "-" if number is None else f"{number:,}"
 
 
 def bytes_of(number: int | None) -> str:
-    """Show a size in powers of 1024; `-` where it is not known."""
+    """Show a size in powers of 1024; `-` if it is unknown."""
     if number is None:
         return "-"
     size = float(number)
@@ -125,7 +125,7 @@ def bytes_of(number: int | None) -> str:
 
 
 def dataset_name(urn: str) -> str:
-    """Show a dataset.urn, in one line that a terminal prints as it is: a source may name its datasets as it likes."""
+    """Show a dataset.urn in one line without control characters, because sources choose the names of datasets."""
     return printable(urn) or WHOLE_JOB
 
 

@@ -1,4 +1,4 @@
-"""The documents of `--output json`: plain dicts with stable keys. Watermarks are shown as people read them."""
+"""The documents of `--output json`: plain dicts with stable keys. Watermarks are shown as text for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the engine takes a third of a second to import, which lists
 
 
 NO_PLAN: dict[str, Any] = {"run_id": None, "has_changes": False, "datasets": [], "leftovers": []}
-"""In place of the plan of a job that could not be planned."""
+"""Instead of the plan of a job that could not be planned."""
 NO_RUN: dict[str, Any] = {
     "run_id": None,
     "status": "failed",
@@ -27,7 +27,7 @@ NO_RUN: dict[str, Any] = {
     "datasets": [],
     "recovered": [],
 }
-"""In place of the end of a run that could not begin, or that an error ended."""
+"""Instead of the result of a run that could not begin, or that an error ended."""
 
 
 def plan_view(plan: JobPlan) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _startpoint(one: Startpoint) -> dict[str, Any]:
 
 
 def run_view(result: RunResult) -> dict[str, Any]:
-    """Return the end of a run."""
+    """Return the result of a run."""
     return {
         "job": result.job,
         "run_id": result.run_id,
@@ -120,7 +120,7 @@ def _dataset_result(dataset: DatasetResult) -> dict[str, Any]:
 
 
 def queue_view(queue: QueueStats) -> dict[str, Any]:
-    """Return how a branch's queue was used, in batches and seconds."""
+    """Return the use of a branch's queue, in batches and seconds."""
     return {
         "capacity": queue.capacity,
         "puts": queue.puts,
@@ -135,7 +135,7 @@ def queue_view(queue: QueueStats) -> dict[str, Any]:
 
 
 def recovered_view(dataset: RecoveredDataset) -> dict[str, Any]:
-    """Return what became of a sequence of an earlier run."""
+    """Return the result of a sequence of an earlier run."""
     return {
         "sequence": dataset.sequence_id,
         "dataset": dataset.dataset_urn,
@@ -159,7 +159,7 @@ def _audit(audit: Audit) -> dict[str, Any]:
 
 
 def origin_text(state: DatasetState) -> str:
-    """Return the ids of what a dataset was read from, a few of them; empty if the source gives none."""
+    """Return some of the ids of what a dataset was read from; empty if the source gives none."""
     ids = [f"{name} ({identity})" for name, identity in sorted(state.origin.items())]
     more = [f"{len(ids) - 3:,} more"] if len(ids) > 3 else []
     return ", ".join([*ids[:3], *more])
@@ -189,7 +189,7 @@ def state_view(state: DatasetState) -> dict[str, Any]:
 
 
 def sequence_view(stored: StoredSequence, sequence: CommitSequence | None = None) -> dict[str, Any]:
-    """Return a commit sequence, with its steps and files where they were read."""
+    """Return a commit sequence, with its steps and files if they were decoded."""
     view: dict[str, Any] = {
         "sequence": stored.id,
         "job": stored.job,
@@ -209,12 +209,12 @@ def sequence_view(stored: StoredSequence, sequence: CommitSequence | None = None
 
 
 def status_view(status: StepStatus) -> dict[str, Any]:
-    """Return a step and what was found of it; `done` is null where it could not be found out."""
+    """Return a step and whether it is done; `done` is null if that is unknown."""
     return {"step": status.step, "done": status.is_done}
 
 
 def abandonment_view(found: Abandonment) -> dict[str, Any]:
-    """Return a sequence that is, or would be, given up."""
+    """Return an abandoned sequence, or the preview of one."""
     return {
         "sequence": found.sequence_id,
         "dataset": found.dataset_urn,

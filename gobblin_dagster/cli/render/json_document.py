@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 SCHEMA_VERSION = 1
-"""Of all `--output json` documents; grows when a key changes its meaning or goes."""
+"""Version of all `--output json` documents; grows when a key changes its meaning or is removed."""
 
 
 class Printed:
-    """Whether the running command has printed its document."""
+    """True if the running command has printed its document."""
 
     document: ClassVar[bool] = False
 

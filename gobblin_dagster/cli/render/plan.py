@@ -1,4 +1,4 @@
-"""A plan as people read it: what is new per dataset, and what will be committed."""
+"""Print a plan for people: the new data of each dataset, and the commit steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.plan.model import DatasetPlan, JobPlan
 
 UNEVEN = 1.5
-"""Weight of the heaviest pack, as a multiple of the mean, from which on a plan says what makes it so."""
+"""Weight of the heaviest pack, as a multiple of the mean, from which on a plan names the cause."""
 _SCOPES = {"dataset": "for each dataset on its own", "job": "for all datasets together"}
 _COLUMNS = {
     "dataset": "left",
@@ -54,7 +54,7 @@ def print_plan(console: Console, plan: JobPlan) -> None:
 
 
 def _print_packs(console: Console, plan: JobPlan) -> None:
-    """Say how even the packs are; where they are not, what keeps them from it."""
+    """Print how even the packs are and, if they are uneven, why."""
     skew = plan.skew or 1.0
     if len(plan.packs) < 2:
         return
@@ -76,7 +76,7 @@ def _print_leftovers(console: Console, plan: JobPlan) -> None:
         if leftover.state == SequenceState.QUARANTINED:
             text = f"waits for you: commit sequence {leftover.sequence_id} of {name}: {leftover.reason}"
         else:
-            text = f"first: finish commit sequence {leftover.sequence_id} of {name}; what it holds is not read again"
+            text = f"first: finish commit sequence {leftover.sequence_id} of {name}; its data is not read again"
         console.print(f"  {text}", style="yellow")
     if len(plan.leftovers) > MAX_ROWS:
         console.print(f"  ... {len(plan.leftovers) - MAX_ROWS:,} more; `gobblin commit list` has all", style="yellow")

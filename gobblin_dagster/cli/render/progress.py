@@ -18,7 +18,7 @@ from gobblin_dagster.engine.plan.model import JobPlan
 
 
 class ProgressMode(StrEnum):
-    """How progress is shown."""
+    """The way in which progress is shown."""
 
     AUTO = "auto"
     RICH = "rich"
@@ -31,17 +31,17 @@ class ProgressView(Protocol):
     """Shows work units as they end; called from one thread at a time, in this order."""
 
     def start(self, plan: JobPlan) -> None:
-        """Spark starts for this plan."""
+        """Begin to show the work units of a plan; Spark starts now."""
 
     def task_done(self, state: TaskState, done: int, total: int) -> None:
-        """A work unit ended."""
+        """Show that a work unit ended."""
 
     def stop(self) -> None:
-        """No further work unit is shown; fine when called twice, or without `start`."""
+        """Show nothing more; may be called twice, or without `start`."""
 
 
 def progress_view(mode: ProgressMode, console: Console) -> ProgressView:
-    """Return the view of a mode; `auto` takes bars on a terminal, else lines."""
+    """Return the view of a mode; `auto` means bars on a terminal, else lines."""
     if mode is ProgressMode.AUTO:
         mode = ProgressMode.RICH if console.is_terminal else ProgressMode.LOG
     match mode:
@@ -69,7 +69,7 @@ class Silence:
 
 
 class Bars:
-    """One bar per dataset, at most `MAX_ROWS` of them, and one for all."""
+    """Shows one bar per dataset, at most `MAX_ROWS`, and one for all."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -112,7 +112,7 @@ class Bars:
 
 
 class Lines:
-    """A plain line when a dataset was read whole (few datasets), and at each twentieth of all work units (many)."""
+    """Prints a line when a dataset is read completely (few datasets), or at each twentieth of the work units (many)."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -144,7 +144,7 @@ class Lines:
 
 
 class JsonLines:
-    """One JSON object per line and work unit."""
+    """Prints one JSON object per line and work unit."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""A run as people see it: recovery, plan, progress, checks, commits, and one summary line with what to do next."""
+"""Print a run for people: recovery, plan, progress, checks, commits, and one summary line with the next step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gobblin_dagster.engine.results import Audit, DatasetResult, RecoveredDatase
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH
 
 _MAX_FAILURES = 5
-"""Failures of one dataset that are shown."""
+"""Number of failures of one dataset that are shown."""
 _STYLES = {
     DatasetOutcome.COMMITTED: "green",
     DatasetOutcome.FAILED: "red",
@@ -32,7 +32,7 @@ _STYLES = {
 
 
 class RunDisplay(RunListener):
-    """Prints one run of one job to a console; as a context manager it ends the bars whatever happens."""
+    """Prints one run of one job to a console; use it as a context manager, which always ends the bars."""
 
     def __init__(self, console: Console, progress: ProgressView) -> None:
         self._console = console
@@ -104,7 +104,7 @@ class RunDisplay(RunListener):
 
 
 def print_recovered(console: Console, dataset: RecoveredDataset) -> None:
-    """Print what became of one sequence of an earlier run."""
+    """Print the result of one sequence of an earlier run."""
     console.print(recovery_line(dataset), style=_recovery_style(dataset))
 
 
@@ -113,7 +113,7 @@ def _recovery_style(dataset: RecoveredDataset) -> str:
 
 
 def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
-    """Say what became of all sequences of earlier runs."""
+    """Return a summary of all recovered sequences."""
     states = Counter(str(dataset.state) for dataset in datasets)
     audits = [dataset.audit for dataset in datasets if dataset.audit]
     lost, duplicated = sum(audit.lost for audit in audits), sum(audit.duplicated for audit in audits)
@@ -125,7 +125,7 @@ def recovery_summary(datasets: Sequence[RecoveredDataset]) -> str:
 
 
 def recovery_line(dataset: RecoveredDataset) -> str:
-    """Say what became of a sequence of an earlier run, and what counting again showed."""
+    """Return the result of a recovered sequence, and of counting its rows again, in one line."""
     name = dataset_name(dataset.dataset_urn)
     if dataset.manifest:
         return f"recovered {name}: {dataset.reason}"
@@ -153,7 +153,7 @@ def audit_text(audit: Audit) -> str:
 
 
 def summary_line(result: RunResult) -> str:
-    """Say in one line what the run did."""
+    """Return in one line what the run did."""
     seconds = (result.ended_at - result.started_at).total_seconds()
     counts = Counter(dataset.outcome for dataset in result.datasets)
     if set(counts) <= {DatasetOutcome.IDLE} and result.status is RunStatus.SUCCEEDED and not result.recovered:
@@ -167,7 +167,8 @@ def summary_line(result: RunResult) -> str:
     facts = [
         f"{count(len(done) + _count_recovered(result), 'watermark')} moved",
         f"{count(sum(d.rows_read for d in result.datasets), 'row')} read",
-        f"{sum(sum(d.rows_by_branch.values()) for d in done):,} published ({bytes_of(sum(d.bytes_written for d in done))})",
+        f"{sum(sum(d.rows_by_branch.values()) for d in done):,} published "
+        f"({bytes_of(sum(d.bytes_written for d in done))})",
         f"{sum(d.rows_quarantined for d in done):,} quarantined",
         *([f"{count(with_gaps, 'dataset')} with failed work units"] if with_gaps else []),
     ]
@@ -176,7 +177,7 @@ def summary_line(result: RunResult) -> str:
 
 
 def next_step(results: Sequence[RunResult]) -> str:
-    """Say what to do after runs of one or several jobs."""
+    """Return what to do after runs of one or several jobs."""
     has = {dataset.outcome for result in results for dataset in result.datasets}
     codes = {failure.code for result in results for dataset in result.datasets for failure in dataset.failures}
     if any(result.status is RunStatus.INTERRUPTED for result in results):
@@ -195,7 +196,7 @@ def next_step(results: Sequence[RunResult]) -> str:
 
 
 def _count_recovered(result: RunResult) -> int:
-    # One whose manifest alone was missing had moved its watermark before.
+    # A dataset with only its manifest missing had moved its watermark before.
     return sum(
         one.state == "committed" and not (one.manifest and one.steps_found_done + one.steps_redone == 0)
         for one in result.recovered

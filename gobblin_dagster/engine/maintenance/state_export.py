@@ -154,7 +154,7 @@ def _decoded_lines(lines: Iterable[str]) -> Iterator[str]:
     try:
         yield from lines
     except UnicodeDecodeError as error:
-        raise CorruptRecordError(what="The export", problem=f"it is no UTF-8 text: {error.reason}") from error
+        raise CorruptRecordError(what="The export", problem=f"it is not UTF-8 text: {error.reason}") from error
 
 
 def _parsed(line: str, number: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`gobblin state`: watermarks and totals of datasets, and what changes them. Each command is imported when it is called."""
+"""`gobblin state`: show and change watermarks and totals of datasets. Each command is imported when it is called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = {
         ),
     ),
     "set": LazyCommand(
-        "Move a dataset's watermark: what lies before it counts as read, what lies after it is read (again).",
+        "Move a dataset's watermark: data before it counts as read, data after it is read (again).",
         function_of(
             _CHANGES, "set_watermark", "gobblin state set AA-EWR 2013-01-15 --reason 'bad files, read again' --dry-run"
         ),
@@ -64,7 +64,7 @@ COMMANDS = {
         function_of(_CHANGES, "diff", "gobblin state diff state.jsonl"),
     ),
 }
-"""The commands by name; the first line of each one's own help says the same."""
+"""The commands by name; the first line of each command's own help is the same."""
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS), rich_markup_mode=None, add_completion=False, help="See and change watermarks of datasets."

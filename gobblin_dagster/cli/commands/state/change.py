@@ -1,4 +1,4 @@
-"""`gobblin state set|reset|history|export|import|diff`: what changes state, shown before, confirmed, and explained after."""
+"""`gobblin state set|reset|history|export|import|diff`: change state; each change is shown, confirmed and recorded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ReasonOption = Annotated[
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What `gobblin state export` wrote; - is stdin.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of `gobblin state export`; - is stdin.")]
 
 
 def set_watermark(
@@ -64,7 +64,7 @@ def set_watermark(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Move a dataset's watermark: what lies before it counts as read, what lies after it is read (again)."""
+    """Move a dataset's watermark: data before it counts as read, data after it is read (again)."""
     with closing(open_store_here(ctx)) as store:
         state = find_state(store, dataset, job)
         moved = parse_watermark(state.committed.watermark_type, watermark)
@@ -74,11 +74,11 @@ def set_watermark(
 
 class _Plan(Protocol):
     def __call__(self, state: DatasetState, *, who: str, why: str, now: datetime) -> state_change.Change:
-        """Plan a change that needs nothing but a reason."""
+        """Plan a change that needs only a reason."""
 
 
 def _command(plan: _Plan, doc: str) -> Callable[..., None]:
-    """Return the command that plans a change, shows it, asks, and makes it true."""
+    """Return the command that plans a change, shows it, asks for confirmation, and applies it."""
 
     def command(
         ctx: typer.Context,
@@ -92,7 +92,7 @@ def _command(plan: _Plan, doc: str) -> Callable[..., None]:
         with closing(open_store_here(ctx)) as store:
             name, damage = find_damage(store, dataset, job)
             if damage is not None and not dry_run:
-                # What was read is asked for below, so it has to be known; the change itself is confirmed there.
+                # A damaged state is restored first, because the change is planned from it. The change is confirmed below.
                 store.restore(name, dataset)
             change = plan(find_state(store, dataset, job), who=who(), why=reason, now=SystemClock().now())
             _change(store, change, yes=yes, dry_run=dry_run, output=output)
@@ -257,8 +257,8 @@ def import_states(
             parts = [count(len(plan.missing), "commit"), count(len(plan.runs), "run")]
             parts += [count(len(plan.startpoints), "startpoint")] if plan.startpoints else []
             out.print(
-                f"{count(len(plan.datasets), 'dataset')} to import ({', '.join(parts)}), {len(plan.unchanged)} unchanged, "
-                f"{len(plan.ahead)} further on here, {len(plan.conflicts)} with another history."
+                f"{count(len(plan.datasets), 'dataset')} to import ({', '.join(parts)}), {len(plan.unchanged)} "
+                f"unchanged, {len(plan.ahead)} further on here, {len(plan.conflicts)} with another history."
             )
             if plan.ahead:
                 out.print(

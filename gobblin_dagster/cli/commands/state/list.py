@@ -1,4 +1,4 @@
-"""`gobblin state list`: what the store holds, whatever is the matter with the job files; fast for ten thousand datasets."""
+"""`gobblin state list`: list states, even if job files are faulty; fast for ten thousand datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of commands that are about one dataset."""
+"""Arguments of commands that work on one dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gobblin_dagster.engine.project import Project
 
 DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn.")]
-JobOption = Annotated[str | None, typer.Option(help="Name of the job; needed where several jobs have the dataset.")]
+JobOption = Annotated[str | None, typer.Option(help="Name of the job; needed if several jobs have the dataset.")]
 
 
 def one_state(project: Project, dataset: str, job: str | None) -> DatasetState:

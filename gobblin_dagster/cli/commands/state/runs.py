@@ -1,4 +1,4 @@
-"""`gobblin state runs`: the last runs of jobs, and what became of each dataset in them."""
+"""`gobblin state runs`: list the last runs of jobs, and the outcome of each dataset."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gobblin_dagster.state.lookup import known_jobs
 
 JobArgument = Annotated[str | None, typer.Argument(metavar="JOB", help="Name of the job; default: all.")]
 DatasetOption = Annotated[
-    str | None, typer.Option("--dataset", "-d", metavar="URN", help="What became of this dataset in each run.")
+    str | None, typer.Option("--dataset", "-d", metavar="URN", help="Show the outcome of this dataset in each run.")
 ]
 _ALL = 1_000_000
 """More than a project keeps (`history_runs`)."""
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most runs, the newest first.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many runs, newest first.")]
 
 
 def runs(

@@ -1,4 +1,4 @@
-"""`gobblin state show`: all that is known of one dataset."""
+"""`gobblin state show`: show everything about one dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark
 from gobblin_dagster.state.lookup import find_state
 
 _LAST_SECOND = 253_402_300_799
-"""Of the year 9999: a file system takes any time of change."""
+"""Year 9999, in seconds: file systems accept any modification time."""
 
 
 def show(
@@ -62,13 +62,13 @@ def _by(run_id: str) -> str:
 
 
 def _remembered(state: DatasetState) -> dict[str, str]:
-    """Return how many files a set remembers, for people; nothing for other watermarks."""
+    """Return the number of files in a file-set watermark, for people; empty for other watermarks."""
     known = _input_files(state)
     return {} if known is None else {"input files": f"{len(known):,}; `--output json` lists them"}
 
 
 def _input_files(state: DatasetState) -> list[dict[str, Any]] | None:
-    """Return the files of the source that a set remembers, as they were read; None for other watermarks."""
+    """Return the source files in a file-set watermark, as they were read; None for other watermarks."""
     if state.committed.watermark_type is not FileSetWatermark:
         return None
     versions: dict[str, Any] = {name: parts[-1][1] for name, parts in state.committed.ranges.items() if name != LINE}

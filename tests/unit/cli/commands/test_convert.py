@@ -90,7 +90,7 @@ def test_convert_takes_a_file_outside_of_a_project(cli: Cli, tmp_path: Path, mon
 def test_convert_refuses_what_is_no_job_of_gobblins(cli: Cli, project: Path) -> None:
     called = cli("convert", project / "jobs" / "numbers.yaml")
     assert called.code == 2
-    assert "is no job file of Gobblin's. Those end in .conf, .job, .json, .pull." in called.err
+    assert "is not a job file of Gobblin's. Those end in .conf, .job, .json, .pull." in called.err
     assert "Cannot read" in cli("convert", project / "jobs" / "gone.pull").err
 
 

@@ -51,7 +51,7 @@ def test_find_java_reads_the_version(java: Path, line: str, version: str, major:
         ("exit 3", "does not start"),
         ("echo 'openjdk version \"11.0.2\"' >&2", "is version 11.0.2; Spark needs 17 or newer"),
         ("echo 'java version \"1.8.0_292\"' >&2", "is version 1.8.0_292; Spark needs 17 or newer"),
-        ("echo hello", "does not tell its version"),
+        ("echo hello", "does not print its version"),
     ],
 )
 def test_find_java_says_what_is_wrong_and_how_to_mend_it(java: Path, script: str | None, words: str) -> None:
@@ -137,7 +137,7 @@ def test_doctor_state_store_that_can_only_be_read_is_red_with_a_remedy(
     assert called.code == 1
     assert re.search(
         r"FAULT state store    The state store sqlite:.*state\.db can be read, but not written: permission denied.* "
-        "Let this user write it: ",
+        "Let this user write to it: ",
         called.out,
     )
 

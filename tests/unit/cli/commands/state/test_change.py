@@ -187,7 +187,7 @@ def test_export_that_an_editor_or_a_shell_wrote_anew(
     file.write_bytes(cli("state", "export").out.encode(encoding))
     (ran / "gobblin.yaml").write_text("project: tests\nstate: files:elsewhere\n")
     called = cli("state", "import", file, "--yes")
-    assert (called.code, "error[record-corrupt]: The export cannot be read: it is no UTF-8 text" in called.err) == (
+    assert (called.code, "error[record-corrupt]: The export cannot be read: it is not UTF-8 text" in called.err) == (
         code,
         bool(code),
     )
@@ -224,7 +224,7 @@ def test_terminal_that_lacks_a_letter_shows_its_number(ran: Path, monkeypatch: p
 )
 def test_reason_that_no_store_can_hold_is_refused(cli: Cli, ran: Path, command: tuple[str, ...]) -> None:
     called = cli(*command, "--yes", "--reason", os.fsdecode(b"Z\xfcrich"))
-    assert (called.code, "Invalid value for '--reason' / '-m': it is no UTF-8 text" in called.err) == (2, True)
+    assert (called.code, "Invalid value for '--reason' / '-m': it is not UTF-8 text" in called.err) == (2, True)
 
 
 def test_export_of_a_job_that_is_not_there_is_refused(cli: Cli, ran: Path) -> None:
