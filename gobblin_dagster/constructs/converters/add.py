@@ -55,6 +55,8 @@ class Added(SpecModel):
 class AddConverter:
     """Add columns at the end; their names must be new.
 
+    Shape: all columns, then the new ones in the order of the job file; as many rows.
+
     Source: none; in Gobblin this is a converter of the user that reads the work unit's state.
     """
 

@@ -29,6 +29,8 @@ class AvroBytesConverter(EachRowConverter):
         UsageError: (when made) the schema is no Avro schema, or not of a record.
         EnvironmentFaultError: (when made) the package fastavro is missing.
 
+    Shape: as many rows; the record's fields are in the place of the binary column.
+
     Source: gobblin-core `BytesToAvroConverter`. Differs: one schema, from the job; for registries, see the Kafka
     source's `value: {type: avro}`.
     """

@@ -60,7 +60,7 @@ def _fails_without_rows(run: Callable[[pa.RecordBatch], object], batch: pa.Recor
 def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordBatch) -> int:
     """Return the index of the first row that makes `run` raise ConvertError, in log2(rows) runs.
 
-    0 inside `unsearched`.
+    Return 0 inside `unsearched`.
     """
     good, bad = 0, batch.num_rows if _is_searched.get() else 1
     while bad - good > 1:

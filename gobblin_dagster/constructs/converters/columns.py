@@ -25,6 +25,8 @@ class ColumnsConverter:
 
     Declared columns keep their place; the others are kept unchanged or dropped.
 
+    Shape: all columns in their order, or the declared ones only; as many rows.
+
     Source: gobblin-core `CsvToJsonConverterV2` with `JsonIntermediateToAvroConverter`. Differs: a value becomes null
     only if it is declared to mean null.
     """

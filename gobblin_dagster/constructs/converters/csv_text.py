@@ -23,6 +23,8 @@ class CsvTextConverter(EachRowConverter):
 
     To give the columns types, add a `columns` converter after it.
 
+    Shape: as many rows; the new `string` columns are in the place of the text column.
+
     Source: gobblin-core `CsvToJsonConverter`, `CsvToJsonConverterV2`. Differs: too few or too many values are an error
     unless `short` or `long` allows them.
     """

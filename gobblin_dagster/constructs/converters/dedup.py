@@ -25,6 +25,8 @@ class DedupConverter:
     Raises:
         UsageError: a work unit has more keys.
 
+    Shape: all columns; the rows kept, in their order.
+
     Source: none; Gobblin removes duplicates by compaction.
     """
 

@@ -15,6 +15,8 @@ from gobblin_dagster.spec.job import SpecModel
 class DropConverter:
     """Drop columns; the others keep their order.
 
+    Shape: the other columns, as many rows.
+
     Source: gobblin-core `AvroProjectionConverter` (`<table>.remove.fields`). Differs: a missing column is an error, so
     that a secret column that was renamed is not published.
     """

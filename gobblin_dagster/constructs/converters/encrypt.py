@@ -76,6 +76,8 @@ class EncryptConverter(_FieldConverter):
     Each value has a random nonce, so equal values look different; use one key for at most 2^32 values. A value is
     `version (1) | nonce (12) | ciphertext | tag (16)`.
 
+    Shape: all columns in their order, as many rows; encrypted text columns are `string`, binary ones `binary`.
+
     Source: gobblin-crypto-provider `StringFieldEncryptorConverter`. Differs: AES-GCM, which detects changed values.
     """
 
@@ -96,6 +98,8 @@ class EncryptConverter(_FieldConverter):
 
 class DecryptConverter(_FieldConverter):
     """Decrypt values of `encrypt` with the same key; raise ConvertError for one that was changed or never encrypted.
+
+    Shape: as `EncryptConverter`.
 
     Source: gobblin-crypto-provider `StringFieldDecryptorConverter`.
     """

@@ -19,6 +19,9 @@ from gobblin_dagster.spec.job import SpecModel
 class ExplodeConverter:
     """Make one row of each item of a list column; each keeps the row number of its row in the source.
 
+    Shape: all columns; the list column has the type of its items; `position`, if set, is added at the end. A row's
+    items follow each other, in their order.
+
     Source: none; in Gobblin this needs a class for each schema.
     """
 
@@ -72,6 +75,8 @@ class ExplodeConverter:
 
 class SplitConverter:
     """Make one row of each part of a text column between delimiters; drop empty parts; null has no part.
+
+    Shape: all columns; the split column is `string`. A row's parts follow each other, in their order.
 
     Source: gobblin-core `StringSplitterConverter`.
     """

@@ -22,6 +22,8 @@ _NAME = "converter 'filter'"
 class FilterConverter:
     """Keep rows whose column equals a value, or whose whole text matches a regular expression; null does neither.
 
+    Shape: all columns; the rows kept, in their order.
+
     Source: gobblin-core `AvroFilterConverter`, `StringFilterConverter`. Differs: a pattern is required; without one
     Gobblin drops every row.
     """

@@ -20,6 +20,8 @@ class FlattenConverter(EachRowConverter):
 
     A null struct gives nulls. Lists are not changed: see `explode`.
 
+    Shape: the fields of each struct are in its place, in their order; as many rows.
+
     Source: gobblin-core `FlattenNestedKeyConverter`. Differs: the struct column is not kept.
     """
 

@@ -30,6 +30,8 @@ class FunctionConverter:
     number in the source; rows of a batch function keep theirs if it returns as many rows, otherwise they have none. An
     exception of the function is an error of the row, or of the batch.
 
+    Shape: the columns of `columns`, or those of the input; by record, any number of rows per row, in order.
+
     Source: gobblin-core `Converter.convertRecord`, as a function.
     """
 

@@ -23,6 +23,8 @@ class HashConverter(EachRowConverter):
     Without the key, nobody can find a value by trying all possible ones. Numbers and times are hashed as text; null
     stays null.
 
+    Shape: all columns in their order, as many rows; hashed columns are `string`, null for null.
+
     Source: none; in Gobblin this is a converter of the user.
     """
 

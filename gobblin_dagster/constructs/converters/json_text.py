@@ -23,6 +23,8 @@ class JsonTextConverter(EachRowConverter):
 
     A missing field is null, as are all fields of a null text.
 
+    Shape: as many rows; the declared columns, all nullable, are in the place of the text column.
+
     Source: gobblin-core `JsonStringToJsonIntermediateConverter`. Differs: typed columns; a value of another type is an
     error instead of a text.
     """

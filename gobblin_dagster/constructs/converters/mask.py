@@ -17,6 +17,8 @@ _NAME = "converter 'mask'"
 class MaskConverter(EachRowConverter):
     """Replace each character of a text by a sign, except the first and last few; hide shorter texts completely.
 
+    Shape: all columns in their order, as many rows; masked columns are `string`, null for null.
+
     Source: none; in Gobblin's documentation of forks, masking is a converter of the user.
     """
 

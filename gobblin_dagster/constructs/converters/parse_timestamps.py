@@ -38,6 +38,8 @@ class TimestampForm(SpecModel):
 class ParseTimestampsConverter(EachRowConverter):
     """Convert texts and integers to timestamps (microseconds, with zone); a text in no format is an error.
 
+    Shape: all columns in their order, as many rows; converted columns are `timestamp[us, <zone>]`, null for null.
+
     Source: gobblin-core `JsonElementConversionFactory.DateConverter` (`converter.avro.date.format`, `.timezone`).
     """
 

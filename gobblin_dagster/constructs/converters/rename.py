@@ -15,6 +15,8 @@ from gobblin_dagster.spec.job import SpecModel
 class RenameConverter:
     """Rename columns, all at once (two may swap names); keep their order and types.
 
+    Shape: as many columns and rows, in their order.
+
     Source: gobblin-core `AvroToJdbcEntryConverter` (`converter.avro.jdbc.entry_fields_pairs`).
     """
 

@@ -19,6 +19,8 @@ _NAME = "converter 'sample'"
 class SampleConverter:
     """Keep about `ratio` of the rows; which ones depends only on their file and row number, or on their key.
 
+    Shape: all columns; a part of the rows, in their order.
+
     Source: gobblin-core-base `SamplingConverter`. Differs: not random; a second run, and a retry, keep the same rows.
     """
 

@@ -21,6 +21,8 @@ _NAME = "converter 'schema'"
 class SchemaConverter(EachRowConverter):
     """Give rows exactly the declared columns, in the declared order and types.
 
+    Shape: the declared columns, as many rows.
+
     Source: gobblin-core `StringSchemaInjector` (`gobblin.converter.schemaInjector.schema`). Differs: converts the rows
     to the schema; Gobblin only declares that they have it.
     """

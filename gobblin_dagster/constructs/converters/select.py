@@ -21,6 +21,8 @@ class SelectConverter(EachRowConverter):
 
     If a column's own name has a dot, the column is picked before a struct field.
 
+    Shape: the named columns and fields; as many rows. A field of a null struct is null.
+
     Source: gobblin-core `AvroFieldsPickConverter`, `AvroFieldRetrieverConverter`. Differs: picked fields become
     columns.
     """

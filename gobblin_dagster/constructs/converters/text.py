@@ -37,6 +37,8 @@ class ToJsonConverter(EachRowConverter):
 
     Decimals, times and bytes become text in JSON, as in the `jsonl` writer.
 
+    Shape: the columns that stay, then the text column `into` (`string`, never null); as many rows.
+
     Source: gobblin-avro-json `AvroToJsonStringConverter`, gobblin-core `JsonToStringConverter`.
     """
 
@@ -124,6 +126,8 @@ class _EncodingConverter(EachRowConverter):
 class BytesToTextConverter(_EncodingConverter):
     """Decode bytes as text, or write them as base64 or hexadecimal text.
 
+    Shape: all columns in their order, as many rows; decoded columns are `string`, null for null.
+
     Source: gobblin-core `ObjectToStringConverter`, `BytesToJsonConverter`. Differs: bytes that cannot be decoded are an
     error.
     """
@@ -136,6 +140,8 @@ class BytesToTextConverter(_EncodingConverter):
 
 class TextToBytesConverter(_EncodingConverter):
     """Encode text as bytes, or decode it from base64 or hexadecimal.
+
+    Shape: all columns in their order, as many rows; encoded columns are `binary`, null for null.
 
     Source: gobblin-core `StringToBytesConverter`.
     """

@@ -59,7 +59,7 @@ class PublishedCsv(DatasetFormat, MergesBytes):
     def likeness(self, storage: Storage, file: PublishedFile) -> str | None:
         """Return the header, or the number of columns.
 
-        None for compressed files and files written with other options.
+        Return None for compressed files and for files written with other options.
         """
         if ending_of(file.path)[1]:
             return None

@@ -52,7 +52,7 @@ def require_distinct(step: str, dialect: str, wanted: Iterable[str], there: Coll
 def exact(connection: sa.Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     """Return a text to be compared exactly.
 
-    MySQL compares `Orders` and `orders`, `a` and `a ` as equal unless as bytes.
+    In MySQL, as bytes: as texts, `Orders` and `orders`, `a` and `a ` are equal there.
     """
     if connection.dialect.name not in MYSQL:
         return text

@@ -294,7 +294,7 @@ class LoadSqlTableStep:
     def _note(self, connection: sa.Connection) -> bool:
         """Write our ledger row; waits for another transaction that writes the same row.
 
-        False if that one was committed.
+        Return False if that one was committed.
         """
         values = {
             "commit_id": self.commit.commit_id,

@@ -51,7 +51,7 @@ def exact_values(batch: pa.RecordBatch, dialect: str) -> pa.RecordBatch:
 def _misfit(ours: pa.DataType, theirs: sa.types.TypeEngine[Any], dialect: str) -> str:
     """Return how values would change.
 
-    Empty if they would not, or if the database itself refuses those that do not fit.
+    Return an empty text if they would not, or if the database itself refuses those that do not fit.
     """
     if is_text(ours) and isinstance(theirs, _NO_TEXT):
         return "text would be read as another type, 007 as 7"
@@ -100,7 +100,7 @@ def _exact(name: str, array: pa.Array, dialect: str) -> pa.Array:
 def _refuse_in_sqlite(array: pa.Array) -> None:
     """Raise ArrowInvalid for values that SQLite changes.
 
-    It stores decimals and large integers as floats, NaN as NULL.
+    SQLite stores decimals and large integers as floats, and NaN as NULL.
     """
     kind = array.type
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(array)).as_py():

@@ -1,7 +1,7 @@
 """Limit the memory and the time that one SQL statement may take.
 
 DuckDB's own limit counts its buffers only, not the value that a function returns: `range(1000000000)` is a list of 8
-GB.  So the address space of the process is bounded while a statement runs; an allocation beyond the bound fails in
+GB. So the address space of the process is bounded while a statement runs; an allocation beyond the bound fails in
 DuckDB, which reports it. A thread interrupts statements that take too long. Measured on 100 rows: both together cost
 less than a twentieth of the statement.
 """
@@ -30,7 +30,7 @@ _TICK_S = 0.25
 class _AddressSpaceBound:
     """The bound on the process's address space; set while at least one thread runs a statement.
 
-    Memory that other threads allocate meanwhile counts, too.  So each statement that begins raises the bound to the
+    Memory that other threads allocate meanwhile counts, too. So each statement that begins raises the bound to the
     present size of the process plus GROWTH_LIMIT_BYTES.
     """
 

@@ -52,7 +52,7 @@ def _loss(value: Any, kind: pa.DataType, name: str) -> str:
 def _judge(kind: pa.DataType) -> Callable[[Any, pa.DataType], str] | None:
     """Return a function that says why a value of this type would be cut (empty: it is not).
 
-    None if Arrow cuts nothing.
+    Return None if Arrow cuts nothing of this type.
     """
     if pa.types.is_integer(kind):
         return _number

@@ -225,7 +225,7 @@ class FileWriter(ABC):
     def _make_room(self) -> None:
         """Flush the fullest folders until the collected rows fit.
 
-        With many folders, until half of the memory is free.
+        With more folders than open files, flush until half of the memory is free.
         """
         target = self._options.buffer_bytes
         if len(self._files) > self._options.max_open_files:

@@ -300,7 +300,9 @@ def run_import(store: StateStore, plan: ImportPlan) -> None:
         busy = [lease for job, urns in by_job.items() for lease in keepers[job].acquire(urns).busy.values()]
         if not busy:
             for stored in plan.missing:
-                store.record(stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect)
+                store.record(
+                    stored, keepers[stored.job].epoch(stored.dataset_urn), _decoded(stored, store.places).effect
+                )
             for startpoint in plan.startpoints:
                 store.save_startpoint(startpoint)
             for run in plan.runs:

@@ -157,7 +157,7 @@ def _current_name(name: str, committed: CommittedRanges) -> str:
 def component(bounds: PartitionOffsets, state: DatasetState | None) -> str:
     """Return the component under which a partition continues.
 
-    A new one if its log began again after the last commit.
+    It is a new one if its log began again after the last commit.
     """
     committed = _committed(state)
     name = _current_name(bounds.name, committed)

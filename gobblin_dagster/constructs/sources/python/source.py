@@ -109,7 +109,7 @@ class PythonSource:
     def tells_positions(self) -> bool:
         """Return True: whether the function yields `ReadUpTo` is known only when it runs.
 
-        Without it, limits do not hold.
+        Without `ReadUpTo`, limits do not end a work unit early.
         """
         return True
 
