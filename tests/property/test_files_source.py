@@ -12,16 +12,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gobblin_dagster.constructs.sources.files.by_date import DatedArrivals
-from gobblin_dagster.constructs.sources.files.by_date_window import WindowedArrivals
+from gobblin_dagster.constructs.sources.files.by_date import ByDate
+from gobblin_dagster.constructs.sources.files.by_date_window import ByDateWindow
 from gobblin_dagster.constructs.sources.files.by_modified_time import (
+    ByModifiedTime,
     Memory,
     ReadChanged,
-    RememberedArrivals,
     known_files,
 )
-from gobblin_dagster.constructs.sources.files.by_name import NamedArrivals
-from gobblin_dagster.constructs.sources.files.discovery import OPEN, Arrivals, FilesPlan, Gate, Limits
+from gobblin_dagster.constructs.sources.files.by_name import ByName
+from gobblin_dagster.constructs.sources.files.discovery import OPEN, Discovery, FilesPlan, Gate, Limits
 from gobblin_dagster.constructs.sources.files.listing import FoundFile
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -54,20 +54,20 @@ def same(path: str) -> str:
     return path
 
 
-def dated(limits: Limits) -> Arrivals:
-    return DatedArrivals(PATTERN, limits, same)
+def dated(limits: Limits) -> Discovery:
+    return ByDate(PATTERN, limits, same)
 
 
-def named(limits: Limits) -> Arrivals:
-    return NamedArrivals(limits, same, same)
+def named(limits: Limits) -> Discovery:
+    return ByName(limits, same, same)
 
 
-def remembered(limits: Limits, changed: ReadChanged = ReadChanged.REPORT) -> Arrivals:
-    return RememberedArrivals(Memory(same, same, changed), limits)
+def remembered(limits: Limits, changed: ReadChanged = ReadChanged.REPORT) -> Discovery:
+    return ByModifiedTime(Memory(same, same, changed), limits)
 
 
-def windowed(limits: Limits, lookback: int = 3, changed: ReadChanged = ReadChanged.REPORT) -> Arrivals:
-    return WindowedArrivals(PATTERN, lookback, Memory(same, same, changed), limits)
+def windowed(limits: Limits, lookback: int = 3, changed: ReadChanged = ReadChanged.REPORT) -> Discovery:
+    return ByDateWindow(PATTERN, lookback, Memory(same, same, changed), limits)
 
 
 ways = st.sampled_from([dated, named, remembered, windowed])
@@ -77,7 +77,7 @@ ways = st.sampled_from([dated, named, remembered, windowed])
 class Dataset:
     """A folder of files and what was committed of it."""
 
-    way: Arrivals
+    way: Discovery
     files: dict[str, FoundFile] = field(default_factory=dict)
     state: DatasetState | None = None
     read: Counter[str] = field(default_factory=Counter)

@@ -43,7 +43,7 @@ class DateLine:
 
 
 @dataclass(frozen=True, slots=True)
-class DatedArrivals:
+class ByDate:
     """Read dates that are not committed.
 
     Source: `PartitionedFileSourceBase` of gobblin-core. Differs: dates that failed are read again alone.

@@ -38,7 +38,7 @@ class _WindowLine(DateLine):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedArrivals:
+class ByDateWindow:
     """Read dates that are not committed, and late files of the latest dates.
 
     Source: `date.partitioned.source.lookback.time`, `PartitionedFileSourceBase` of gobblin-core. Differs: files inside

@@ -195,7 +195,7 @@ def version_of(file: FoundFile, before: FileVersion = UNREAD) -> FileVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedArrivals:
+class ByModifiedTime:
     """Read every file that was not read yet, oldest change first.
 
     Source: `source.filebased.fs.snapshot`, `FileBasedSource` of gobblin-core. Differs: remembers sizes too; a changed

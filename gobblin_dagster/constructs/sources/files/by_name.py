@@ -43,7 +43,7 @@ class NameLine:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedArrivals:
+class ByName:
     """Read files whose names are not committed.
 
     Source: the name order of `source.filebased.maxFilesPerRun`, `FileBasedSource` of gobblin-core. Differs: the last

@@ -117,7 +117,7 @@ class FilesPlan:
         return sum(unit.files or 0 for unit in self.work_units)
 
 
-class Arrivals(Protocol):
+class Discovery(Protocol):
     """A strategy to find new files."""
 
     watermark_type: ClassVar[type[Watermark]]

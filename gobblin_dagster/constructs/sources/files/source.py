@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from gobblin_dagster.constructs.formats.base import FileFormat, InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
-from gobblin_dagster.constructs.sources.files.by_date import DatedArrivals
-from gobblin_dagster.constructs.sources.files.by_date_window import WindowedArrivals
-from gobblin_dagster.constructs.sources.files.by_modified_time import Memory, RememberedArrivals
-from gobblin_dagster.constructs.sources.files.by_name import NamedArrivals
+from gobblin_dagster.constructs.sources.files.by_date import ByDate
+from gobblin_dagster.constructs.sources.files.by_date_window import ByDateWindow
+from gobblin_dagster.constructs.sources.files.by_modified_time import ByModifiedTime, Memory
+from gobblin_dagster.constructs.sources.files.by_name import ByName
 from gobblin_dagster.constructs.sources.files.checksums import Checksums, Compare
-from gobblin_dagster.constructs.sources.files.discovery import Arrivals, FilesPlan, Gate, Limits
+from gobblin_dagster.constructs.sources.files.discovery import Discovery, FilesPlan, Gate, Limits
 from gobblin_dagster.constructs.sources.files.extractor import FilesExtractor, translated_errors
 from gobblin_dagster.constructs.sources.files.listing import (
     Examples,
@@ -74,7 +74,7 @@ class FilesSource:
         self._below = f"{self._base.rstrip('/')}/"
         """Prefix of all paths of files. Computed once, because it is used for each of 100,000 files."""
         self._format: FileFormat = registry.create(ConstructKind.FORMAT, options.format, context)
-        self._arrivals = self._made_arrivals(self._limits())
+        self._discovery = self._make_discovery(self._limits())
 
     @property
     def full_extract(self) -> str:
@@ -115,7 +115,7 @@ class FilesSource:
             files = self._walk(bound, lambda _: True, dataset_urn).files.get(dataset_urn, [])
         except FileNotFoundError:
             return 0
-        was_read, rows = self._arrivals.was_read(ranges), 0
+        was_read, rows = self._discovery.was_read(ranges), 0
         wanted = Gate(self._start()).is_wanted
         for file in filter(wanted, files):
             verdict = was_read(file)
@@ -142,18 +142,18 @@ class FilesSource:
         elif not files:
             problem = "it has no files yet behind which it could begin; `oldest` reads all that come"
             raise StartpointError(dataset_urn=dataset_urn, startpoint=str(position), problem=problem)
-        arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
+        discovery = self._make_discovery(replace(self._limits(), run_files=None))
         gate = Gate(self._start()) if self._options.lead_time is not None else self._gate(context.clock.now())
-        units = arrivals.plan(dataset_urn, files, None, gate).work_units
-        return CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units)
+        units = discovery.plan(dataset_urn, files, None, gate).work_units
+        return CommittedRanges(discovery.watermark_type, {}).add_all(unit.interval for unit in units)
 
     def _require_reached(self, dataset_urn: str, mark: Watermark, files: Sequence[FoundFile], now: datetime) -> None:
         """Raise StartpointError for a position in the future: files that come later, before it, would never be read."""
-        arrivals = self._made_arrivals(replace(self._limits(), run_files=None))
-        if type(mark) is not arrivals.watermark_type:
+        discovery = self._make_discovery(replace(self._limits(), run_files=None))
+        if type(mark) is not discovery.watermark_type:
             return  # the engine says so, and which type it expects
-        units = arrivals.plan(dataset_urn, files, None, Gate(self._start())).work_units
-        end = CommittedRanges(arrivals.watermark_type, {}).add_all(unit.interval for unit in units).watermark
+        units = discovery.plan(dataset_urn, files, None, Gate(self._start())).work_units
+        end = CommittedRanges(discovery.watermark_type, {}).add_all(unit.interval for unit in units).watermark
         ends: Mapping[str, Any] = end.components() if end is not None else {}
         for name, position in mark.components().items():
             known: list[Any] = [
@@ -174,7 +174,7 @@ class FilesSource:
         options = self._options
         return Limits(options.files_per_work_unit, options.bytes_per_work_unit, options.max_files_per_run)
 
-    def _made_arrivals(self, limits: Limits) -> Arrivals:
+    def _make_discovery(self, limits: Limits) -> Discovery:
         """Return the strategy of the options: by date, by date with a lookback, by name or by time of change."""
         options = self._options
         checksums = None
@@ -183,13 +183,13 @@ class FilesSource:
         memory = Memory(self._name, self._label, options.read_changed, checksums)
         match options.order:
             case NewFiles.MODIFIED:
-                return RememberedArrivals(memory, limits)
+                return ByModifiedTime(memory, limits)
             case NewFiles.NAME:
-                return NamedArrivals(limits, self._label, self._name)
+                return ByName(limits, self._label, self._name)
             case NewFiles.DATE if options.lookback:
-                return WindowedArrivals(options.pattern, options.lookback, memory, limits)
+                return ByDateWindow(options.pattern, options.lookback, memory, limits)
             case NewFiles.DATE:
-                return DatedArrivals(options.pattern, limits, self._label)
+                return ByDate(options.pattern, limits, self._label)
 
     def _gate(self, now: datetime) -> Gate:
         by_date, lead_time = self._options.order is NewFiles.DATE, self._options.lead_time
@@ -226,7 +226,7 @@ class FilesSource:
     def _offer(self, urn: str, listing: Listing, context: SourceContext, gate: Gate, shared: list[str]) -> DatasetOffer:
         state = context.states.get(urn)
         problem = listing.problems.get(urn, "") or _urn_problem(urn)
-        problem = problem or state_problem(state, self._arrivals.watermark_type, "files")
+        problem = problem or state_problem(state, self._discovery.watermark_type, "files")
         if problem:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
@@ -253,14 +253,14 @@ class FilesSource:
     def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext, gate: Gate) -> FilesPlan:
         """Plan the new files; after failed runs in smaller work units, so that a bad file delays no others."""
         state = context.states.get(urn)
-        plan = self._arrivals.plan(urn, files, state, gate)
+        plan = self._discovery.plan(urn, files, state, gate)
         if not context.publishes_parts or not any((unit.files or 0) > 1 for unit in plan.work_units):
             return plan
         failed = _failures(urn, context.previous_runs())
         if not failed:
             return plan
         limits = self._limits().after(failed)
-        plan = self._made_arrivals(limits).plan(urn, files, state, gate)
+        plan = self._make_discovery(limits).plan(urn, files, state, gate)
         most = f"at most {limits.tried_files} in a work unit"
         plan.notes.append(
             f"{len(failed)} run(s) of it failed; files that they tried are read {most}, to separate bad from good."
