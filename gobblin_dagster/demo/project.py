@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 from datetime import date
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 
 from gobblin_dagster.core.errors import UsageError
@@ -29,26 +30,28 @@ _TEMPLATE = {
 }
 
 
-def write_demo(target: Path) -> list[Path]:
+def write_demo(folder: str | PathLike[str]) -> list[Path]:
     """Make a project folder that `gobblin run` works on at once, and return its files.
 
     Args:
-        target: a folder that is empty or does not exist yet.
+        folder: a folder that is empty or does not exist yet.
 
     Raises:
-        UsageError: the target holds something already.
+        UsageError: the folder holds something already.
     """
+    target = Path(folder)
     refuse_in_use(target)
     shipped = {path: rows for path, rows in _slice().items() if _day(path) <= LAST_SHIPPED_DAY}
     return [*write_template(target), *write(target / FLIGHTS, shipped)]
 
 
-def add_day(target: Path) -> list[Path]:
+def add_day(folder: str | PathLike[str]) -> list[Path]:
     """Let the files of the next day arrive in a demo project, and return them.
 
     Raises:
         UsageError: the folder is no demo project, or all days have arrived.
     """
+    target = Path(folder)
     here = [_day(path) for path in (target / FLIGHTS).glob("*/*.csv")]
     if not here:
         raise UsageError(problem=f"{target} holds no flights.", hint="Make the demo first: `gobblin init demo`.")
