@@ -96,7 +96,14 @@ if TYPE_CHECKING:
     from gobblin_dagster.core.step_registry import register_commit_step
     from gobblin_dagster.core.storage import Sink, Storage
     from gobblin_dagster.core.task_state import PolicyOutcome, PolicyResult, TaskFailure, TaskState
-    from gobblin_dagster.core.traits import FormatTraits, PublisherTraits, SourceTraits, StepTraits, WriterTraits
+    from gobblin_dagster.core.traits import (
+        FormatTraits,
+        PackageTraits,
+        PublisherTraits,
+        SourceTraits,
+        StepTraits,
+        WriterTraits,
+    )
     from gobblin_dagster.core.utils.table import Listing
     from gobblin_dagster.core.watermark import (
         CompositeWatermark,
@@ -228,6 +235,7 @@ __all__ = [
     "NotedCommit",
     "Oldest",
     "OpenStream",
+    "PackageTraits",
     "PolicyOutcome",
     "PolicyResult",
     "Position",
@@ -360,7 +368,7 @@ _HOMES: Mapping[str, str] = {
     "core.step_registry": "register_commit_step",
     "core.storage": "Sink Storage",
     "core.task_state": "PolicyOutcome PolicyResult TaskFailure TaskState",
-    "core.traits": "FormatTraits PublisherTraits SourceTraits StepTraits WriterTraits",
+    "core.traits": "FormatTraits PackageTraits PublisherTraits SourceTraits StepTraits WriterTraits",
     "core.utils.table": "Listing",
     "core.watermark": (
         "CompositeWatermark DateWatermark HourWatermark LongWatermark NameWatermark Position Ranges "

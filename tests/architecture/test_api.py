@@ -52,6 +52,11 @@ def test_names_for_type_checkers_are_those_that_are_loaded() -> None:
     assert sorted(api.__all__) == sorted(api._HOME_OF)
 
 
+def test_every_name_stands_on_the_page_of_the_api_once() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: gobblin_dagster\.api\.(\w+)$", page, re.MULTILINE)) == sorted(api.__all__)
+
+
 def test_no_name_of_the_api_hides_a_module_of_the_package() -> None:
     modules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert modules & {*api.__all__} == set()

@@ -1,4 +1,4 @@
-"""docs/start/from-python.md: every block is run in the order of the page, as the cells of a notebook, and shows what the page says."""
+"""docs/start/from-python.md: every block is run, in the order of the page, and shows what the page says."""
 
 from __future__ import annotations
 
