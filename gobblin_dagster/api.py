@@ -151,6 +151,16 @@ if TYPE_CHECKING:
     from gobblin_dagster.spec.project import ProjectSpec
     from gobblin_dagster.state import open_store
     from gobblin_dagster.state.store import StateStore
+    from gobblin_dagster.storage import (
+        HdfsStorage,
+        LocalStorage,
+        MemoryStorage,
+        S3Storage,
+        Scheme,
+        open_storage,
+        register_scheme,
+        storage_path,
+    )
 
 __all__ = [
     "Abandonment",
@@ -213,6 +223,7 @@ __all__ = [
     "GobblinDagsterError",
     "GobblinProject",
     "GroupHeldBackError",
+    "HdfsStorage",
     "HistoryEntry",
     "HourWatermark",
     "ImportPlan",
@@ -226,7 +237,9 @@ __all__ = [
     "KeepsLedger",
     "Leftover",
     "Listing",
+    "LocalStorage",
     "LongWatermark",
+    "MemoryStorage",
     "Merge",
     "MergesBytes",
     "MergesColumns",
@@ -268,6 +281,8 @@ __all__ = [
     "RunRecord",
     "RunResult",
     "RunStatus",
+    "S3Storage",
+    "Scheme",
     "SequenceState",
     "SessionRunner",
     "SetStartpoint",
@@ -330,11 +345,14 @@ __all__ = [
     "add_day",
     "check",
     "open_project",
+    "open_storage",
     "open_store",
     "read_published",
     "register_commit_step",
+    "register_scheme",
     "register_watermark_type",
     "registry",
+    "storage_path",
     "write_demo",
 ]
 
@@ -407,6 +425,7 @@ _HOMES: Mapping[str, str] = {
     "spec.project": "ProjectSpec",
     "state": "open_store",
     "state.store": "StateStore",
+    "storage": "HdfsStorage LocalStorage MemoryStorage S3Storage Scheme open_storage register_scheme storage_path",
 }
 """Modules and the names that they hold, as imported above for type checkers; a test compares both."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
