@@ -1,7 +1,7 @@
-"""Damage done to what is published while no run works: files and manifests that vanish, are cut, edited or come from elsewhere.
+"""Damage published files and manifests: delete, cut or edit them, or add foreign ones.
 
-Each kind names what `engine.verify` has to find. A manifest of the middle of the chain is struck, so that what a reader of
-the newest snapshot folds is touched.
+Each kind names the difference that `engine.maintenance.verify` must find. A manifest in the middle of the chain is
+damaged, so that a reader of the newest snapshot reads it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Damage:
     name: str
     differs: Differs
     harm: Callable[[Path], object]
-    """Takes a published file or a manifest."""
+    """Damages the published file or manifest at a path."""
     is_of_manifest: bool = False
     needs_checksum: bool = False
-    """Whether sizes do not tell."""
+    """True if the size stays the same, so only a checksum finds it."""
 
     @property
     def is_mendable(self) -> bool:
-        """Whether the state store knows what was there."""
+        """True if the state store can restore it."""
         return self.is_of_manifest and self.differs is not Differs.MANIFEST_UNKNOWN
 
     def strike(self, output_root: str, job: str, dataset_urn: str) -> None:

@@ -1,9 +1,9 @@
-"""Fault points: every call to a storage or a state store is counted, and one fault may strike at the k-th.
+"""Fault points: every call to a storage or a state store is counted, and a fault can be injected at the k-th call.
 
-Wrap what a scenario uses with `counted_storage` and `counted_store`; run it once with no fault to learn the trace, then
-once per k and action. A crash is `os._exit` in a forked child, so that no `finally` and no buffer softens it. A halt is the
-same without a process: from that call on nothing of the run reaches storage or store any more, whatever it still tries. It
-is many times faster, and the only way where storage or client live in this process.
+Wrap the storage and store of a scenario with `counted_storage` and `counted_store`. Run it once without a fault to
+learn the trace, then once per call and action. A crash is `os._exit` in a forked child, so that no `finally` and no
+buffer is handled. A halt is the same without a process: from that call on, nothing that the run tries reaches storage
+or store. It is many times faster, and the only way if the storage or its client lives in this process.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ CRASHED = 137
 
 Call: TypeAlias = Callable[[], Any]
 Action: TypeAlias = Callable[[str, Call], Any]
-"""Takes the name of the point and the call itself; does both in whatever way, or does not."""
+"""Gets the name of the fault point and the call; makes the call or not, and returns or raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at which call, counted from 1."""
+    """An action, and the number of the call at which it happens, from 1."""
 
     at: int
     action: Action
     name: str = ""
     """Only calls of this name are counted, such as `store.commit`; empty counts all."""
     calls: int = 1
-    """Calls in a row that it strikes from there on, whatever their names."""
+    """Number of consecutive calls at which it happens, whatever their names."""
 
 
 class Halted(BaseException):
-    """The run is over as if its process had ended; no handler of errors stops it, and no cleaning up gets through."""
+    """Ends a run as if its process had ended: no error handler catches it, and no clean-up reaches storage or store."""
 
 
 class FaultPoints:
-    """Counts calls, keeps their names, and lets faults strike; thread-safe.
+    """Counts calls, records their names, and injects faults; thread-safe.
 
     Args:
-        faults: each strikes once; none only counts.
-        watch: called before every call with its number and name, for checks at each instant.
+        faults: each is injected once; if empty, calls are only counted.
+        watch: called before every call with its number and name, for checks at each moment.
     """
 
     def __init__(self, *faults: Fault, watch: Callable[[int, str], None] | None = None) -> None:
         self.trace: list[str] = []
         """Names of the calls so far, in order."""
         self.is_struck = False
-        """Whether a fault found its call."""
+        """True if a fault was injected."""
         self._faults = {(fault.name, fault.at): fault for fault in faults}
         self._counts: Counter[str] = Counter()
         self._striking: Fault | None = None
@@ -70,7 +70,7 @@ class FaultPoints:
         self._is_halted = False
 
     def pass_through(self, name: str, call: Call) -> Any:
-        """Count a call and do it, unless a fault strikes it; raises Halted if one has ended the run."""
+        """Count a call and make it, unless a fault is due; raises Halted if a fault has ended the run."""
         with self._lock:
             if self._is_halted:
                 raise Halted
@@ -97,11 +97,11 @@ class FaultPoints:
 
 
 class _Counted:
-    """Stands for an object and counts the calls of its methods."""
+    """Wraps an object and counts the calls of its methods."""
 
     def __init__(self, inner: Any, kind: str, points: FaultPoints) -> None:
         self._inner = inner
-        # As attributes, because protocols that are checked at run time look for nothing else.
+        # Set as attributes, because runtime-checkable protocols look only for attributes.
         for name in dir(inner):
             if not name.startswith("_") and callable(method := getattr(inner, name)):
                 setattr(self, name, _counted(method, f"{kind}.{name}", points))
@@ -113,7 +113,7 @@ class _Counted:
 def _counted(method: Callable[..., Any], name: str, points: FaultPoints) -> Callable[..., Any]:
     def counted(*args: Any, **kwargs: Any) -> Any:
         result = points.pass_through(name, functools.partial(method, *args, **kwargs))
-        # A file being written is itself an object with fault points.
+        # A file being written is an object with fault points of its own.
         return _Counted(result, "sink", points) if name.endswith(".open_new") else result
 
     return counted
@@ -153,7 +153,7 @@ def halt_after(name: str, call: Call) -> NoReturn:
 
 
 def fail_with(code: int) -> Action:
-    """Return an action that fails in place of the call: OSError of that code, or TransientError of a store."""
+    """Return an action that raises instead of the call: OSError with that code, or TransientError for a store."""
 
     def fail(name: str, call: Call) -> NoReturn:
         if name.startswith("store."):
@@ -174,7 +174,7 @@ def lose_answer(name: str, call: Call) -> NoReturn:
 
 
 def tear(share: float, then: Action) -> Action:
-    """Return an action that writes the first `share` (0-1) of the bytes of a write or put, and then ends it as `then` says."""
+    """Return an action that writes the first `share` (0-1) of the bytes of a write or put, and then does `then`."""
 
     def torn(name: str, call: Call) -> Any:
         if name.endswith((".write", ".put_if_absent")):
@@ -182,7 +182,7 @@ def tear(share: float, then: Action) -> Action:
             sink, data = written.func.__self__, written.args[-1]
             part = data[: min(int(len(data) * share), len(data) - 1)]
             if name.endswith(".put_if_absent"):
-                # A whole file appears at once or not at all: what can be torn is the one it is made of.
+                # A complete file appears at once or not at all, so only the temporary file before it can be torn.
                 folder = posixpath.dirname(written.args[0])
                 sink = sink.open_new(posixpath.join(folder, f"{TEMP_PREFIX}torn-{len(part)}"))
             sink.write(part)
@@ -193,7 +193,7 @@ def tear(share: float, then: Action) -> Action:
 
 
 def freeze_while(others: Callable[[], object]) -> Action:
-    """Return an action that lets others run to their end before the call is made: a runner frozen for a long time."""
+    """Return an action that runs `others` to their end before the call: a runner that was frozen for a long time."""
 
     def freeze(name: str, call: Call) -> Any:
         others()
@@ -203,7 +203,7 @@ def freeze_while(others: Callable[[], object]) -> Action:
 
 
 def run_in_child(work: Callable[[], object]) -> int:
-    """Run work in a forked child and return its exit status: 0, `CRASHED` where a fault killed it, 1 where it raised."""
+    """Run work in a forked child and return its exit status: 0, `CRASHED` if a fault killed it, 1 if it raised."""
     pid = os.fork()
     if pid == 0:
         try:

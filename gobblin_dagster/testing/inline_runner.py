@@ -1,4 +1,4 @@
-"""A lane without Spark: the same packs and tasks in a plain loop, so that a job runs in milliseconds in tests."""
+"""A task runner without Spark: the same packs and tasks in a plain loop, so that jobs in tests run in milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gobblin_dagster.engine.task.multi_work_unit import run_pack
 class InlineRunner:
     """Runs packs one after the other in this process; implements `engine.task.runner.TaskRunner`.
 
-    What a construct does wrong is isolated as on Spark, but for one thing: a work unit that kills its process kills the
+    Errors of constructs are isolated as on Spark, with one difference: a work unit that kills its process kills the
     test.
     """
 
@@ -21,7 +21,7 @@ class InlineRunner:
 
     def __init__(self) -> None:
         self.is_started = False
-        """Whether any work came: an idle run must leave it False."""
+        """True if there was any work; must stay False in an idle run."""
 
     def start_early(self) -> None:
         """Note that there is work."""
@@ -43,4 +43,4 @@ class InlineRunner:
         return states
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""

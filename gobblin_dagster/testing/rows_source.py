@@ -1,4 +1,4 @@
-"""A source that makes its rows up, with knobs for failure; for tests of jobs and of constructs around a source."""
+"""A source of made-up rows, with options that make it fail; for tests of jobs and of other constructs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RowsSource:
         self._context = context
 
     def plan(self, context: SourceContext) -> Iterator[DatasetOffer]:
-        """Offer what is not committed: gaps first, each alone, then what is new."""
+        """Offer the ids that are not committed: gaps first, each alone, then new ids."""
         for urn, dataset in self._options.datasets.items():
             if not context.is_selected(urn):
                 continue
@@ -71,7 +71,7 @@ class RowsSource:
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark | None:
-        """Look a position up: ids know no times."""
+        """Resolve a position; a time cannot be resolved, because ids have no times."""
         match position:
             case Watermark():
                 return position
@@ -91,7 +91,7 @@ class RowsSource:
         return RowsExtractor(unit, self._options.datasets[unit.dataset_urn], self._options.batch_rows)
 
     def preview_schema(self, unit: WorkUnit) -> pa.Schema:
-        """Return the one schema that there is."""
+        """Return the schema, which is the same for all work units."""
         return SCHEMA
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int:
@@ -135,7 +135,7 @@ class RowsExtractor:
             yield Chunk(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), f"{urn}.rows", rows)
 
     def position(self) -> Watermark:
-        """Return the id behind the last one handed out."""
+        """Return the id after the last one that was read."""
         return LongWatermark(self._next)
 
     def close(self) -> None:

@@ -1,13 +1,13 @@
-"""State from one store to another without loss: exported as JSON lines, imported by replaying every commit.
+"""Copy state from one store to another without loss: exported as JSON lines, imported by replaying every commit.
 
     {"format": "GobblinState/1", ...}      the first line
     {"sequence": {...}}                    each committed sequence, by dataset and version; body and digest untouched
-    {"startpoint": {...}}                  each startpoint that waits
+    {"startpoint": {...}}                  each waiting startpoint
     {"run": {...}}                         each run's record
-    {"end": 8}                             the last line: how many lines there are before it
+    {"end": 8}                             the last line: the number of lines before it
 
 A dataset's state, its versions and its snapshots all follow from its committed sequences, so replaying them in a store
-of any kind gives the same states, snapshots and history. Sequences that were aborted moved nothing and are left out.
+of any kind gives the same states, snapshots and history. Aborted sequences changed nothing and are left out.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def export_state(store: StateStore, jobs: Sequence[str], is_selected: Callable[[
 
     Raises:
         UnfinishedSequenceError: a sequence is unfinished or quarantined; a copy of the store could not finish it.
-        CorruptRecordError: a dataset's history has a hole.
+        CorruptRecordError: a commit is missing in a dataset's history.
     """
     number = 0
     for line in _lines(store, jobs, is_selected):
         number += 1
         yield line
-    # A file that broke off would take watermarks back to where they once were.
+    # An import of an incomplete file would move watermarks back.
     yield canonical_json({"end": number})
 
 
@@ -81,11 +81,10 @@ def _lines(store: StateStore, jobs: Sequence[str], is_selected: Callable[[str], 
         for stored in store.load_sequences(job, WAITING):
             if is_selected(stored.dataset_urn):
                 raise UnfinishedSequenceError(dataset_urn=stored.dataset_urn, sequence_id=stored.id)
-        # Before the commits: one that is consumed meanwhile comes with the commit that tells so, and is not imported.
-        # A damaged state is no part of an export: its commits are, and an import brings it back from them.
+        # Read before the commits: if a startpoint is consumed meanwhile, its commit says so, and it is not imported.
         startpoints, (states, _) = store.load_startpoints(job), store.load_readable_states(job)
         committed = [s for s in store.load_sequences(job, {SequenceState.COMMITTED}) if is_selected(s.dataset_urn)]
-        # Not by time: clocks of several drivers may disagree, versions do not.
+        # By version and not by time, because clocks of drivers may differ.
         committed.sort(key=lambda stored: (stored.dataset_urn, stored.version_read))
         _require_whole(_by_dataset(committed), states, is_selected)
         for stored in committed:
@@ -106,7 +105,7 @@ def _require_whole(
         if not is_selected(urn):
             continue
         versions = [sequence.version_read for sequence in known.get((state.job, urn), ())]
-        # There may be more: a run that commits meanwhile.
+        # There may be more sequences, if a run commits meanwhile.
         if len(versions) < state.version or versions != list(range(len(versions))):
             problem = f"it has version {state.version} and {len(versions)} commit sequences"
             raise CorruptRecordError(what=f"The history of dataset {urn!r} of job {state.job!r}", problem=problem)
@@ -116,7 +115,8 @@ def read_export(lines: Iterable[str]) -> Exported:
     """Read an export whole, checking every digest.
 
     Raises:
-        CorruptRecordError: it is none, a line is damaged, it broke off, or a dataset's history has a hole.
+        CorruptRecordError: it is not an export, a line is damaged, lines are missing at the end, or a commit is missing
+            in a dataset's history.
     """
     rows = _decoded_lines(lines)
     header = _parsed(next(rows, ""), 1)
@@ -175,7 +175,7 @@ def _by_dataset(sequences: Iterable[StoredSequence]) -> dict[Key, tuple[StoredSe
 
 
 def _decoded(stored: StoredSequence, places: Places = AS_STORED) -> CommitSequence:
-    """Read a sequence whose steps are done: they go along as text, and whoever copies a store need not know them."""
+    """Decode a sequence without its custom steps: they are copied as text, so their classes need not be installed."""
     return decode_sequence(stored, places, skip_unknown_steps=True)
 
 
@@ -200,34 +200,33 @@ def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
 # -- import ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What an import would do."""
+    """The changes that an import would make."""
 
     missing: tuple[StoredSequence, ...]
     """Sequences to replay, in order."""
     unchanged: tuple[Key, ...]
-    """Datasets that the store holds as they are."""
+    """Datasets that are equal in the store and in the export."""
     conflicts: tuple[Key, ...]
-    """Datasets that went another way in the store than in the export; they are left alone."""
+    """Datasets with other commits in the store than in the export; they are not changed."""
     runs: tuple[RunRecord, ...]
     startpoints: tuple[Startpoint, ...] = ()
-    """Those of datasets that have none, and whose commits here and there have not consumed them."""
+    """Startpoints of datasets without one, unless a commit in the store or in the export has consumed them."""
     ahead: tuple[Key, ...] = ()
-    """Datasets of which the store holds all of the export and more; they are left alone, a later export has the
-    rest."""
+    """Datasets with all commits of the export and later ones in the store; they are not changed."""
 
     @property
     def has_changes(self) -> bool:
-        """Whether an import would do anything."""
+        """True if an import would change anything."""
         return bool(self.missing or self.runs or self.startpoints)
 
     @property
     def datasets(self) -> tuple[Key, ...]:
-        """Datasets that would be made or moved on."""
+        """Datasets that would be created or get more commits."""
         return tuple(dict.fromkeys((s.job, s.dataset_urn) for s in self.missing))
 
 
 def plan_import(store: StateStore, exported: Exported) -> ImportPlan:
-    """Compare an export with a store; one that was imported in part is completed."""
+    """Compare an export with a store; the rest of an interrupted import is planned."""
     there = exported.sequences
     jobs = sorted({job for job, _ in there} | {run.job for run in exported.runs})
     here: dict[Key, tuple[StoredSequence, ...]] = {}
@@ -276,7 +275,7 @@ def _missing_startpoints(
 
 
 def _by_time(sequences: Sequence[StoredSequence]) -> list[StoredSequence]:
-    """Return sequences oldest first, without ever putting a dataset's version before the one it follows."""
+    """Return sequences by time; the versions of a dataset always stay in order."""
     newest: dict[Key, datetime] = {}
     at: dict[str, datetime] = {}
     for sequence in sequences:
@@ -286,7 +285,7 @@ def _by_time(sequences: Sequence[StoredSequence]) -> list[StoredSequence]:
 
 
 def run_import(store: StateStore, plan: ImportPlan) -> None:
-    """Replay what is missing; each sequence is one transaction, and a further import goes on where one broke off.
+    """Replay the missing sequences, each in one transaction; after an interruption, a further import goes on.
 
     Raises:
         DatasetBusyError: a run holds a lease of one of the datasets; nothing was imported.
@@ -325,22 +324,22 @@ class Difference:
 
     @property
     def is_other_origin(self) -> bool:
-        """Whether both have a state, of things with other ids."""
+        """True if both have a state, but the ids of what was read differ."""
         return self.here is not None and self.there is not None and self.here.origin != self.there.origin
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where datasets stand, by job and urn."""
+    """States and startpoints of datasets, by job and urn."""
 
     states: Mapping[Key, DatasetState]
     startpoints: Mapping[Key, Startpoint] = field(default_factory=dict)
 
 
 def diff_states(here: Standing, there: Standing) -> list[Difference]:
-    """Return what differs in what was committed and where to begin, in order of job and dataset.
+    """Return the datasets with other commits or startpoints, in order of job and dataset.
 
-    Times and run ids do not count.
+    Times and run ids are not compared.
     """
     differences = []
     for key in sorted({*here.states, *there.states, *here.startpoints, *there.startpoints}):

@@ -1,4 +1,4 @@
-"""Conformance classes: tests of each protocol, for whoever implements it to inherit. Read `docs/how-to/test-your-own.md`.
+"""Conformance classes: tests of each protocol, to inherit by its implementers. Read `docs/how-to/test-your-own.md`.
 
 One module for each protocol. They import pytest and this package, nothing else; pytest is installed by the extra
 `conformance`. A test that fails says which sentence of the protocol was broken.

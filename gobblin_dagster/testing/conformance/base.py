@@ -12,8 +12,8 @@ import pytest
 class Conformance:
     """Tests of one protocol: an implementer inherits them, in a class whose name begins with `Test`.
 
-    What a subclass gives is data (attributes) or made for each test (fixtures that it overrides); the class of each protocol
-    lists both. Each test stands for one sentence: its docstring, or else its name.
+    What a subclass gives is data (attributes) or made for each test (fixtures that it overrides); the class of each
+    protocol lists both. Each test stands for one sentence: its docstring, or else its name.
     """
 
     protocol: ClassVar[str]

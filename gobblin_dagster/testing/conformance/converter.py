@@ -63,7 +63,7 @@ class ConverterConformance(ConstructConformance):
             assert rows_of(*(chunk.batch for chunk in chunks)) == rows_of(self.expected)
 
     def test_each_row_says_where_it_came_from(self, context: ConstructContext) -> None:
-        """Each chunk keeps its file and has one number for each row: that of the row it was made of, null if of several."""
+        """Each chunk keeps its file and has a number for each row: of the row it was made of, null if of several."""
         given = numbered(self.rows, first=7)
         _, chunks = self.convert(context, given)
         for chunk in chunks:
@@ -99,7 +99,7 @@ class ConverterConformance(ConstructConformance):
         assert found == wanted or not self.is_repeatable
 
     def test_schema_that_it_cannot_take_is_refused(self, context: ConstructContext) -> None:
-        """`convert_schema` raises ConvertError for a column that is missing or of an unfit type, before any row is read."""
+        """`convert_schema` raises ConvertError for a missing column or an unfit type, before any row is read."""
         for schema in self.unfit_schemas:
             with pytest.raises(ConvertError):
                 self.make(context).convert_schema(schema)

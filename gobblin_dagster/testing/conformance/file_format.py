@@ -40,8 +40,8 @@ class FileFormatConformance(ConstructConformance):
     broken: Sequence[bytes] = ()
     """Files that are none of this format, or damaged."""
     requires_columns: bool = True
-    """Whether a file is refused that lacks a column of its work unit's first file; False where what a row leaves out is null,
-    or where all files have the same columns."""
+    """Whether a file is refused that lacks a column of its work unit's first file; False where what a row leaves out is
+    null, or where all files have the same columns."""
 
     @pytest.fixture
     def file(self, tmp_path: Path) -> InputFile:
@@ -95,7 +95,7 @@ class FileFormatConformance(ConstructConformance):
             self.read(context, InputFile(str(tmp_path / f"none-{self.file_name}")))
 
     def test_damaged_file_is_refused(self, context: ConstructContext, tmp_path: Path) -> None:
-        """A file that is damaged, or of another format, raises FormatError, OSError or ArrowInvalid; no rows are made up."""
+        """A damaged file, or one of another format, raises FormatError, OSError or ArrowInvalid; no rows are made up."""
         for number, content in enumerate(self.broken):
             path = tmp_path / f"{number}-{self.file_name}"
             path.write_bytes(content)

@@ -83,10 +83,10 @@ class PlanConformance(ConstructConformance):
         """`plan` offers no dataset that `SourceContext.is_selected` refuses."""
         assert self.planned(source, is_selected=lambda urn: False) == {}
         for urn in self.expected:
-            assert set(self.planned(source, is_selected=lambda asked, urn=urn: asked == urn)) == {urn}  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            assert set(self.planned(source, is_selected=urn.__eq__)) == {urn}
 
     def test_work_units_belong_to_their_offer(self, source: Source) -> None:
-        """Work units name their offer's dataset and have ids of their own; `low` is of the type of `expected_high`, not above."""
+        """Work units name their offer's dataset and have their own ids; `low` has the type of `expected_high`, not above."""
         for offer in self.planned(source).values():
             assert {unit.dataset_urn for unit in offer.work_units} <= {offer.dataset_urn}
             assert len({unit.id for unit in offer.work_units}) == len(offer.work_units)
@@ -154,7 +154,7 @@ class SourceConformance(PlanConformance):
             extractor.close()
 
     def test_positions_lie_inside_the_work_unit(self, source: Source) -> None:
-        """`position` is None or lies from `low` to `expected_high`, never falls, and has reached the end when all is read."""
+        """`position` is None or between `low` and `expected_high`, never falls, and is the end after all is read."""
         for unit in self.units(source):
             with closing(source.extractor(unit)) as extractor:
                 if not (isinstance(source, PositionedSource) and source.tells_positions()):

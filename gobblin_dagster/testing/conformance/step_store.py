@@ -52,7 +52,7 @@ class Lake:
 
 
 class StepStoreConformance(OpensStore):
-    """Tests of `CommitStepStore` over a state store of one's own; what is overridden is what `StateStoreConformance` needs."""
+    """Tests of `CommitStepStore` over your own state store; override the same as for `StateStoreConformance`."""
 
     protocol = "gobblin_dagster.engine.commit.step_store.CommitStepStore"
 
@@ -64,7 +64,7 @@ class StepStoreConformance(OpensStore):
         return made
 
     def test_example_of_the_design(self, lake: Lake, store: StateStore) -> None:
-        """The example of the exactly-once design runs: files in place, watermarks set; a second call changes nothing."""
+        """The exactly-once design's example runs: files in place, watermarks set; a second call changes nothing."""
         steps = lake.steps(store)
         assert steps.create(JOB)
         sequence = lake.put_all(steps.begin(JOB, URN)).end()

@@ -180,7 +180,11 @@ class StorageConformance(Conformance):
         for n in range(20):
             path = f"{root}/log/{n}"
             values = [f"writer-{w} of {n}" * 100 for w in range(6)]
-            won = race_for(values, lambda value, path=path: storage.put_if_absent(path, value.encode()))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+
+            def put(value: str, path: str = path) -> bool:
+                return storage.put_if_absent(path, value.encode())
+
+            won = race_for(values, put)
             assert won.count(True) == 1
             assert storage.read(path) == values[won.index(True)].encode()
         assert len(storage.list_names(f"{root}/log")) == 20
@@ -211,7 +215,7 @@ class StorageConformance(Conformance):
 
 
 class FolderStorageConformance(StorageConformance):
-    """Tests of a storage whose folders are there by themselves, as on a disk; in S3 a folder is the beginning of a name."""
+    """Tests of a storage that has folders, as a disk does; in S3 a folder is only the beginning of a name."""
 
     def test_open_new_below_a_file_is_refused(self, storage: Storage, root: str) -> None:
         """`open_new` below a file raises NotADirectoryError."""

@@ -1,1 +1,1 @@
-"""The laboratory of the commit protocol: crash schedules, fault storms, power loss, and a model. Read first: `scenario`."""
+"""Crash tests of the commit protocol: crash schedules, random faults, power loss, a model. Read first: `scenario`."""

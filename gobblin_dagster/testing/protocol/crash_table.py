@@ -1,9 +1,10 @@
-"""The crash table: every single fault, all pairs and N random storms, by state store and storage; what was harmed.
+"""The crash table: every single fault, all pairs and N random schedules, by state store and storage; counts the harm.
 
     python -m gobblin_dagster.testing.protocol.crash_table --storms 2000
 
-Services are used where their addresses are given (`--postgres`, `--s3`, `--hdfs`); they are slow, so there storms are few.
-Seeds are counted from `--seed`, so a row can be run again, and a broken schedule is printed with its own seed.
+Services are used if their addresses are given (`--postgres`, `--s3`, `--hdfs`); they are slow, so few random schedules
+run there. Seeds are counted from `--seed`, so a row can be run again, and a broken schedule is printed with its own
+seed.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ FAMILIES: dict[str, Family] = {
     "freeze and kill, all pairs": frozen_pairs,
 }
 OF_DISKS = ("power losses", "failed syncs")
-"""Only a local disk can be rolled back to what was synced."""
+"""Schedules for local disks only, because only these can be rolled back to what was synced."""
 PAIRS = ("two kills, all pairs", "freeze and kill, all pairs")
 QUICK = ("every kill", "every error")
 OF_SERVICES = ("every kill",)
-"""What is tried in full also where each call takes its time."""
+"""Schedules that run completely even on slow services."""
 SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
 STORMS = "random storms"
 WEIGHTS: dict[tuple[StoreKind, GroundKind], int] = {
@@ -76,12 +77,12 @@ WEIGHTS: dict[tuple[StoreKind, GroundKind], int] = {
     ("sqlite", "copies"): 1,
     ("files", "copies"): 5,
 }
-"""Shares of the storms: more where they are fast."""
+"""Shares of the random schedules: more on fast storages."""
 STORMS_OF_SERVICES = 25
-"""On each kind of store and storage with a service."""
+"""Number of random schedules on each kind of store and storage with a service."""
 PROGRESS_S = 15
 CHUNK = 50
-"""Storms that one process runs before it reports."""
+"""Number of random schedules that one process runs before it reports."""
 MEMORY = Path("/dev/shm")  # noqa: S108  # each run makes a private folder in it
 
 
@@ -90,7 +91,7 @@ class Services:
     """Addresses of services that may be used; empty if there is none."""
 
     postgres: str = ""
-    """A database whose user may make others."""
+    """URL of a database whose user may create databases."""
     s3: str = ""
     """`s3://bucket/folder`."""
     hdfs: str = ""
@@ -98,7 +99,8 @@ class Services:
 
     def kinds(self) -> list[tuple[StoreKind, GroundKind]]:
         """Return the kinds of store and storage that need one of them."""
-        far: list[GroundKind] = [kind for kind, url in (("s3", self.s3), ("hdfs", self.hdfs)) if url]  # type: ignore[misc]
+        services: list[tuple[GroundKind, str]] = [("s3", self.s3), ("hdfs", self.hdfs)]
+        far = [kind for kind, url in services if url]
         near: list[GroundKind] = ["local", "memory"]
         stores: list[StoreKind] = ["sqlite", "files"]
         found: list[tuple[StoreKind, GroundKind]] = [(store, ground) for ground in far for store in stores]
@@ -107,7 +109,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one process runs at a time."""
+    """The schedules that one process runs at a time."""
 
     family: str
     store: StoreKind
@@ -118,7 +120,7 @@ class Part:
 
     @property
     def row(self) -> tuple[str, str, str]:
-        """What it is counted under: schedules, store, storage."""
+        """The row that it is counted in: schedules, store, storage."""
         return self.family + ("" if self.shape == "plain" else f", {self.shape}"), self.store, self.ground
 
 
@@ -130,7 +132,7 @@ class Row:
     store: str
     ground: str
     points: int
-    """Calls of an undisturbed run, at each of which a fault may strike."""
+    """Number of calls of a run without faults; a fault can happen at each of them."""
     seeds: str
     report: Report
 
@@ -145,7 +147,7 @@ HEADER = f"| {' | '.join(_COLUMNS)} |\n{'| --- ' * len(_COLUMNS)}|"
 
 
 def storm_parts(count: int, seed: int) -> list[Part]:
-    """Return `count` storms, shared out among the kinds of store and storage that need no service."""
+    """Return `count` random schedules, divided among the kinds of store and storage that need no service."""
     share = -(-count // sum(WEIGHTS.values()))
     return [
         Part(STORMS, *kind, seeds=range(first, min(first + CHUNK, seed + share * weight)))
@@ -155,7 +157,7 @@ def storm_parts(count: int, seed: int) -> list[Part]:
 
 
 def service_parts(services: Services, seed: int) -> list[Part]:
-    """Return what is run on each kind of store and storage with a service: every kill, and a few storms."""
+    """Return the parts for each kind of store and storage with a service: every kill, and a few random schedules."""
     seeds = range(seed, seed + STORMS_OF_SERVICES)
     return [
         Part(name, *kind, seeds=seeds if name == STORMS else range(0), services=services)
@@ -183,12 +185,12 @@ def family_parts(*, pairs: bool = False) -> list[Part]:
 
 
 def run_parts(parts: Sequence[Part], processes: int, done: Callable[[Part, Report], None] | None = None) -> list[Row]:
-    """Run all parts and return a row for each family, store and storage; when interrupted, of what is done by then.
+    """Run all parts and return a row for each family, store and storage; if interrupted, for the finished parts.
 
     Args:
-        parts: what to run.
-        processes: how many at a time.
-        done: told of each part.
+        parts: the parts to run.
+        processes: number of parts that run at a time.
+        done: called after each part.
     """
     rows: dict[tuple[str, str, str], list[tuple[Part, int, Report]]] = {}
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -225,7 +227,7 @@ def _example(part: Part) -> Iterator[Example]:
         if part.store == "postgres":
             _execute(part.services.postgres, f"CREATE DATABASE {name}")
             store_url = parse_url(part.services.postgres).set(database=name).render_as_string(hide_password=False)
-        # Where moves are copies, what was lost is not undone but left to a person: nothing to recover.
+        # If moves are copies, a sequence with lost files is not undone but quarantined, so there is nothing to recover.
         loses = "wu-2" if part.family == "late movers" and ground.storage.is_move_atomic else ""
         loses = "" if part.ground == "copies" else loses
         yield Example(folder / "lake", part.store, loses=loses, shape=part.shape, ground=ground, store_url=store_url)
@@ -255,7 +257,7 @@ def _sum(reports: Iterable[Report]) -> Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; the exit code is 1 where anything was harmed."""
+    """Print the table; the exit code is 1 if there was any harm."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--storms", type=int, default=2000, help="random schedules in all, default 2000")
     parser.add_argument("--quick", action="store_true", help="of the single faults only kills and errors")
@@ -281,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Progress:
-    """Says on standard error how far the table is, so that a long one that is cut off has told something."""
+    """Prints progress on standard error, so that an interrupted long table has shown something."""
 
     def __init__(self, parts: int, started: float) -> None:
         self.left = parts
@@ -289,7 +291,7 @@ class _Progress:
         self._schedules = 0
 
     def done(self, part: Part, report: Report) -> None:
-        """Say one line now and then, and whenever something was harmed."""
+        """Print a line now and then, and after every part with harm."""
         self.left -= 1
         self._schedules += report.schedules
         now = time.monotonic()

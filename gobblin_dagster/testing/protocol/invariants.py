@@ -1,6 +1,6 @@
-"""Checkers of the protocol's invariants on the example, for the manifest reader and for whoever lists the folder.
+"""Checks of the protocol's invariants on the example, for readers of manifests and for readers that list the folder.
 
-`check_instant` may be asked at any moment, also in the middle of a commit or over the disk that a crash left;
+`check_instant` may be called at any moment, also in the middle of a commit or on the disk after a crash;
 `check_recovered` after a run that followed the last fault. The numbers I1-I14 are those of `docs/concepts/commit.md`.
 """
 
@@ -23,22 +23,22 @@ from gobblin_dagster.testing.protocol.scenario import JOB, PERMISSIONS, URN, Exa
 
 
 class Harm(StrEnum):
-    """What a broken invariant does to a user."""
+    """The harm that a broken invariant does to a user."""
 
     LOST = "lost"
     """Records that will never be published (I1)."""
     DUPLICATED = "duplicated"
     """Records published twice (I2)."""
     AHEAD = "ahead"
-    """A watermark or manifest that promises data that is not there, whole (I3, I12)."""
+    """A watermark or manifest that promises missing or incomplete data (I3, I12)."""
     TORN = "torn"
     """A reader saw part of a commit (I4, I9)."""
     REGRESSED = "regressed"
     """A version, snapshot or watermark went down (I5)."""
     ORPHAN = "orphan"
-    """A visible file that no snapshot and no unfinished sequence names (I10)."""
+    """A visible file that no snapshot and no unfinished sequence lists (I10)."""
     STUCK = "stuck"
-    """Unfinished business after a recovery (I8, I13)."""
+    """Unfinished sequences or staged files after a recovery (I8, I13)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The newest progress that was ever seen, which may only grow."""
+    """The newest progress seen so far, which may only grow."""
 
     version: int = 0
     snapshot: int = 0
@@ -60,15 +60,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What store and output hold at one moment."""
+    """Contents of store and output at one moment."""
 
     manifest: list[PublishedFile] | Violation
     state: DatasetState | None
     snapshot: list[PublishedFile]
     sequences: list[StoredSequence]
-    """Ended ones too."""
+    """All sequences, also ended ones."""
     visible: Mapping[str, bytes]
-    """What a reader of the folder finds, by path."""
+    """Contents of the files that a reader of the folder finds, by path."""
     places: Places
 
     @classmethod
@@ -99,12 +99,12 @@ class _Facts:
 
 
 def check_instant(example: Example, seen: Seen | None = None) -> tuple[list[Violation], Seen]:
-    """Check what must hold at every moment; returns the violations and the progress seen."""
+    """Check the invariants that hold at every moment; return the violations and the progress seen."""
     return _check_instant(example, _Facts.of(example), seen or Seen())
 
 
 def check_recovered(example: Example, ends: Mapping[str, int], seen: Seen | None = None) -> list[Violation]:
-    """Check what must hold once a run that read up to `ends` has ended well after the last fault."""
+    """Check the invariants that hold after a run has read up to `ends` and succeeded, after the last fault."""
     facts = _Facts.of(example)
     violations, now = _check_instant(example, facts, seen or Seen())
     state, snapshot = facts.state, facts.snapshot
@@ -163,7 +163,7 @@ def _check_instant(example: Example, facts: _Facts, seen: Seen) -> tuple[list[Vi
 
 
 def _check_snapshot(example: Example, facts: _Facts) -> list[Violation]:
-    """Compare the snapshot's records with those that the committed ranges promise, branch by branch."""
+    """Compare the snapshot's records with those of the committed ranges, branch by branch."""
     expected: Counter[str] = Counter()
     if facts.state is not None:
         for partition, parts in facts.state.committed.ranges.items():
@@ -185,7 +185,7 @@ def _check_snapshot(example: Example, facts: _Facts) -> list[Violation]:
 
 
 def _check_folder(example: Example, facts: _Facts) -> list[Violation]:
-    """Check the weaker promise to readers of the folder: no record twice, nothing whose owner is unknown."""
+    """Check the weaker promise to readers of the folder: no record twice, and no file that nobody owns."""
     owned = {file.path for file in facts.snapshot}
     for stored in facts.sequences:
         if stored.state in {SequenceState.PREPARED, SequenceState.ABORTING, SequenceState.QUARANTINED}:
@@ -208,7 +208,7 @@ def _read_manifest(example: Example) -> list[PublishedFile] | Violation:
 
 
 def _visible(example: Example) -> dict[str, bytes]:
-    """Read all whose names do not begin with `_` or `.`, as readers of folders do."""
+    """Read all files with names that do not begin with `_` or `.`, as readers of folders do."""
     root = example.output_root
     return {
         path: example.storage.read(path)
@@ -218,7 +218,7 @@ def _visible(example: Example) -> dict[str, bytes]:
 
 
 def _is_as_published(file: PublishedFile, content: bytes | None) -> bool:
-    """True if a file is there with the bytes and rows that were prepared."""
+    """True if a file exists with the prepared bytes and rows."""
     if content is None:
         return False
     found = (len(content), hashlib.sha256(content).hexdigest(), len(content.splitlines()))
@@ -231,7 +231,7 @@ def _has_mode(example: Example, file: PublishedFile) -> bool:
 
 
 def _compare(who: str, expected: Counter[str], got: Counter[str]) -> Iterable[Violation]:
-    """Compare multisets: fewer is lost, more is a duplicate or a record from nowhere."""
+    """Compare multisets: missing records are lost, surplus ones are duplicates or come from nowhere."""
     if dict.__eq__(expected, got):
         return
     missing, surplus = expected - got, got - expected

@@ -1,9 +1,9 @@
-"""A model of the commit protocol, small enough that every interleaving of two runners can be searched.
+"""A model of the commit protocol, small enough to search every interleaving of two runners.
 
-One dataset, batches of two files. Runners may crash at any step, leases expire while their holder lives, the power fails
-with any subset of the unsynced renames undone, and staged files vanish. `search` visits every reachable state, breadth
-first, so what it returns for a broken protocol is a shortest counterexample. `Rules` switches parts of the protocol off:
-each part is there because the search finds a counterexample without it.
+One dataset, batches of two files. Runners may crash at any step, leases expire while their holder lives, a power loss
+undoes any subset of the unsynced renames, and staged files vanish. `search` visits every reachable state, breadth
+first, so it returns a shortest counterexample for a broken protocol. `Rules` switches parts of the protocol off: the
+search finds a counterexample without each of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 SOURCE = 1
-"""Bit of a file: it lies in staging."""
+"""Bit of a file: it is in staging."""
 UNSYNCED = 2
-"""Bit of a file: it lies at its target, and a power loss may undo that."""
+"""Bit of a file: it is at its target, and a power loss may undo that."""
 DURABLE = 4
-"""Bit of a file: it lies at its target for good."""
+"""Bit of a file: it is durably at its target."""
 TARGET = UNSYNCED | DURABLE
 
 
@@ -36,11 +36,11 @@ class Rules:
     fsync: bool = True
     """Folders of targets are synced before COMMIT."""
     unique_names: bool = True
-    """Targets bear the commit id; without it a file that exists counts as moved."""
+    """Names of targets hold the commit id; without it, an existing file counts as moved."""
     sources_first: bool = True
     """Undoing deletes sources before targets."""
     copies: bool = False
-    """A move is a copy: once begun it arrives, whatever became of its source."""
+    """A move is a copy: after it has begun it completes, even if its source is deleted."""
     undo: bool = True
     """A sequence that lost a file is undone; else it is quarantined."""
     folder_readers: bool = True
@@ -49,7 +49,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may happen; the search is complete below these."""
+    """Numbers of events that may happen; within them the search is complete."""
 
     runs: int = 3
     batches: int = 2
@@ -58,8 +58,8 @@ class Bounds:
     lost_files: int = 1
 
 
-class RowPipeline(StrEnum):
-    """Where an attempt to publish a batch stands in the store; STAGED is not in the store yet."""
+class Stage(StrEnum):
+    """The state of an attempt in the store; STAGED is not in the store yet."""
 
     STAGED = "staged"
     PREPARED = "prepared"
@@ -70,7 +70,7 @@ class RowPipeline(StrEnum):
 
 
 class At(StrEnum):
-    """What a runner does next."""
+    """The next step of a runner."""
 
     RECOVER = "recover"
     PLAN = "plan"
@@ -88,7 +88,7 @@ class Attempt(NamedTuple):
     """One commit sequence: the batch it publishes and its two files."""
 
     batch: int
-    stage: RowPipeline
+    stage: Stage
     files: tuple[int, int]
 
 
@@ -104,7 +104,7 @@ class Runner(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything there is. Runners are interchangeable, so they are kept sorted."""
+    """The state of the whole model. Runners are interchangeable, so they are sorted."""
 
     version: int
     epoch: int
@@ -121,13 +121,13 @@ Move = tuple[str, State]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a search found."""
+    """The result of a search."""
 
     states: int
     broken: str = ""
     """The invariant that does not hold; empty if all do."""
     trace: tuple[str, ...] = field(default=())
-    """A shortest way to break it."""
+    """A shortest trace that breaks it."""
 
     def __str__(self) -> str:
         if not self.broken:
@@ -169,7 +169,7 @@ def _broken(state: State, rules: Rules, before: State) -> str:
     """Return the invariant that does not hold; empty if all do."""
     if state.version < before.version or state.epoch < before.epoch:
         return "I5 the version went down"
-    committed = [attempt for attempt in state.attempts if attempt.stage is RowPipeline.COMMITTED]
+    committed = [attempt for attempt in state.attempts if attempt.stage is Stage.COMMITTED]
     batches = [attempt.batch for attempt in committed]
     if len(set(batches)) < len(batches):
         return "I2 and I7: a batch was committed twice"
@@ -182,7 +182,7 @@ def _broken(state: State, rules: Rules, before: State) -> str:
 
 def _broken_files(state: State, rules: Rules) -> str:
     files = [(one, number, file) for one in state.attempts for number, file in enumerate(one.files)]
-    if any(one.stage is RowPipeline.COMMITTED and not file & TARGET for one, _, file in files):
+    if any(one.stage is Stage.COMMITTED and not file & TARGET for one, _, file in files):
         return "I3 and I4: a committed file is not there"
     seen = [(one.batch, number) for one, number, file in files if file & TARGET]
     if rules.folder_readers and len(set(seen)) < len(seen):
@@ -190,7 +190,7 @@ def _broken_files(state: State, rules: Rules) -> str:
     return ""
 
 
-_BLOCKING = frozenset({RowPipeline.PREPARED, RowPipeline.ABORTING, RowPipeline.QUARANTINED})
+_BLOCKING = frozenset({Stage.PREPARED, Stage.ABORTING, Stage.QUARANTINED})
 
 
 # -- what may happen ---------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def _weather(state: State) -> Iterator[Move]:
     if state.lost_files:
         for number, attempt in enumerate(state.attempts):
             for index, file in enumerate(attempt.files):
-                if file & SOURCE and attempt.stage is RowPipeline.PREPARED:
+                if file & SOURCE and attempt.stage is Stage.PREPARED:
                     after = _with_file(state, number, index, file & ~SOURCE)
                     yield f"staged file {index} is lost", after._replace(lost_files=state.lost_files - 1)
     if state.power_losses:
@@ -250,11 +250,11 @@ def _steps(state: State, runner: Runner, rules: Rules, bounds: Bounds) -> Iterat
 
 def _recover(state: State, runner: Runner) -> Move:
     for number, attempt in enumerate(state.attempts):
-        if attempt.stage is RowPipeline.PREPARED:
+        if attempt.stage is Stage.PREPARED:
             return "finds a prepared sequence", _with(state, runner, runner._replace(at=At.MOVE, attempt=number))
-        if attempt.stage is RowPipeline.ABORTING:
+        if attempt.stage is Stage.ABORTING:
             return "finds a sequence to undo", _with(state, runner, runner._replace(at=At.DELETE, attempt=number))
-        if attempt.stage is RowPipeline.QUARANTINED:
+        if attempt.stage is Stage.QUARANTINED:
             return "finds a quarantine", _stop(state, runner)
     return "finds nothing unfinished", _with(state, runner, runner._replace(at=At.PLAN))
 
@@ -262,7 +262,7 @@ def _recover(state: State, runner: Runner) -> Move:
 def _plan(state: State, runner: Runner, bounds: Bounds) -> Move:
     if state.version >= bounds.batches:
         return "nothing to do", _stop(state, runner)
-    attempt = Attempt(state.version, RowPipeline.STAGED, (SOURCE, SOURCE))
+    attempt = Attempt(state.version, Stage.STAGED, (SOURCE, SOURCE))
     staged = runner._replace(at=At.PREPARE, attempt=len(state.attempts))
     after = _with(state._replace(attempts=(*state.attempts, attempt)), runner, staged)
     return f"stages batch {state.version}", after
@@ -272,7 +272,7 @@ def _prepare(state: State, runner: Runner, rules: Rules, *, is_ours: bool) -> Mo
     is_free = not any(attempt.stage in _BLOCKING for attempt in state.attempts)
     is_current = state.attempts[runner.attempt].batch == state.version and is_free
     if is_ours and (is_current or not rules.cas):
-        return "PREPARED", _flip(state, runner, RowPipeline.PREPARED, At.MOVE)
+        return "PREPARED", _flip(state, runner, Stage.PREPARED, At.MOVE)
     return "may not prepare", _stop(state, runner)
 
 
@@ -305,23 +305,23 @@ def _move(state: State, runner: Runner, rules: Rules) -> Iterator[Move]:
 
 def _commit(state: State, runner: Runner, rules: Rules, *, is_ours: bool) -> Move:
     attempt = state.attempts[runner.attempt]
-    if attempt.stage is RowPipeline.COMMITTED and rules.cas:
+    if attempt.stage is Stage.COMMITTED and rules.cas:
         return "finds it committed", _stop(state, runner)
-    is_current = attempt.stage is RowPipeline.PREPARED and attempt.batch == state.version
+    is_current = attempt.stage is Stage.PREPARED and attempt.batch == state.version
     if not is_ours or (rules.cas and not is_current):
         return "may not commit", _stop(state, runner)
-    committed = _flip(state, runner, RowPipeline.COMMITTED, At.RECOVER)
+    committed = _flip(state, runner, Stage.COMMITTED, At.RECOVER)
     return "COMMITTED", committed._replace(version=attempt.batch + 1)
 
 
 def _undo(state: State, runner: Runner, rules: Rules, *, is_ours: bool) -> Move:
     stage = state.attempts[runner.attempt].stage
     if runner.at is At.START_ABORT:
-        if not is_ours or (rules.cas and stage is not RowPipeline.PREPARED):
+        if not is_ours or (rules.cas and stage is not Stage.PREPARED):
             return "may not abort", _stop(state, runner)
         if not rules.undo:
-            return "QUARANTINED", _flip(state, runner, RowPipeline.QUARANTINED, At.RECOVER)
-        return "ABORTING", _flip(state, runner, RowPipeline.ABORTING, At.DELETE)
+            return "QUARANTINED", _flip(state, runner, Stage.QUARANTINED, At.RECOVER)
+        return "ABORTING", _flip(state, runner, Stage.ABORTING, At.DELETE)
     if runner.at is At.DELETE:
         is_source = (runner.done < 2) == rules.sources_first
         index = runner.done % 2
@@ -330,9 +330,9 @@ def _undo(state: State, runner: Runner, rules: Rules, *, is_ours: bool) -> Move:
         at = At.FINISH_ABORT if runner.done == 3 else At.DELETE
         what = "source" if is_source else "target"
         return f"deletes {what} {index}", _with(after, runner, runner._replace(at=at, done=(runner.done + 1) % 4))
-    if not is_ours or (rules.cas and stage is not RowPipeline.ABORTING):
+    if not is_ours or (rules.cas and stage is not Stage.ABORTING):
         return "may not end the abort", _stop(state, runner)
-    return "ABORTED", _flip(state, runner, RowPipeline.ENDED, At.RECOVER)
+    return "ABORTED", _flip(state, runner, Stage.ENDED, At.RECOVER)
 
 
 # -- new states from old -----------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _stop(state: State, runner: Runner) -> State:
     return _tidy(_with(state, runner, None, held=state.held and runner.number != state.epoch))
 
 
-def _flip(state: State, runner: Runner, stage: RowPipeline, at: At) -> State:
+def _flip(state: State, runner: Runner, stage: Stage, at: At) -> State:
     attempts = list(state.attempts)
     attempts[runner.attempt] = attempts[runner.attempt]._replace(stage=stage)
     kept = runner.attempt if at is not At.RECOVER else -1
@@ -372,7 +372,7 @@ def _tidy(state: State) -> State:
     """Forget what no run can reach any more: staging that was never prepared."""
     owned = {runner.attempt for runner in state.runners}
     attempts = tuple(
-        Attempt(0, RowPipeline.ENDED, (0, 0)) if one.stage is RowPipeline.STAGED and number not in owned else one
+        Attempt(0, Stage.ENDED, (0, 0)) if one.stage is Stage.STAGED and number not in owned else one
         for number, one in enumerate(state.attempts)
     )
     return state._replace(attempts=attempts)

@@ -1,4 +1,4 @@
-"""Schedules of what disks do: lose power, tear what is being written, fail to sync."""
+"""Schedules of disk faults: power losses, torn writes, failed syncs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TORN: dict[str, Action] = {
 }
 WRITES = ("write", "put_if_absent")
 SYNCS = ("finish", "sync_dir", "make_dirs", "put_if_absent")
-"""Calls of storages and sinks that promise that something lasts."""
+"""Calls of storages and sinks after which something must be durable."""
 
 
 def torn_writes(example: Example) -> Iterator[Schedule]:
@@ -58,7 +58,7 @@ def failed_syncs(example: Example, *, seed: int, limit: int = 4) -> Iterator[Sch
 
 
 class _Images:
-    """Copies of an example's disk, each without some of what was not synced."""
+    """Copies of an example's disk, each without a part of the unsynced changes."""
 
     def __init__(self, example: Example, rng: random.Random, limit: int) -> None:
         self._example = example

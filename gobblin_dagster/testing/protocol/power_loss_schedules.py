@@ -1,4 +1,4 @@
-"""Power loss: a local storage that remembers what was not yet synced, and disk images with any part of it undone."""
+"""A local storage that records unsynced changes, and disk images with any subset of them undone."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Unsynced:
     """The path changed; the target of a rename."""
     source: str = ""
     content: bytes = b""
-    """What a deleted file held."""
+    """Content of a deleted file."""
     taken_to: str = ""
-    """Where a later rename took the file whose content this is."""
+    """Target of a later rename of the file with this content."""
 
     def undo(self, moved: Callable[[str], Path]) -> None:
-        """Undo the change on a copy of the disk; `moved` says where a path lies there."""
+        """Undo the change on a copy of the disk; `moved` maps a path to its place in the copy."""
         path = moved(self.path)
         if self.taken_to and not path.exists():
             path = moved(self.taken_to)
@@ -36,7 +36,7 @@ class Unsynced:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(self.content)
         elif not path.exists():
-            return  # a change that came later was not undone, and took the file elsewhere
+            return  # a later change moved the file elsewhere and was not undone
         elif self.kind == "rename":
             moved(self.source).parent.mkdir(parents=True, exist_ok=True)
             path.rename(moved(self.source))
@@ -59,17 +59,17 @@ class _RecordedSink(LocalSink):
 
 
 class PowerLossStorage(LocalStorage):
-    """A local storage that keeps a list of what is not durable yet.
+    """A local storage that records all changes that are not durable yet.
 
-    Its model of a disk is a journaling one: a rename is undone as a whole or not at all, and lasts once the folder of its
-    target was synced; the content of a file lasts once the file was synced, its name once its folder was. Folders last:
-    `LocalStorage.make_dirs` syncs each as it makes it.
+    It models a journaling file system: a rename is undone completely or not at all, and is durable after the folder of
+    its target was synced. The content of a file is durable after the file was synced, its name after its folder was.
+    Folders are durable: `LocalStorage.make_dirs` syncs each folder that it makes.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.unsynced: list[Unsynced] = []
-        """In the order of the changes."""
+        """Unsynced changes, in their order."""
         rename = self.rename
 
         def recorded(source: str, target: str) -> None:
@@ -106,7 +106,7 @@ class PowerLossStorage(LocalStorage):
 
 
 def losses(unsynced: Sequence[Unsynced], rng: random.Random, limit: int = 256) -> Iterator[tuple[Unsynced, ...]]:
-    """Yield the sets of changes that a power loss may undo: all where there are at most `limit`, else so many random ones."""
+    """Yield the sets of changes that a power loss may undo: all if there are at most `limit`, else `limit` random ones."""
     if 2 ** len(unsynced) <= limit:
         for size in range(len(unsynced) + 1):
             yield from itertools.combinations(unsynced, size)
@@ -117,7 +117,7 @@ def losses(unsynced: Sequence[Unsynced], rng: random.Random, limit: int = 256) -
 
 
 def save_image(root: Path, image: Path, lost: Sequence[Unsynced]) -> None:
-    """Copy a disk and undo what a power loss took from it, the newest change first."""
+    """Copy a disk and undo the lost changes, the newest first."""
     shutil.copytree(root, image)
     for change in reversed(lost):
         change.undo(lambda path: image / Path(path).relative_to(root))

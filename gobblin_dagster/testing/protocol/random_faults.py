@@ -1,8 +1,8 @@
-"""Storms: random schedules of two to four runners under mixed faults, each drawn from a seed and nothing else.
+"""Random schedules of two to four runners with mixed faults; each depends only on its seed.
 
-A runner may be killed, get errors or lose answers, have a write torn, be frozen while another runs, or lose its power. After
-the last one a run recovers, and a replay must change nothing. Who dies is halted (`testing.faults`), not a process that ends:
-so there can be very many storms.
+A runner may be killed, get errors, lose answers, have a write torn, be frozen while another runs, or lose its power.
+After the last one, a run recovers, and a replay must change nothing. A killed runner is halted (`testing.faults`), so
+no process ends and very many schedules can run.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from gobblin_dagster.testing.protocol.schedules import ERRORS, HALTS, Schedule, 
 from gobblin_dagster.testing.protocol.storages import GroundKind
 
 LONGEST_RUN = 75
-"""Calls of a run that recovers another and publishes a batch of its own, about."""
+"""Approximate number of calls of a run that recovers another and publishes a batch of its own."""
 MOST_ERRORS = 2
-"""In one storm; a third failed redo would rightly end in quarantine, which is no recovery to compare."""
+"""Most failed redos in one schedule: a third would rightly end in quarantine, and then there is no recovery to
+compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one runner does, and what it meets."""
+    """The faults of one runner."""
 
     runner: str
     hour: int
     ends: tuple[tuple[str, int], ...]
     strikes: tuple[tuple[int, str], ...]
-    """(number of a call, fault): a kill, an error, a torn write where the call is one, or `power`."""
+    """(number of a call, fault): a kill, an error, a torn write if the call writes, or `power`."""
     meanwhile: tuple[int, Turn] | None = field(default=None)
-    """The call before which this runner is frozen, and who works until it thaws."""
+    """The call before which this runner is frozen, and the runner that works until it goes on."""
 
     def __str__(self) -> str:
         met = [f"{what} {number}" for number, what in self.strikes]
@@ -48,7 +49,7 @@ class Turn:
 
 
 def draw(seed: int, ground: GroundKind = "local") -> tuple[Turn, ...]:
-    """Return the storm of a seed: the turns that follow one another."""
+    """Return the schedule of a seed: the turns, one after the other."""
     rng = random.Random(f"{ground} {seed}")  # noqa: S311  # a schedule, not a secret
     turns: list[Turn] = []
     hour = errors = 0
@@ -63,7 +64,7 @@ def draw(seed: int, ground: GroundKind = "local") -> tuple[Turn, ...]:
         hour += rng.randint(0, 1)
         ends = FIRST_BATCH if hour == 0 else SECOND_BATCH
         turn = Turn(f"r{number}", hour, tuple(ends.items()), tuple(sorted(strikes.items())))
-        # What another runner synced meanwhile, a power loss of the frozen one would not take: not modelled.
+        # A power loss of a frozen runner would not undo what another runner synced meanwhile; that is not modelled.
         frozen = bool(turns) and rng.random() < 0.5 and "power" not in dict(turns[-1].strikes).values()
         if frozen and "power" not in strikes.values():
             before = turns.pop()
@@ -82,7 +83,7 @@ def _freeze_last(turn: Turn, at: int, other: Turn) -> Turn:
 
 
 def storms(example: Example, seeds: Iterable[int]) -> Iterator[Schedule]:
-    """Let each storm pass over an empty example, recover, check and replay."""
+    """Run each random schedule on an empty example, recover, check and replay."""
     for seed in seeds:
         turns = draw(seed, example.ground.kind)
         example.reset()
@@ -114,13 +115,14 @@ def _play(example: Example, turn: Turn) -> None:
             hour=turn.hour,
             points=FaultPoints(*faults),
             storage=storage,
-            # Who will die is provably dead at once: harder for the protocol than one who died before.
+            # A runner that will be killed counts as provably dead at once, which is harder for the protocol than the
+            # real order.
             rebooted=bool(met & {*HALTS, "power"}),
         )
 
 
 def _power_cut(storage: PowerLossStorage, seed: str) -> Action:
-    """Return an action that undoes some of what was not synced, on the disk itself, and ends the run."""
+    """Return an action that undoes some unsynced changes on the disk itself, and ends the run."""
     rng = random.Random(seed)  # noqa: S311  # a schedule, not a secret
 
     def cut(name: str, call: Call) -> NoReturn:

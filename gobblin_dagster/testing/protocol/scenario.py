@@ -1,7 +1,7 @@
-"""The example of the exactly-once design as a scenario: one topic, two partitions, two days, three files a batch.
+"""The example of the exactly-once design as a scenario: one topic, two partitions, two days, three files per batch.
 
-`Example.run` is a whole run on the real committer: lease, recover, plan, stage, prepare, publish. It reads a source whose
-records are known one by one (`urn:partition:offset:sha`), so that checkers can compare multisets, never counts alone.
+`Example.run` is a whole run on the real committer: lease, recover, plan, stage, prepare, publish. Each record of its
+source is known (`urn:partition:offset:sha`), so that checks compare multisets of records and not only counts.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ FIRST_BATCH = {"0": 100, "1": 200}
 SECOND_BATCH = {"0": 110, "1": 220}
 StoreKind: TypeAlias = Literal["sqlite", "files", "postgres"]
 Shape: TypeAlias = Literal["plain", "batches", "permissions", "at least once"]
-"""What the steps of a sequence are: a rename each, many in one, with modes after them, or done without a write-ahead."""
+"""Steps of a sequence: a rename each, many renames in one step, with modes after them, or without a write-ahead."""
 PERMISSIONS = Permissions(file_mode=0o640, dir_mode=0o750)
 
 
 def record(partition: str, offset: int) -> str:
-    """Return the record at a place of the source."""
+    """Return the record at a position of the source."""
     name = f"{URN}:{partition}:{offset}"
     return f"{name}:{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
@@ -88,14 +88,14 @@ class Example:
     kind: StoreKind = "sqlite"
     branches: tuple[str, ...] = ("main",)
     loses: str = ""
-    """Work unit whose staged files vanish in run A once its sequence is prepared; empty for none."""
+    """Work unit whose staged files vanish in run A after its sequence is prepared; empty for none."""
     shape: Shape = "plain"
     ground: Ground = field(default_factory=lambda: Ground(""))
-    """Where the files lie; `root` where it names no folder."""
+    """Root of the files; `root` if the storage names no folder."""
     store_url: str = ""
-    """The database, for `postgres`: this example may empty it."""
+    """URL of the database, for `postgres`; this example may empty it."""
     halts: bool = False
-    """Whether a killed run is halted in this process, see `testing.faults`; on some grounds all are."""
+    """True if a killed run is halted in this process, see `testing.faults`; on some storages all are."""
     clock: SetClock = field(default_factory=SetClock)
     _opened: StateStore | None = None
     _engine: Engine | None = None
@@ -107,12 +107,12 @@ class Example:
 
     @property
     def output_root(self) -> str:
-        """Where published data lies."""
+        """Root of published data."""
         return f"{self.ground.root}/job-output"
 
     @property
     def storage(self) -> Storage:
-        """The storage as it is, for whoever looks at the files."""
+        """The storage without fault points, for checks of the files."""
         return self.ground.storage
 
     def reset(self) -> None:
@@ -139,7 +139,7 @@ class Example:
         return counted_store(inner, points) if points else inner
 
     def close_store(self, store: StateStore) -> None:
-        """Close a store that this example opened; connections to a server are kept, they are dear."""
+        """Close a store that this example opened; connections to a server are kept, because they are expensive."""
         if self.kind != "postgres":
             store.close()
 
@@ -165,7 +165,7 @@ class Example:
                 connection.execute(statement)
 
     def _come_to(self, instant: datetime) -> None:
-        """Move the clock on; a database that has its own sees leases that were taken so much earlier."""
+        """Move the clock forward; in a database with its own clock, make leases that much older instead."""
         passed = instant - self.clock.instant
         if passed <= timedelta():
             return
@@ -213,7 +213,7 @@ class Example:
                 self.close_store(store)
 
     def _recover(self, store: StateStore, storage: Storage, grant: LeaseGrant) -> None:
-        """Do as recovery does: manifests are looked at only where the last holder did not give the lease back."""
+        """Recover as a run does: check manifests only if the last holder did not release the lease."""
         committer = Committer(store, storage, parallelism=1)
         for stored in store.load_sequences(JOB, urns=[URN]):
             committer.recover(stored, grant.granted[URN].epoch)
@@ -252,7 +252,7 @@ class Example:
     def _stage(
         self, storage: Storage, before: DatasetState | None, ends: Mapping[str, int], commit_id: str, staging: str
     ) -> list[TaskState]:
-        """Write what is new as three files: the first day of each partition, the second day of both."""
+        """Write the new records as three files: the first day of each partition, the second day of both."""
         watermark = before.watermark if before else None
         low = dict.fromkeys(ends, 0) | (dict(watermark.values) if isinstance(watermark, CompositeWatermark) else {})
         ends = {p: max(end, low[p]) for p, end in ends.items()}
@@ -303,7 +303,7 @@ class Example:
 
 
 class _Loser(SilentListener):
-    """Deletes staged files behind the committer's back, as a wiped scratch disk does."""
+    """Deletes staged files without the committer, as a wiped scratch disk would."""
 
     def __init__(self, unit: str, storage: Storage) -> None:
         self._unit = unit

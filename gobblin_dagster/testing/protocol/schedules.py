@@ -1,8 +1,8 @@
-"""Schedules: runs the example once per fault point and action, and tells what a user would have lost.
+"""Schedules: run the example once per fault point and action, and report what a user would have lost.
 
-Each family starts from nothing, lets run A meet a fault, checks the disk as it lies, lets later runs recover and go on
-with new data, checks again, and replays to see that nothing changes. Families yield one schedule after the other, so that
-a search for a planted bug stops at the first that shows it. They are deterministic; what is sampled takes a seed.
+Each family starts from nothing, injects a fault into run A, checks the disk as it is, lets later runs recover and go on
+with new data, checks again, and replays to see that nothing changes. Families yield one schedule after the other, so
+that a search for a planted bug stops at the first that shows it. They are deterministic; sampled ones take a seed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, JOB, SECOND_B
 
 KILLS: dict[str, Action] = {"crash before": crash_before, "crash after": crash_after}
 HALTS: dict[str, Action] = {"crash before": halt_before, "crash after": halt_after}
-"""The same where a run is no process of its own."""
+"""The same if a run is not a process of its own."""
 ERRORS: dict[str, Action] = {
     "EIO": fail_with(errno.EIO),
     "ENOSPC": fail_with(errno.ENOSPC),
@@ -59,7 +59,7 @@ MUCH_LATER = 2
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One way that things went, and what it broke."""
+    """One schedule, and the invariants that it broke."""
 
     name: str
     violations: tuple[Violation, ...]
@@ -67,7 +67,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What many schedules did to the records."""
+    """The harm of many schedules."""
 
     schedules: int
     broken: tuple[Schedule, ...] = field(default=())
@@ -79,7 +79,7 @@ class Report:
         return cls(len(done), tuple(schedule for schedule in done if schedule.violations))
 
     def count(self, harm: Harm) -> int:
-        """Return how many schedules did that harm."""
+        """Return the number of schedules that did that harm."""
         return sum(any(violation.harm is harm for violation in schedule.violations) for schedule in self.broken)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ def trace_of(example: Example) -> list[str]:
 
 
 def instants(example: Example) -> Iterator[Schedule]:
-    """Check at every instant of two undisturbed runs, as a reader who polls all the time does."""
+    """Check at every call of two runs without faults, as a reader who polls all the time."""
     example.reset()
     found: list[Schedule] = []
     seen = Seen()
@@ -123,7 +123,7 @@ def kills(example: Example) -> Iterator[Schedule]:
 
 
 def errors(example: Example) -> Iterator[Schedule]:
-    """Let each call of run A fail, and let each be done with its answer lost."""
+    """Let each call of run A fail, once before it is made and once with its answer lost."""
     for number, name in enumerate(trace_of(example), 1):
         for what, action in ERRORS.items():
             example.reset()
@@ -143,7 +143,7 @@ def late_errors(example: Example) -> Iterator[Schedule]:
 
 
 def freezes(example: Example) -> Iterator[Schedule]:
-    """Freeze run A before each call until its lease is over and run B has done all; then let A go on."""
+    """Freeze run A before each call until its lease has expired and run B has finished; then let A go on."""
     for number, name in enumerate(trace_of(example), 1):
         example.reset()
         freeze = freeze_while(functools.partial(example.run, "B", SECOND_BATCH, hour=LATER))
@@ -152,9 +152,9 @@ def freezes(example: Example) -> Iterator[Schedule]:
 
 
 def frozen_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:
-    """Freeze run A somewhere, let run B come to a call of its own and die there, let A go on, recover with C.
+    """Freeze run A at a call, kill run B at a call of its own, let A go on, recover with C.
 
-    All pairs of calls, or so many random ones where `samples` is given.
+    All pairs of calls, or `samples` random ones.
     """
     for first, second, (what,) in _pairs(example, seed, samples, kills=1):
         example.reset()
@@ -164,7 +164,7 @@ def frozen_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterat
 
 
 def late_movers(example: Example) -> Iterator[Schedule]:
-    """Let run A freeze before its moves, and wake and do them all before each call of the run that recovers after it."""
+    """Freeze run A before its moves; let it do them all before each call of the run that recovers after it."""
     first = trace_of(example).index("storage.make_dirs") + 1
     count = 1
     number = 0
@@ -182,11 +182,11 @@ def late_movers(example: Example) -> Iterator[Schedule]:
 
 
 def killed_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:
-    """Kill run A somewhere, and the run that recovers after it somewhere too; all pairs, or so many random ones."""
+    """Kill run A at a call, and the run that recovers after it too; all pairs, or `samples` random ones."""
     for first, second, (one, two) in _pairs(example, seed, samples, kills=2):
         example.reset()
         kill(example, "A", first, one)
-        # A process that is gone need not be waited for.
+        # The lease of a dead process can be taken over at once.
         kill(example, "A2", second, two, hour=LATER if example.halts else 0)
         yield recovered(example, f"{one} {first}, then {two} {second}", hour=MUCH_LATER)
 
@@ -218,21 +218,21 @@ def _move_at(example: Example, at: int, moves: list[tuple[str, str]], number: in
 
 
 def run_a(example: Example, points: FaultPoints, storage: Storage | None = None) -> None:
-    """Run A in this process, whatever becomes of it."""
+    """Run A in this process; its errors are ignored."""
     with suppress(GobblinDagsterError, OSError, Halted):
         example.run("A", FIRST_BATCH, points=points, storage=storage, rebooted=storage is not None)
 
 
 def kill(example: Example, runner: str, number: int, what: str, hour: int = 0, *, is_nested: bool = False) -> None:
-    """Let a run die at a call; one with fewer calls ends well or with an error of its own.
+    """Kill a run at a call; a run with fewer calls succeeds or ends with an error of its own.
 
     Args:
         example: says whether runs are processes.
-        runner: its name.
-        number: of the call.
+        runner: name of the run.
+        number: number of the call.
         what: a key of `KILLS`.
-        hour: when it begins.
-        is_nested: whether another run is in the middle of its work in this process.
+        hour: hour at which the run begins.
+        is_nested: True if another run is in the middle of its work in this process.
     """
     action = (HALTS if example.halts else KILLS)[what]
     points = FaultPoints(Fault(number, action))
@@ -259,7 +259,7 @@ def recovered(
     storage: Storage | None = None,
     ends: Mapping[str, int] = SECOND_BATCH,
 ) -> Schedule:
-    """Check the disk as it lies, let a run recover and read what is new up to `ends`, check, replay, compare."""
+    """Check the disk as it is, let a run recover and read new data up to `ends`, check, replay, compare."""
     return Schedule(name, tuple(_check_recover_replay(example, runner, hour, storage, ends)))
 
 

@@ -1,4 +1,4 @@
-"""Grounds: the storages on which an example is played, and what they do besides moving files as they should."""
+"""The storages on which an example runs, some with faults: moves by copying, late listings."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Ground:
     """A storage and the folder in it that an example may fill and delete."""
 
     root: str
-    """Absolute, or a URL that `storage` takes."""
+    """Absolute path, or a URL for `storage`."""
     kind: GroundKind = "local"
     storage: Storage = field(default_factory=LocalStorage)
     over: Callable[[Storage], Storage] = _as_it_is
-    """Wraps the storage, fault points included, in what makes moves of other calls or lets listings lie."""
+    """Wraps the storage and its fault points: adds moves by copying, or late listings."""
 
     @property
     def outlives_processes(self) -> bool:
-        """Whether runs may be child processes that are killed: the files are there for the next one, and no client is shared."""
+        """True if runs may be killed child processes: the files stay for the next one, and no client is shared."""
         return self.kind == "local"
 
 
 def make_ground(kind: GroundKind, root: str) -> Ground:
-    """Return a ground.
+    """Return a storage of one kind, with its folder.
 
     Args:
-        kind: which one.
+        kind: the kind.
         root: an absolute folder; a URL for `s3` and `hdfs`.
     """
     match kind:
@@ -58,7 +58,7 @@ def copying(storage: Storage) -> Storage:
 
 
 def late_listing(storage: Storage) -> Storage:
-    """Return a storage whose listings show what was there when they were last asked for."""
+    """Return a storage whose listings show the state at the listing before."""
     return cast("Storage", _LateListing(storage))
 
 
@@ -71,7 +71,7 @@ class _Over:
 
 
 class _Copying(_Over):
-    """What is copied by a run that was frozen may arrive late, and a crash may come between copy and deletion."""
+    """Copies of a run that was frozen may arrive late, and a crash may happen between copy and deletion."""
 
     is_move_atomic = False
 

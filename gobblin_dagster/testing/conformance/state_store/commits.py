@@ -69,7 +69,7 @@ class Commits(OpensStore):
 
     @pytest.mark.parametrize("version_read", [0, 2])
     def test_prepare_from_another_version_is_refused(self, store: StateStore, version_read: int) -> None:
-        """`prepare` from another version than the store holds raises WatermarkMovedError with both, and changes nothing."""
+        """`prepare` from another version than the stored one raises WatermarkMovedError with both; changes nothing."""
         publish(store, "one")
         epoch = take(store).epoch
         before = contents(store)
@@ -80,7 +80,7 @@ class Commits(OpensStore):
         assert contents(store) == before
 
     def test_prepare_is_refused_while_a_sequence_is_prepared(self, store: StateStore) -> None:
-        """`prepare` while another sequence is PREPARED raises UnfinishedSequenceError with its id, and changes nothing."""
+        """`prepare` while another sequence is PREPARED raises UnfinishedSequenceError with its id; changes nothing."""
         epoch = take(store).epoch
         first = sequence("one")
         store.prepare(first, epoch)
@@ -102,7 +102,7 @@ class Commits(OpensStore):
             store.prepare(sequence("two"), epoch)
 
     def test_prepare_is_refused_while_a_sequence_is_quarantined_and_others_go_on(self, store: StateStore) -> None:
-        """`prepare` while a sequence of the dataset is QUARANTINED raises UnfinishedSequenceError; other datasets go on."""
+        """`prepare` while the dataset has a QUARANTINED sequence raises UnfinishedSequenceError; others go on."""
         epoch = take(store).epoch
         first = sequence("one")
         store.prepare(first, epoch)
@@ -297,7 +297,7 @@ class Commits(OpensStore):
         assert contents(store) == before
 
     def test_record_is_refused_while_a_sequence_is_unfinished(self, store: StateStore) -> None:
-        """`record` while a sequence of the dataset is unfinished raises UnfinishedSequenceError, and changes nothing."""
+        """`record` while a sequence of the dataset is unfinished raises UnfinishedSequenceError; changes nothing."""
         epoch = take(store).epoch
         store.prepare(sequence("open"), epoch)
         before = contents(store)

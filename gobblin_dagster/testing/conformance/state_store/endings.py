@@ -33,7 +33,7 @@ class Endings(OpensStore):
     """`start_abort`, `finish_abort`, `quarantine`, `abandon`, `retry` and `record_redo_failure`."""
 
     def test_an_aborted_sequence_makes_room_for_the_next(self, store: StateStore) -> None:
-        """`start_abort` flips PREPARED to ABORTING, `finish_abort` to ABORTED; then the next sequence can be prepared."""
+        """`start_abort` makes PREPARED ABORTING, `finish_abort` ABORTED; then the next sequence can be prepared."""
         seq = sequence("one")
         epoch = take(store).epoch
         store.prepare(seq, epoch)
@@ -78,7 +78,7 @@ class Endings(OpensStore):
         assert ending_of(store, seq) is SequenceState.ABORTING
 
     def test_a_committed_sequence_can_neither_be_aborted_nor_quarantined(self, store: StateStore) -> None:
-        """`start_abort`, `finish_abort` and `quarantine` of a COMMITTED sequence raise CorruptRecordError and change nothing."""
+        """After COMMIT, `start_abort`, `finish_abort` and `quarantine` raise CorruptRecordError and change nothing."""
         seq = publish(store, "one")
         epoch = take(store).epoch
         before = contents(store)

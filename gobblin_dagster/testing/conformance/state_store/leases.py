@@ -111,7 +111,7 @@ class Leases(OpensStore):
         assert store.load_leases(JOB) == {URN: new}
 
     def test_renewal_prolongs_what_is_ours_and_leaves_out_what_is_not(self, store: StateStore) -> None:
-        """`renew_leases` prolongs what is still ours, keeps its epoch, and leaves out what was taken over or given back."""
+        """`renew_leases` prolongs leases that are still ours, keeps epochs, and leaves out taken or released ones."""
         mine = take(store, OTHER, "mine", ttl=EXPIRED)
         lost = take(store, OTHER, "lost", ttl=EXPIRED)
         freed = take(store, OTHER, "freed")
@@ -142,7 +142,7 @@ class Leases(OpensStore):
         assert grant.inherited == {"expired"}
 
     def test_a_lease_that_was_left_is_over_and_keeps_its_owner(self, store: StateStore) -> None:
-        """`leave_leases` ends a lease and keeps its owner; whoever takes it next has inherited it, with a higher epoch."""
+        """`leave_leases` ends a lease and keeps its owner; the next owner inherits it, with a higher epoch."""
         lease = take(store, OTHER)
 
         store.leave_leases(JOB, {URN: lease.epoch, "never leased": 1})

@@ -24,7 +24,7 @@ class Records(OpensStore):
     """Lists of sequences, of what is not reported yet, and of runs."""
 
     def test_sequences_are_found_by_job_state_and_dataset_newest_first(self, store: StateStore) -> None:
-        """`load_sequences` returns what its arguments choose, newest first; by default the unfinished ones of all jobs."""
+        """`load_sequences` returns what its arguments choose, newest first; default: unfinished ones of all jobs."""
         old = publish(store, "old")
         new = publish(store, "new", 1)
         other = sequence("other", urn="other")

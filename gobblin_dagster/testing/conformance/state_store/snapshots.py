@@ -70,7 +70,7 @@ class Snapshots(OpensStore):
     """Files of snapshots: added, removed, and brought back by rollbacks."""
 
     def test_snapshots_accumulate_and_old_ones_stay_readable(self, store: StateStore) -> None:
-        """`load_snapshot` returns the files of all snapshots up to the one that is asked for, ordered by branch and path."""
+        """`load_snapshot` returns the files of all snapshots up to the given one, ordered by branch and path."""
         first = files_of(publish(store, "one"))
         second = files_of(publish(store, "two", 1))
 
@@ -109,7 +109,7 @@ class Snapshots(OpensStore):
         assert reopened.load_snapshot(JOB, URN, 6) == in_order(publisher.expected[3])
 
     def test_removed_files_are_left_out_from_then_on_and_older_snapshots_hold_them(self, maker: StoreMaker) -> None:
-        """Files that a snapshot removes are left out from then on; older snapshots hold them, and rollbacks bring them back."""
+        """Files that a snapshot removes are left out from then on; older snapshots hold them, rollbacks restore them."""
         publisher = Publisher(maker.open())
         publisher.publish()
         publisher.publish()
