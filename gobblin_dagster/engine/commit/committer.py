@@ -417,6 +417,7 @@ class Committer:
                 snapshot=after.snapshot,
                 added=sequence.files if is_changing else None,
                 removed=sequence.removed,
+                schemas=after.schemas,
             )
 
     def _leave(self, sequence: CommitSequence, epoch: int, faults: Sequence[Exception]) -> None:

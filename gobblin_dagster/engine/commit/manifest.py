@@ -2,10 +2,11 @@
 
 `<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, the
 paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback,
-the one that was restored. Every 64th manifest is whole: it lists all files of the snapshot, so readers never follow a
-longer chain. A manifest is put in place after COMMIT, in one piece, so readers see whole commits only: it may be a
-moment behind the store, and never shows half a commit. It is derived from the store: recovery, the next publication and
-`gobblin clean` write a manifest that a crash or an error left out.
+the one that was restored. Every 64th manifest and that of each rollback is whole: it lists all files of the snapshot, so
+a reader reads at most 64 of them. A manifest also holds the Arrow schemas of the branches, because text files tell no
+types. It is put in place after COMMIT, in one piece, so readers see whole commits only: it may be a moment behind the
+store, and never shows half a commit. It is derived from the store: recovery, the next publication and `gobblin clean`
+write a manifest that a crash or an error left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from gobblin_dagster.core.commit import PublishedFile, canonical_json
@@ -25,9 +27,9 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.engine.layout import MANIFEST_DIR, internal_dir
 from gobblin_dagster.state.store import StateStore
 
-FORMAT = "Manifest/2"
-_FORMATS = {FORMAT, "Manifest/1"}
-"""Manifest/1 had neither `removed` nor `whole`."""
+FORMAT = "Manifest/3"
+_FORMATS = {FORMAT, "Manifest/2", "Manifest/1"}
+"""Manifest/2 had no `schemas`, and those of rollbacks were not whole; Manifest/1 had neither `removed` nor `whole`."""
 WHOLE_EVERY = 64
 """Every 64th manifest lists all files, so a reader reads at most 64 manifests."""
 _NAME = re.compile(r"(\d{10})\.(json|oldest)")
@@ -58,6 +60,7 @@ def write_manifest(
     snapshot: int,
     added: Sequence[PublishedFile] | None = None,
     removed: Sequence[str] = (),
+    schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write the manifest of a committed snapshot, after missing ones below it; a second call changes nothing.
 
@@ -70,6 +73,7 @@ def write_manifest(
         snapshot: number of a committed snapshot, from 1.
         added: the files that the snapshot added; None reads added and removed files from the store.
         removed: paths that it no longer holds.
+        schemas: newest Arrow schema by branch, as text; read from the store if `added` is None.
 
     Raises:
         OSError: the storage refused; the commit is valid all the same.
@@ -80,10 +84,10 @@ def write_manifest(
     while first > 1 and storage.size(manifest_path(root, job, dataset_urn, first - 1)) is None:
         first -= 1
     if added is not None and first == snapshot and snapshot % WHOLE_EVERY:
-        contents: Iterable[_Content] = [_Content(snapshot, snapshot - 1, added, removed)]
+        contents: Iterable[list[_Content]] = [[_Content(snapshot, snapshot - 1, added, removed, schemas)]]
     else:
         contents = _contents(store, job, dataset_urn, range(first, snapshot + 1))
-    for content in contents:
+    for content, *_ in contents:
         path = manifest_path(root, job, dataset_urn, content.number)
         storage.put_if_absent(
             path, _encode(root, job, dataset_urn, _as_named(storage, root, job, dataset_urn, content))
@@ -100,10 +104,8 @@ class _Content:
     files: Sequence[PublishedFile]
     """Added files; all files if the manifest is whole."""
     removed: Sequence[str] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        return self.number % WHOLE_EVERY == 0
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    is_whole: bool = False
 
 
 def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: _Content) -> _Content:
@@ -134,8 +136,11 @@ def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: 
     return replace(content, files=files, removed=[here(path) for path in content.removed])
 
 
-def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[_Content]:
-    """Yield the content of the manifests of snapshots that can still be read, from the store."""
+def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[list[_Content]]:
+    """Yield the content of the manifests of snapshots that can still be read, from the store.
+
+    Of each snapshot the content that is written comes first; others that are as good, as older versions wrote them, follow.
+    """
     state = store.load_dataset_states(job, [dataset_urn])[dataset_urn]
     went_back = {one.snapshot: one.to for one in state.rollbacks}
     last: tuple[int, list[PublishedFile]] = (0, [])
@@ -145,8 +150,14 @@ def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[i
         if previous != last[0]:
             last = (previous, store.load_snapshot(job, dataset_urn, previous))
         gone = {file.path for file in last[1]} - {file.path for file in held}
-        content = _Content(number, previous, [file for file in held if file.snapshot == number], sorted(gone))
-        yield replace(content, files=held, removed=()) if content.is_whole else content
+        added = [file for file in held if file.snapshot == number]
+        changes = _Content(number, previous, added, sorted(gone), state.schemas)
+        whole = replace(changes, files=held, removed=(), is_whole=True)
+        if number % WHOLE_EVERY == 0:
+            yield [whole]
+        else:
+            # After a rollback two chains would follow each other.
+            yield [whole, changes] if number in went_back else [changes]
         last = (number, held)
 
 
@@ -172,18 +183,22 @@ def fill_manifests(
 
 def derive_manifests(
     storage: Storage, store: StateStore, output_root: str, job: str, dataset_urn: str, numbers: Sequence[int]
-) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, content) of the manifests of these snapshots, from the store, if they can still be read."""
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (number, contents) of the manifests of these snapshots, from the store, if they can still be read.
+
+    The first content is the one to write; an existing manifest may also be one of the others.
+    """
     root = output_root.rstrip("/")
-    for content in _contents(store, job, dataset_urn, numbers):
-        yield content.number, _encode(root, job, dataset_urn, _as_named(storage, root, job, dataset_urn, content))
+    for contents in _contents(store, job, dataset_urn, numbers):
+        named = (_as_named(storage, root, job, dataset_urn, content) for content in contents)
+        yield contents[0].number, [_encode(root, job, dataset_urn, content) for content in named]
 
 
-def manifest_fault(content: bytes, expected: bytes, output_root: str, number: int) -> str:
-    """Return how a manifest differs from its expected content; empty if it does not."""
+def manifest_fault(content: bytes, expected: Sequence[bytes], output_root: str, number: int) -> str:
+    """Return how a manifest differs from all of its expected contents; empty if it does not."""
     try:
-        body, wanted = (_parse(one, f"of snapshot {number}", number) for one in (content, expected))
-        if _facts(output_root, number, body) == _facts(output_root, number, wanted):
+        body, *wanted = (_parse(one, f"of snapshot {number}", number) for one in (content, *expected))
+        if _facts(output_root, number, body) in [_facts(output_root, number, one) for one in wanted]:
             return ""
     except CorruptRecordError as error:
         return f"it cannot be read: {error.problem}"
@@ -240,6 +255,21 @@ def read_manifest(
     return sorted(files, key=lambda file: (file.branch, file.path))
 
 
+def read_schemas(storage: Storage, output_root: str, job: str, dataset_urn: str) -> dict[str, str]:
+    """Return the newest Arrow schema by branch, as text, from the newest manifest.
+
+    It is empty if nothing was published, or if the newest manifest was written by an older version.
+
+    Raises:
+        CorruptRecordError: the manifest is damaged.
+    """
+    known = list_manifests(storage, output_root, job, dataset_urn)
+    if not known:
+        return {}
+    body = _read(storage, manifest_path(output_root, job, dataset_urn, known[-1]), known[-1])
+    return dict(body.get("schemas", {}))
+
+
 def _require_inside(files: Iterable[PublishedFile], roots: Sequence[str], where: str) -> None:
     """Refuse files outside of the roots: the writer of a manifest must not choose what its readers open."""
     outside = next((file.path for file in files if not any(_is_inside(file.path, root) for root in roots)), None)
@@ -284,6 +314,7 @@ def _encode(root: str, job: str, dataset_urn: str, content: _Content) -> bytes:
         "previous": content.previous,
         "branches": branches,
         "removed": [path.removeprefix(root + "/") for path in content.removed],
+        "schemas": dict(content.schemas),
         "whole": content.is_whole,
     }
     return canonical_json(body).encode()
@@ -308,6 +339,9 @@ def _parse(content: bytes, path: str, number: int) -> dict[str, Any]:
     # `previous` may be older than the snapshot before: a rollback.
     if not isinstance(body.get("previous"), int) or not 0 <= body["previous"] < number:
         raise CorruptRecordError(what=f"Manifest {path}", problem=f"previous is {body.get('previous')!r}")
+    schemas = body.get("schemas", {})
+    if not isinstance(schemas, dict) or not all(isinstance(text, str) for text in schemas.values()):
+        raise CorruptRecordError(what=f"Manifest {path}", problem=f"schemas are {str(schemas)[:80]!r}")
     return body
 
 

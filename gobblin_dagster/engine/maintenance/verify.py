@@ -231,7 +231,7 @@ class _Verifier:
             self._storage.delete(path)
         # Ascending, because a manifest lists paths of older files as the manifests below it do.
         for number in sorted(by_number):
-            for _, content in derive_manifests(self._storage, self._store, self._root, state.job, urn, [number]):
+            for _, (content, *_) in derive_manifests(self._storage, self._store, self._root, state.job, urn, [number]):
                 self._storage.put_if_absent(by_number[number], content)
         self._storage.sync_dir(folder)
         leases.settle([urn])

@@ -20,7 +20,7 @@ from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, ShownAsTable
 from gobblin_dagster.core.utils.text import printable
-from gobblin_dagster.engine.commit.manifest import list_manifests, read_manifest
+from gobblin_dagster.engine.commit.manifest import list_manifests, read_manifest, read_schemas
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.spec.job import QUARANTINE_BRANCH, JobSpec
 from gobblin_dagster.state.store import StateStore
@@ -61,7 +61,9 @@ class PublishedSnapshot(ShownAsTable[_BranchFiles]):
     files: tuple[PublishedFile, ...]
     """Files of all branches, ordered by branch and path."""
     schemas: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Newest Arrow schema by branch, as text, before a writer turned columns into text or folders; not in manifests."""
+    """Newest Arrow schema by branch, as text, before a writer turned columns into text or folders.
+
+    Empty if an older version wrote the newest manifest."""
     writer_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     """Options of the branches' writers, needed to read CSV; not in manifests."""
 
@@ -215,7 +217,8 @@ def read_published(
         snapshot = known[-1]
     former = [_root_of(one) for one in former_roots]
     files = read_manifest(storage, root, job, dataset_urn, snapshot, former_roots=former)
-    return PublishedSnapshot(job, dataset_urn, snapshot, tuple(files))
+    schemas = read_schemas(storage, root, job, dataset_urn)
+    return PublishedSnapshot(job, dataset_urn, snapshot, tuple(files), schemas)
 
 
 def _root_of(output: str | PathLike[str]) -> str:

@@ -4,8 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from gobblin_dagster.core.commit import CommitSequence
+from gobblin_dagster.core.dataset_state import Rollback
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
-from gobblin_dagster.engine.commit.manifest import fill_manifests, manifest_dir, manifest_path, read_manifest
+from gobblin_dagster.engine.commit import manifest
+from gobblin_dagster.engine.commit.manifest import (
+    fill_manifests,
+    manifest_dir,
+    manifest_path,
+    read_manifest,
+    read_schemas,
+)
+from gobblin_dagster.testing.faults import FaultPoints, counted_storage
 from tests.unit.engine.commit.world import JOB, ROOT, World
 
 
@@ -82,7 +92,7 @@ def test_fill_writes_what_a_crash_left_out_and_nothing_else() -> None:
     [
         (b"{", "Expecting property name"),
         (b"[]", "expected .*, got '\\[\\]'"),
-        (b'{"format":"Manifest/3","snapshot":1,"previous":0}', "expected format Manifest/2"),
+        (b'{"format":"Manifest/4","snapshot":1,"previous":0}', "expected format Manifest/3"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":1}', "previous"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":0}', "branches"),
         (b'{"format":"Manifest/1","snapshot":1,"previous":0,"branches":{"main":[{"path":"x"}]}}', "size_bytes"),
@@ -101,3 +111,39 @@ def test_deleted_manifest_of_the_chain_is_named() -> None:
     world.storage.delete(manifest_path(ROOT, JOB, "a", 2))
     with pytest.raises(CorruptRecordError, match=r"0000000002\.json"):
         read_manifest(world.storage, ROOT, JOB, "a")
+
+
+def test_newest_snapshot_is_read_from_few_manifests_however_often_it_was_rolled_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(manifest, "WHOLE_EVERY", 4)
+    world = World()
+    for turn in range(6):
+        unit = world.unit(f"c{turn}", low=100 * turn, high=100 * turn + 10)
+        assert world.committer().publish_all([(world.sequence(f"c{turn}", units=[unit]), world.epoch())]) == {"a": None}
+        before = world.state()
+        assert before is not None
+        number = before.snapshot + 1
+        # To what a snapshot just below a whole one held.
+        rollbacks = (*before.rollbacks, Rollback(number, number - 2 or 1))
+        after = replace(before, version=before.version + 1, snapshot=number, rollbacks=rollbacks)
+        sequence = CommitSequence.to(after, commit_id=f"back{turn}", output_root=ROOT)
+        assert world.committer().publish_all([(sequence, world.epoch())]) == {"a": None}
+    points = FaultPoints()
+    files = read_manifest(counted_storage(world.storage, points), ROOT, JOB, "a")
+    assert files == world.store.load_snapshot(JOB, "a")
+    assert points.trace.count("storage.read") == 1
+    unit = world.unit("d", low=1000, high=1010)
+    assert world.committer().publish_all([(world.sequence("d", units=[unit]), world.epoch())]) == {"a": None}
+    points = FaultPoints()
+    assert read_manifest(counted_storage(world.storage, points), ROOT, JOB, "a") == world.store.load_snapshot(JOB, "a")
+    assert points.trace.count("storage.read") == 2
+
+
+@pytest.mark.parametrize("schemas", ['["x"]', '{"main": 1}'])
+def test_manifest_with_damaged_schemas_is_refused(schemas: str) -> None:
+    world = World()
+    body = f'{{"format":"Manifest/3","snapshot":1,"previous":0,"branches":{{}},"schemas":{schemas}}}'
+    world.storage.put_if_absent(manifest_path(ROOT, JOB, "a", 1), body.encode())
+    with pytest.raises(CorruptRecordError, match="schemas are"):
+        read_schemas(world.storage, ROOT, JOB, "a")
