@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -246,11 +246,11 @@ def test_snapshot_whose_files_have_no_type_in_common_is_no_arrow_dataset(tmp_pat
         read_published(tmp_path / "lake", "numbers", "a").to_arrow("all")
 
 
-def test_folders_come_back_as_the_text_that_they_were(tmp_path: Path) -> None:
+def test_folders_come_back_with_the_types_that_their_columns_had(tmp_path: Path) -> None:
     run(tmp_path, _shaped("id, '0' || id AS p, DATE '2020-01-01' AS d", 2, partition_by=["p", "d"]))
     table = read_published(tmp_path / "lake", "numbers", "a").to_arrow("all").to_table()
     assert sorted(table["p"].to_pylist()) == ["00", "01"]
-    assert table["d"].to_pylist() == ["2020-01-01"] * 2
+    assert table["d"].to_pylist() == [date(2020, 1, 1)] * 2
 
 
 def test_types_that_text_does_not_tell_come_from_the_state(tmp_path: Path) -> None:
