@@ -78,7 +78,7 @@ def remote_files(url: str) -> RemoteFiles:
         EnvironmentFaultError: the package for the scheme is not installed.
     """
     if problem := credentials_problem(url):
-        raise UsageError(problem=problem, hint="docs/reference/sources.md says where credentials are read from.")
+        raise UsageError(problem=f"{problem}.", hint="docs/reference/sources.md says where credentials are read from.")
     parts = urlsplit(url.partition("?")[0])
     return scheme_named(parts.scheme).files(parts.netloc)
 

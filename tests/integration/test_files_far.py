@@ -400,7 +400,7 @@ def test_missing_package_is_named_with_the_extra(
 
 @pytest.mark.parametrize("url", ["sftp://me:secret@host/x", "s3://key:secret@bucket/x", "gs://secret@bucket/x"])
 def test_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(UsageError, match="from the environment") as caught:
+    with pytest.raises(UsageError, match="to the environment") as caught:
         remote.remote_files(url)
     assert "secret" not in str(caught.value)
 

@@ -16,6 +16,7 @@ _MODULES = (
     "extractor",
     "file_format",
     "fork",
+    "published_format",
     "publisher",
     "quality",
     "source",
@@ -33,6 +34,7 @@ from gobblin_dagster.testing.conformance.converter import ConverterConformance
 from gobblin_dagster.testing.conformance.extractor import ExtractorConformance
 from gobblin_dagster.testing.conformance.file_format import FileFormatConformance
 from gobblin_dagster.testing.conformance.fork import ForkConformance
+from gobblin_dagster.testing.conformance.published_format import PublishedFormatConformance
 from gobblin_dagster.testing.conformance.publisher import PublisherConformance
 from gobblin_dagster.testing.conformance.quality import BranchOutput, RowPolicyConformance, TaskPolicyConformance
 from gobblin_dagster.testing.conformance.source import PlanConformance, SourceConformance
@@ -51,6 +53,7 @@ __all__ = [
     "FolderStorageConformance",
     "ForkConformance",
     "PlanConformance",
+    "PublishedFormatConformance",
     "PublisherConformance",
     "QuickStateStoreConformance",
     "RowPolicyConformance",

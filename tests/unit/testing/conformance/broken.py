@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,10 +11,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pytest
 from pydantic import BaseModel, ConfigDict
 
 from gobblin_dagster.constructs.formats.base import InputFile
+from gobblin_dagster.constructs.formats.lines_published import PublishedLines
+from gobblin_dagster.constructs.formats.published import DatasetFormat, Types
 from gobblin_dagster.core.clock import Clock
 from gobblin_dagster.core.commit import CommitEffect, CommitStep
 from gobblin_dagster.core.constructs import (
@@ -44,6 +48,7 @@ from gobblin_dagster.testing.conformance import (
     FileFormatConformance,
     FileWriterConformance,
     ForkConformance,
+    PublishedFormatConformance,
     PublisherConformance,
     RowPolicyConformance,
     SourceConformance,
@@ -197,6 +202,24 @@ class TestLinesFormat(FileFormatConformance):
     file_name = "lines.txt"
     content = b"a\nb\n"
     rows = pa.table({"line": ["a", "b"]})
+
+
+class PublishedBackwards(PublishedLines, DatasetFormat):
+    """Counts one row too many, loses the last byte of what is joined, and reads nothing but text."""
+
+    spark_name = "csv"
+
+    def count_rows(self, filesystem: pafs.FileSystem, paths: Sequence[str]) -> int:
+        return super().count_rows(filesystem, paths) + 1
+
+    def arrow_format(self, names: Sequence[str], types: Types) -> ds.FileFormat:
+        return ds.CsvFileFormat()
+
+
+class TestPublishedBackwards(PublishedFormatConformance):
+    published = PublishedBackwards
+    writer = {"type": "jsonl"}
+    rows = pa.record_batch({"line": ["a", "b"]})
 
 
 class LeavingWriter(Part):

@@ -37,6 +37,11 @@ EXPECTED = {
         "test_detail_is_one_line",
         "test_fresh_object_says_the_same_again",
     },
+    "TestPublishedBackwards": {
+        "test_bytes_of_alike_files_are_joined",
+        "test_rows_are_counted",
+        "test_rows_come_back_with_their_types",
+    },
     "TestFirstFork": {
         "test_batches_may_be_cut_anywhere",
         "test_schema_gives_one_flag_for_each_branch",

@@ -1,0 +1,58 @@
+"""What every format promises of files that its writer published, over all that we ship and two that a user brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.testing.conformance import PublishedFormatConformance
+from tests.unit.engine import made_up
+
+ROWS = pa.record_batch({"id": [1, 2, 3], "code": ["007", None, 'x, "y"'], "price": [0.5, None, 1e300]})
+CASES: dict[str, Mapping[str, Any]] = {
+    "avro": {},
+    "csv": {},
+    "csv without header": {"header": False, "delimiter": ";"},
+    "csv packed": {"compression": "gzip"},
+    "jsonl": {},
+    "jsonl packed": {"compression": "gzip"},
+    "orc": {},
+    "parquet": {},
+}
+"""Options of the writer, by type."""
+
+
+class TestPublishedFormats(PublishedFormatConformance):
+    rows = ROWS
+
+    @pytest.fixture(autouse=True, params=CASES)
+    def case(self, request: pytest.FixtureRequest) -> None:
+        name = request.param.partition(" ")[0]
+        self.writer = {"type": name, **CASES[request.param]}
+        self.published = registry.load(ConstructKind.FORMAT, name).Published
+
+
+class TestPublishedText(PublishedFormatConformance):
+    published = registry.load(ConstructKind.FORMAT, "text").Published
+    writer = {"type": "text"}
+    rows = pa.record_batch({"line": ["a", "b"]})
+
+
+class TestPublishedFeather(PublishedFormatConformance):
+    published = made_up.PublishedFeather
+    writer = {"type": f"{made_up.__name__}:FeatherWriter"}
+    rows = ROWS
+
+
+class TestPublishedPipes(PublishedFormatConformance):
+    published = made_up.PublishedPipes
+    writer = {"type": f"{made_up.__name__}:PipesWriter"}
+    rows = pa.record_batch({"id": [1, 2], "code": ["a", "b"]})
+
+
+def test_every_format_is_tested_here() -> None:
+    assert {name.partition(" ")[0] for name in CASES} | {"text"} == {*registry.file_formats()}
