@@ -1,4 +1,4 @@
-"""What plain `dagster dev` shows here: the project in GOBBLIN_PROJECT, else the demo, which is made where it is missing."""
+"""Definitions for plain `dagster dev`: the project in GOBBLIN_PROJECT, else the demo, which is made if missing."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Input of the benchmarks: the demo's flights repeated under fresh dates. Written once into a folder that git ignores."""
+"""Input of the benchmarks: the demo's flights repeated under new dates. Written once into a folder that git ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the benchmarks, our job that reads it, and Spark's JDBC reader set up by hand at its best."""
+"""The PostgreSQL server of the benchmarks, our job that reads it, and Spark's JDBC reader with its best settings."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python benchmarks/kafka_source.py [--rows 1000000]
 
-Both sides take turns, each in a process of its own that does it twice; the second, warm time counts. Needs what tests need
-(`make install`), Java and Maven.
+Both sides take turns, each in a process of its own that does it twice; the second, warm time counts. Needs what tests
+need (`make install`), Java and Maven.
 """
 
 from __future__ import annotations

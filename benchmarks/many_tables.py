@@ -2,9 +2,10 @@
 
     python benchmarks/many_tables.py [--rows 300000]
 
-Each table has 1,000 rows and is read whole. Spark reads and writes table after table as one writes it by hand, as many at a
-time as there are cores; ours also keeps a watermark, a commit sequence and a snapshot for each. Both sides take turns, each in
-a process of its own that does it twice; the second, warm time counts. Needs what tests need, PostgreSQL, Java and Maven.
+Each table has 1,000 rows and is read whole. Spark reads and writes table after table as one writes it by hand, as many
+at a time as there are cores; ours also keeps a watermark, a commit sequence and a snapshot for each. Both sides take
+turns, each in a process of its own that does it twice; the second, warm time counts. Needs what tests need, PostgreSQL,
+Java and Maven.
 """
 
 from __future__ import annotations

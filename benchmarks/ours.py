@@ -1,7 +1,7 @@
 """Our side: a project with one job, run through the engine as `gobblin run` does.
 
-A process of its own that runs the job once for each target folder named on its standard input. Its first run is cold, the
-next ones are warm: Spark stays.
+A process of its own that runs the job once for each target folder named on its standard input. Its first run is cold,
+the next ones are warm: Spark stays.
 
     python benchmarks/ours.py fork <folder of flights>
 """

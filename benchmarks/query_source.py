@@ -1,10 +1,10 @@
-"""The source `query` against Spark's own JDBC reader: a table of a real PostgreSQL becomes the same Parquet on both sides.
+"""Compare the source `query` with Spark's JDBC reader: both turn a PostgreSQL table into the same Parquet.
 
     python benchmarks/query_source.py [--rows 4000000]
 
-Spark's reader gets what it is given by hand at its best: a partition column with bounds, one partition per core and more,
-and a large fetch size. Both sides take turns, each in a process of its own that does it twice; the second, warm time counts.
-Needs what tests need (`make install`), PostgreSQL, Java and Maven.
+Spark's reader gets what it is given by hand at its best: a partition column with bounds, one partition per core and
+more, and a large fetch size. Both sides take turns, each in a process of its own that does it twice; the second, warm
+time counts. Needs what tests need (`make install`), PostgreSQL, Java and Maven.
 """
 
 from __future__ import annotations

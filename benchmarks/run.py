@@ -1,8 +1,8 @@
 """`make bench`: ratios to hand-written PySpark, both measured in one run on the same data, and an idle run.
 
-Both sides take turns (ours, theirs, ours, theirs, ...), each in a process of its own. *Cold* is from the start of the process
-to published data: Python, JVM, first job. *Warm* is the next job in the same process. Medians are shown; the rows of both
-outputs are compared. `--rows 400000 --datasets 200 --rounds 1` gives a quick look.
+Both sides take turns (ours, theirs, ours, theirs, ...), each in a process of its own. *Cold* is from the start of the
+process to published data: Python, JVM, first job. *Warm* is the next job in the same process. Medians are shown; the
+rows of both outputs are compared. `--rows 400000 --datasets 200 --rounds 1` gives a quick look.
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ def main() -> None:
 
     idle = idle_run(cache, args.datasets, args.rounds)
     console.print(
-        f"Idle run over {idle['datasets']:,.0f} datasets: {idle['seconds']:.1f} s ({idle['process_seconds']:.1f} s with "
-        f"Python's start; bar <= 5 s), Spark {'started' if idle['spark_started'] else 'not started'}, "
-        f"dataset states read in {idle['state_queries']:.0f} query (bar: 1)."
+        f"Idle run over {idle['datasets']:,.0f} datasets: {idle['seconds']:.1f} s ({idle['process_seconds']:.1f} s "
+        f"with Python's start; bar <= 5 s), Spark {'started' if idle['spark_started'] else 'not started'}, dataset "
+        f"states read in {idle['state_queries']:.0f} query (bar: 1)."
     )
     console.print(f"Load average of the machine: {load_before:.1f} before, {os.getloadavg()[0]:.1f} after.")
     shutil.rmtree(out)

@@ -66,7 +66,7 @@ def write_by_spark(write: Callable[[SparkSession, Path], None], jars: Path, targ
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both sides of one script, ours first; each writes the rows of a server, which have an `id` from 0 to `rows - 1`."""
+    """Both sides of one script, ours first; each writes the rows of a server, with an `id` from 0 to `rows - 1`."""
 
     script: str
     what: str
@@ -78,7 +78,7 @@ class Comparison:
     """How many times as fast ours is to be."""
 
     def main(self, doc: str | None, server: Callable[[int], AbstractContextManager[str]]) -> None:
-        """Measure both sides in turns and print their rows per second; `server` fills one with rows and yields its address."""
+        """Measure both sides in turns and print rows per second; `server` fills a server and yields its address."""
         parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("--rows", type=int, default=self.rows, help=f"rows (default: {self.rows:,})")
         parser.add_argument("--rounds", type=int, default=3, help="turns of each side (default: 3)")

@@ -1,7 +1,7 @@
 """A hook of MkDocs: the site's pages by their paths in this repository, those outside of `docs/` too.
 
-A link of one page to another is then written as GitHub wants it, and leads to the same page in the site. Files that pages link
-to and that are no pages (job files, modules of examples) are copied, as text that a browser shows.
+A link of one page to another is then written as GitHub wants it, and leads to the same page in the site. Files that
+pages link to and that are no pages (job files, modules of examples) are copied, as text that a browser shows.
 """
 
 from __future__ import annotations

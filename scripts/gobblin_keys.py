@@ -3,8 +3,8 @@
     python scripts/gobblin_keys.py           write the page anew
     python scripts/gobblin_keys.py --check   exit code 1 where it is out of step
 
-Keys and fields are those of the loader itself (`gobblin_dagster.spec.gobblin.keys`); here stand only the tests that show
-what a field does. That each key becomes its field is shown by tests/unit/spec/gobblin/test_keys.py.
+Keys and fields are those of the loader itself (`gobblin_dagster.spec.gobblin.keys`); here stand only the tests that
+show what a field does. That each key becomes its field is shown by tests/unit/spec/gobblin/test_keys.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python scripts/gobblin_map.py           write the map anew
     python scripts/gobblin_map.py --check   exit code 1 where it is out of step
 
-Originals and differences are read from the `Source:` and `Differs:` sections of docstrings. A test that stands in the map
-is kept as long as it exists; where there is none, the nearest one that names the class is put in.
+Originals and differences are read from the `Source:` and `Differs:` sections of docstrings. A test that stands in the
+map is kept as long as it exists; where there is none, the nearest one that names the class is put in.
 """
 
 from __future__ import annotations

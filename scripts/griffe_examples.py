@@ -1,4 +1,4 @@
-"""An extension of griffe, which reads docstrings for the site: `Example:` is set as code, as griffe does with `Examples:`."""
+"""An extension of griffe, which reads docstrings for the site: shows `Example:` as code, like `Examples:`."""
 
 from __future__ import annotations
 

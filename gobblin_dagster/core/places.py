@@ -1,7 +1,7 @@
 """Places: how the state store writes paths, so that a project folder can be moved with all that lies in it.
 
-A path inside the project's folder is stored relative to it. What lies elsewhere (another disk, S3) stays where it is when
-the project moves, and is stored as it is.
+A path inside the project's folder is stored relative to it. What lies elsewhere (another disk, S3) stays where it is
+when the project moves, and is stored as it is.
 """
 
 from __future__ import annotations

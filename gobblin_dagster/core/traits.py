@@ -18,8 +18,8 @@ class PackageTraits:
     """Traits of every construct."""
 
     packages: tuple[str, ...] = ()
-    """Modules of optional packages that it imports when it is used; `gobblin check` says which are not installed. How to install
-    them: `core.utils.optional_packages`."""
+    """Modules of optional packages that it imports when it is used; `gobblin check` says which are not installed. How
+    to install them: `core.utils.optional_packages`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def _judged(job: LoadedJob, root: Path, project: ProjectSpec) -> CheckedFile:
 
 
 def _faults(job: LoadedJob, root: Path, project: ProjectSpec) -> tuple[SpecFault, ...]:
-    """Return what is wrong with a job whose file is without fault: with its parts, this machine, or what it may touch."""
+    """Return the faults of a job with a valid file: of its parts, of this machine, or names that are not allowed."""
     if forbidden := faults_of(job.spec, str(root.resolve()), project.allow.lists):
         return forbidden
     try:

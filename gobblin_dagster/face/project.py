@@ -72,8 +72,8 @@ def open_project(
     Args:
         root: the folder.
         jobs: the jobs that are meant; faults of others then do not matter. Default: all.
-        store: an open state store for all that is done, which stays open; default: each method opens the project's own and
-            closes it.
+        store: an open state store for all that is done, which stays open; default: each method opens the project's own
+            and closes it.
         runner: runs the work units; default: the project's Spark, which starts with the first work.
 
     Raises:
@@ -106,10 +106,11 @@ def check(root: str | PathLike[str] = ".") -> ProjectCheck:
 
 
 class GobblinProject:
-    """A project, opened by `open_project`. Its methods do what the commands of `gobblin` do, and return what these print.
+    """A project, opened by `open_project`. Its methods do what the commands of `gobblin` do, and return the results.
 
-    Use it as a context manager, or call `close`, where a Spark that was started shall end; else Spark ends with Python, or
-    once the project is forgotten. A job's name may be left out if the project has one job. For use by one thread at a time.
+    Use it as a context manager, or call `close`, where a Spark that was started shall end; else Spark ends with Python,
+    or once the project is forgotten. A job's name may be left out if the project has one job. For use by one thread at
+    a time.
     """
 
     def __init__(self, session: Session) -> None:
@@ -161,7 +162,8 @@ class GobblinProject:
         """Check the files of the project as they are now."""
         return check_project(self.root)
 
-    # -- runs --------------------------------------------------------------------------------------------------------------
+    # -- runs
+    # --------------------------------------------------------------------------------------------------------------
     def plan(
         self,
         job: str | None = None,
@@ -245,7 +247,8 @@ class GobblinProject:
             session.close()  # Java may be there at the next attempt
             raise
 
-    # -- published data ----------------------------------------------------------------------------------------------------
+    # -- published data
+    # ----------------------------------------------------------------------------------------------------
     def load_published(self, dataset: str, *, job: str | None = None, snapshot: int | None = None) -> PublishedSnapshot:
         """Return what is published of a dataset: whole commits, for any reader.
 
@@ -298,7 +301,8 @@ class GobblinProject:
                 return plan_rollback(store, spec, dataset, to, self._session.now())
             return rollback(project, spec, dataset, to, who=who(), why=why, store=store)
 
-    # -- maintenance -------------------------------------------------------------------------------------------------------
+    # -- maintenance
+    # -------------------------------------------------------------------------------------------------------
     def compact(
         self,
         job: str | None = None,

@@ -48,7 +48,7 @@ class QuarantineMethods:
     def show(
         self, dataset: str, *, job: str | None = None, policy: str | None = None, limit: int = 20
     ) -> Listing[QuarantinedRow]:
-        """Return rejected rows of a dataset: policy, reason, the file and row that they came from, and the rows as JSON.
+        """Return rejected rows of a dataset: policy, reason, file and row of origin, and the row as JSON.
 
         Args:
             dataset: its dataset.urn.

@@ -1,4 +1,4 @@
-"""What all methods of an opened project share: the project, the state store, and a Spark that starts when it is needed."""
+"""Shared by all methods of an opened project: the project, the state store, and Spark, which starts if needed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Session:
         )
 
     def job_of(self, dataset: str, name: str | None) -> JobSpec:
-        """Return the job of a published dataset; its name may be left out if one job alone has the dataset (UsageError)."""
+        """Return the job of a published dataset; the name may be left out if only one job has it (UsageError)."""
         if name is not None or len(self.project.jobs) == 1:
             return self.job(name)
         with self.use_store() as store:

@@ -69,7 +69,7 @@ class StartpointMethods:
         expires_in: timedelta = DEFAULT_EXPIRY,
         dry_run: bool = False,
     ) -> Listing[SetStartpoint]:
-        """Let the next run of a dataset begin elsewhere: what lies before counts as read, what lies after is read (again).
+        """Let the next run of a dataset begin elsewhere: data before it counts as read, data after it is read.
 
         Plans first, so Spark starts for sources that plan with it.
 
@@ -125,7 +125,7 @@ class StartpointMethods:
         return Listing(count(len(found), "startpoint"), _STARTPOINTS, found)
 
     def remove(self, dataset: str, *, job: str | None = None) -> Listing[Startpoint]:
-        """Remove the startpoint of a dataset (`*`: of all of the job) and return it. A run that works already honours it.
+        """Remove the startpoint of a dataset (`*`: of all of the job) and return it. A running run still applies it.
 
         Raises:
             UsageError: there is none, or several jobs have one.

@@ -512,8 +512,8 @@ class JobSpec(SpecModel):
             if inner.startswith(outer):
                 there, here = (self._folder(name, paths[name]) for name in (one, other))
                 raise ValueError(
-                    f"fork.branches: the files of {other!r} (in {here}) would be inside the folder of {one!r} ({there}), "
-                    "at least if the file system ignores case; give each branch a path of its own"
+                    f"fork.branches: the files of {other!r} (in {here}) would be inside the folder of {one!r} "
+                    f"({there}), at least if the file system ignores case; give each branch a path of its own"
                 )
         return self
 

@@ -23,8 +23,8 @@ def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateS
 
     Args:
         url: `sqlite:///<file>`, `postgresql://user:password@host:port/database` or `files:<folder or URL>`.
-        base_dir: the project's folder. A relative file or folder in the URL starts from it, and paths inside it are stored
-            relative to it.
+        base_dir: the project's folder. A relative file or folder in the URL starts from it, and paths inside it are
+            stored relative to it.
         clock: used by SQLite and plain files; PostgreSQL has its own clock.
 
     Raises:

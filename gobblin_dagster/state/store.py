@@ -119,7 +119,8 @@ class StateStore(Protocol):
 
         Args:
             job: name of the job.
-            epochs: epochs of the leases, by dataset.urn. A lease with another epoch by now, or released, is not changed.
+            epochs: epochs of the leases, by dataset.urn. A lease with another epoch by now, or released, is not
+                changed.
         """
 
     def load_leases(self, job: str) -> dict[str, Lease]:

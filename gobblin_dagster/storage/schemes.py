@@ -1,7 +1,8 @@
 """Scheme: all that the package knows of the files behind one scheme of URLs (`s3://`); one map finds it by name.
 
-Adding a storage is its own module and one line of `_TARGETS`, or a name in the entry-point group `gobblin_dagster.storages`.
-`open_storage`, `arrow_files`, `remote_files`, checksums and checks of job files ask the scheme, and know no name.
+Adding a storage is its own module and one line of `_TARGETS`, or a name in the entry-point group
+`gobblin_dagster.storages`. `open_storage`, `arrow_files`, `remote_files`, checksums and checks of job files ask the
+scheme, and know no name.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Scheme:
     example: ClassVar[str] = ""
     """How a URL to publish to is written, for messages; empty if nothing can be published there."""
     decodes_paths: ClassVar[bool] = False
-    """Whether `%2F` in a URL to publish to is one character; where the system's own tools take it for three, it is not."""
+    """Whether `%2F` in a URL to publish to is one character; where the system's own tools take it for three, it is
+    not."""
     takes_user: ClassVar[bool] = False
     """Whether a URL to read from may name a user, without a password."""
 
@@ -84,9 +86,10 @@ class Scheme:
 
         return read_whole(self.storage(host, durable=True)), list(paths)
 
-    # -- reading what others put there -----------------------------------------------------------------------------------
+    # -- reading what others put there
+    # -----------------------------------------------------------------------------------
     def connect(self, authority: str) -> Any:
-        """Return the client of a file system; called once for each process and authority, by `storage.remote.client_of`.
+        """Return the client of a file system; `storage.remote.client_of` calls it once per process and authority.
 
         Raises:
             UsageError: nobody knows the scheme.
@@ -104,7 +107,7 @@ class Scheme:
         return FsspecFiles("", client_of(self.name, ""))
 
     def told_checksum(self, url: str) -> str:
-        """Return the checksum that the store tells of a file without handing it out; empty if it tells none; raises OSError."""
+        """Return the checksum that the store knows of a file, without reading it; empty if unknown; raises OSError."""
         return ""
 
     def scan_with_checksums(self, url: str) -> Iterable[RemoteEntry]:
@@ -115,7 +118,7 @@ class Scheme:
 
 
 def register_scheme(name: str, target: str) -> None:
-    """Make a `Scheme` known in this process; a package names it in the entry-point group `gobblin_dagster.storages` instead.
+    """Register a `Scheme` in this process; packages use the entry-point group `gobblin_dagster.storages` instead.
 
     Args:
         name: the scheme, e.g. `s3`.

@@ -1,4 +1,5 @@
-"""The face: its names agree, nothing inside imports it, it costs no start-up time, and pages and examples import nothing else."""
+"""The face: its names agree, nothing inside imports it, it costs no start-up time, and pages and examples import
+nothing else."""
 
 from __future__ import annotations
 

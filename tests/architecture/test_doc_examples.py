@@ -1,4 +1,5 @@
-"""What the documents show can be written: job files are without fault, commands and their options exist, Python compiles."""
+"""What the documents show can be written: job files are without fault, commands and their options exist, Python
+compiles."""
 
 from __future__ import annotations
 

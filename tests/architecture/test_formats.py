@@ -1,6 +1,7 @@
 """A part is known by name where it is made and registered, and nowhere else.
 
-Of a file format everybody else asks `registry.published_format`, of a storage `storage.schemes`, of a package the construct.
+Of a file format everybody else asks `registry.published_format`, of a storage `storage.schemes`, of a package the
+construct.
 """
 
 from __future__ import annotations

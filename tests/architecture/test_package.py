@@ -1,4 +1,5 @@
-"""What holds for every module of the package: documented, typed, one version, nothing that runs foreign text as code."""
+"""What holds for every module of the package: documented, typed, one version, nothing that runs foreign text as
+code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The API of the exactly-once design, over every state store that we ship; its own example is run as it stands there."""
+"""The API of the exactly-once design, over every state store that we ship; its own example is run as it stands
+there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Write `tests/data/project_v2_sql` and `project_v2_files`: two small projects as the program of November 2026 left them.
+"""Write `tests/data/project_v2_sql` and `project_v2_files`: two small projects as the program of November 2026 left
+them.
 
-Run with that program (the commit that brought this file), never with a later one: `python -m tests.data.write_projects_v2`.
-Both lay in `ROOT`, whose name stands in their absolute paths. Each holds the lake with its manifests and its state store: one
-as the dump of a SQLite store with its export, the other as plain files. Of the jobs, see `numbers` and `feed`.
+Run with that program (the commit that brought this file), never with a later one: `python -m
+tests.data.write_projects_v2`. Both lay in `ROOT`, whose name stands in their absolute paths. Each holds the lake with
+its manifests and its state store: one as the dump of a SQLite store with its export, the other as plain files. Of the
+jobs, see `numbers` and `feed`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class SetClock:
 
 
 def numbers(rows: int) -> JobSpec:
-    """Return a job of two datasets: of `a` three snapshots, a rollback to the first and one more; of `b` an unfinished one."""
+    """Return a job of two datasets: of `a` three snapshots, a rollback to the first and one more; of `b` an unfinished
+    one."""
     return job_spec({"a": {"rows": rows}, "b": {"rows": rows}}, fork=ONE_BRANCH, commit={"parallelism": 1})
 
 

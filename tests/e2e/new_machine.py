@@ -1,4 +1,5 @@
-"""A Debian or Ubuntu as it is right after its installation, in a folder: real apt, real packages, none of ours there yet."""
+"""A Debian or Ubuntu as it is right after its installation, in a folder: real apt, real packages, none of ours there
+yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bad input, as a user meets it: the message names dataset and file, the exit code is as documented, nothing is lost."""
+"""Bad input, as a user meets it: the message names dataset and file, the exit code is as documented, nothing is
+lost."""
 
 from __future__ import annotations
 

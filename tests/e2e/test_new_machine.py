@@ -1,4 +1,5 @@
-"""The scripts behind `make` on a machine that was installed a moment ago: real apt, real packages of the real mirror."""
+"""The scripts behind `make` on a machine that was installed a moment ago: real apt, real packages of the real
+mirror."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tests.e2e.new_machine import NewMachine, new_machine, why_impossible
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-# A project without dependencies that brings its own build: nothing but Python's own parts and pip is needed to install it.
+# A project without dependencies that brings its own build: nothing but Python's own parts and pip is needed to install
+# it.
 _BUILD = """
 import zipfile
 def get_requires_for_build_editable(settings=None): return []
@@ -25,7 +27,8 @@ def build_editable(folder, settings=None, metadata=None):
     with zipfile.ZipFile(folder + "/tiny-1-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "ANSWER = 42")
         wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1\\n")
-        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nGenerator: tiny\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        text = "Wheel-Version: 1.0\\nGenerator: tiny\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        wheel.writestr(info + "WHEEL", text)
         wheel.writestr(info + "RECORD", "")
     return "tiny-1-py3-none-any.whl"
 """

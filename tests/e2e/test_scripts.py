@@ -56,7 +56,8 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def give_apt(machine: Machine, offered: str, effect: str) -> None:
-    """Give the machine an apt that offers some packages, and root rights; `words` are what it is asked, without options."""
+    """Give the machine an apt that offers some packages, and root rights; `words` are what it is asked, without
+    options."""
     machine.give("id", "echo 0")
     machine.give("sleep", "true")
     # Like the real one, it goes on to talk after the line that matters, and talks the language of its user.

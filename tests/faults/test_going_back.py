@@ -88,7 +88,8 @@ def ids(snapshot: PublishedSnapshot, branch: str) -> list[int]:
 
 
 def check_whole(root: Path, *expected: int) -> None:
-    """Require that both kinds of readers see the rows below one of the numbers, in every branch, and the watermark too."""
+    """Require that both kinds of readers see the rows below one of the numbers, in every branch, and the watermark
+    too."""
     spec = job()
     by_store = load_published(project(root, spec), spec, "a")
     for snapshot in (by_store, read_published(root / "lake", spec.job, "a")):

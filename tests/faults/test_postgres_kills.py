@@ -1,4 +1,5 @@
-"""The state store's PostgreSQL dies and comes back under a run: before, after and within its transactions, at random times."""
+"""The state store's PostgreSQL dies and comes back under a run: before, after and within its transactions, at random
+times."""
 
 from __future__ import annotations
 
@@ -133,7 +134,8 @@ def test_server_killed_under_a_real_run_every_row_is_published_once(
     time.sleep(away_s)
     server.start()
     said, _ = run.communicate(timeout=240)
-    print(f"seed {SEED}: away for {away_s} s after {after_s:.2f} s, exit code {run.returncode}")  # noqa: T201  # to repeat it
+    # Printed, so that the schedule can be repeated.
+    print(f"seed {SEED}: away for {away_s} s after {after_s:.2f} s, exit code {run.returncode}")  # noqa: T201
     assert run.returncode in {0, 1, 3, 4}, said
     assert "Traceback" not in said
     if run.returncode:

@@ -82,7 +82,8 @@ def test_killed_at_a_random_time_every_row_is_published_once(tmp_path: Path, vic
     longest_s = {"driver": 6.0, "Spark JVM": 2.0, "Python worker": 0.3}[victim]
     after_s = random.Random(f"{SEED} {victim}").uniform(0, longest_s)
     is_killed = _kill_while_running(root, VICTIMS[victim], after_s)
-    print(f"seed {SEED}: {victim} after {after_s:.2f} s, {'killed' if is_killed else 'had ended'}")  # noqa: T201  # to repeat it
+    # Printed, so that the schedule can be repeated.
+    print(f"seed {SEED}: {victim} after {after_s:.2f} s, {'killed' if is_killed else 'had ended'}")  # noqa: T201
     again = gobblin(root, "run")
     assert again.returncode == 0, again.stdout + again.stderr
     assert_exactly_once(root, again.stdout)

@@ -1,4 +1,5 @@
-"""Snapshots that drop files: what each holds, whatever is published, merged, rolled back, cleaned up or killed between."""
+"""Snapshots that drop files: what each holds, whatever is published, merged, rolled back, cleaned up or killed
+between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A run under a startpoint killed before and after each of its operations: honoured once, consumed with its commit alone."""
+"""A run under a startpoint killed before and after each of its operations: honoured once, consumed with its commit
+alone."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ query ($key: AssetKeyInput!, $keys: [String!]) { assetNodeOrError(assetKey: $key
   partitionStats { numMaterialized numFailed numPartitions }
   assetPartitionStatuses { ... on DefaultPartitionStatuses { materializedPartitions failedPartitions } }
   latestMaterializationByPartition(partitions: $keys) { partition runId metadataEntries {
-    label ... on TextMetadataEntry { text } ... on IntMetadataEntry { intValue } ... on BoolMetadataEntry { boolValue } } }
+    label ... on TextMetadataEntry { text } ... on IntMetadataEntry { intValue }
+    ... on BoolMetadataEntry { boolValue } } }
   assetMaterializations(partitions: $keys) { partition runId }
   dependedByKeys { path } } } }
 """

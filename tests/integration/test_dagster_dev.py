@@ -1,4 +1,5 @@
-"""`dagster dev` as `gobblin dev` starts it: commits of the command line appear by themselves, and it ends when told to."""
+"""`dagster dev` as `gobblin dev` starts it: commits of the command line appear by themselves, and it ends when told
+to."""
 
 from __future__ import annotations
 

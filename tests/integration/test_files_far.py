@@ -375,7 +375,8 @@ def test_links_on_sftp_are_followed(as_sftp_user: SftpServer, tmp_path: Path) ->
     assert "dangling.csv (no regular file)" in job.notes()
 
 
-# -- what is wrong before anything is connected to -----------------------------------------------------------------------
+# -- what is wrong before anything is connected to
+# -----------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("url", "scheme", "module", "hint"),
     [

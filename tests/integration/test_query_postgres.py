@@ -348,8 +348,9 @@ def test_every_common_type_arrives_the_same_by_both_ways(
     with owner.cursor() as cursor:
         cursor.execute("CREATE TYPE mood AS ENUM ('low', 'high')")
         cursor.execute(
-            'CREATE TABLE "All Types" (id int, small smallint, real_ real, ok boolean, price numeric(10, 2), free numeric,'
-            ' at timestamptz, wall timestamp, day date, raw bytea, tag uuid, doc jsonb, mood mood, list int[], "a:b%" text)'
+            'CREATE TABLE "All Types" (id int, small smallint, real_ real, ok boolean, price numeric(10, 2),'
+            " free numeric, at timestamptz, wall timestamp, day date, raw bytea, tag uuid, doc jsonb, mood mood,"
+            ' list int[], "a:b%" text)'
         )
         cursor.execute(
             "INSERT INTO \"All Types\" VALUES (1, 2, 0.5, true, 12.30, 1.5, '2013-01-01 05:00+00', '2013-01-01 05:00',"
@@ -392,8 +393,8 @@ def test_watermark_types_read_each_row_once_by_units_of_their_own_width(
     with owner.cursor() as cursor:
         cursor.execute("CREATE TABLE times (id int, at timestamptz, wall timestamp, day date)")
         cursor.execute(
-            "INSERT INTO times SELECT n, t, t AT TIME ZONE 'UTC', (t AT TIME ZONE 'UTC')::date"
-            " FROM (SELECT n, timestamptz '2013-01-01 00:00+00' + n * interval '7 hours' AS t FROM generate_series(1, 50) n) x"
+            "INSERT INTO times SELECT n, t, t AT TIME ZONE 'UTC', (t AT TIME ZONE 'UTC')::date FROM (SELECT n, "
+            "timestamptz '2013-01-01 00:00+00' + n * interval '7 hours' AS t FROM generate_series(1, 50) n) x"
         )
     owner.commit()
     reader = Reader(source(url, column, kind, tables=["times"], partition_interval="2d"), "public.times")
@@ -440,7 +441,10 @@ def test_settings_of_the_database_change_no_value(
     name = url.rpartition("/")[2]
     for setting in ("datestyle = 'SQL, DMY'", "extra_float_digits = -5", "timezone = 'Asia/Tokyo'"):
         postgres_server.execute(f"ALTER DATABASE {name} SET {setting}")
-    columns = "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum"
+    columns = (
+        "1 AS id, daterange('2020-02-01', '2020-03-01') AS days, "
+        "ARRAY[0.1 + 0.2::float8] AS sums, 0.1 + 0.2::float8 AS sum"
+    )
     owner = connect()
     with owner.cursor() as cursor:
         cursor.execute(f"CREATE TABLE kinds AS SELECT {columns}, ARRAY['2020-02-01 05:00Z'::timestamptz] AS times")
@@ -500,7 +504,8 @@ def test_days_of_instants_do_not_depend_on_the_zone_of_the_session(
     owner = connect()
     with owner.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO events (at) SELECT '2013-01-01Z'::timestamptz + n * interval '6 hours' FROM generate_series(0, 7) n"
+            "INSERT INTO events (at) SELECT '2013-01-01Z'::timestamptz + n * interval '6 hours' FROM "
+            "generate_series(0, 7) n"
         )
     owner.commit()
     reader = Reader(source(url, "at", "date", partition_interval="1d"))

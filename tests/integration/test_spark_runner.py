@@ -138,14 +138,12 @@ def test_spark_stop_lets_running_units_end_and_commits_them(tmp_path: Path, runn
 
 def test_second_start_in_a_process_uses_the_jvm_that_is_there() -> None:
     code = (
-        "from pathlib import Path\n"
-        "from gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import SparkSpec\n"
-        "for _ in range(2):\n"
-        "    runner = LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); runner.close()\n"
-        "parents = [file.read_text().split('State:')[1] for file in Path('/proc').glob('[0-9]*/status')"
-        " if file.read_text().startswith('Name:\\tjava')]\n"
-        "import os\n"
-        "print(sum(f'PPid:\\t{os.getpid()}\\n' in text for text in parents))"
+        "from pathlib import Path\nfrom gobblin_dagster.engine.spark.lazy import LazySparkRunner; from "
+        "gobblin_dagster.spec.project import SparkSpec\nfor _ in range(2):\n    runner = "
+        "LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); runner.close()\nparents = "
+        "[file.read_text().split('State:')[1] for file in Path('/proc').glob('[0-9]*/status') if "
+        "file.read_text().startswith('Name:\\tjava')]\nimport os\nprint(sum(f'PPid:\\t{os.getpid()}\\n' in text for "
+        "text in parents))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["3", "3", "1"]
@@ -154,9 +152,10 @@ def test_second_start_in_a_process_uses_the_jvm_that_is_there() -> None:
 def test_jvm_starts_without_what_libraries_hook_to_forks() -> None:
     """fsspec drops clients of HDFS in forked children, which waited for ever for threads that only the parent has."""
     code = (
-        "import os; os.register_at_fork(after_in_child=lambda: os.write(2, b'hooked'));"
-        "from gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import SparkSpec;"
-        "runner = LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); runner.close()"
+        "import os; os.register_at_fork(after_in_child=lambda: os.write(2, b'hooked'));from "
+        "gobblin_dagster.engine.spark.lazy import LazySparkRunner; from gobblin_dagster.spec.project import "
+        "SparkSpec;runner = LazySparkRunner(SparkSpec()); print(runner.started().session.range(3).count()); "
+        "runner.close()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["3"]

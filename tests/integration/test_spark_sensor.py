@@ -87,7 +87,8 @@ def test_sensor_finds_new_rows_of_a_table_with_one_spark_for_all_its_ticks(made:
         (made / "data").rename(made / "away")
         said = tick(project, sensor, instance).skip_message
     assert said.startswith(
-        "None of 1 datasets has new data to read. 1 cannot be planned; the first one: Source of job 'numbers': test.d: [PATH"
+        "None of 1 datasets has new data to read. 1 cannot be planned; the first one: Source of job 'numbers': "
+        "test.d: [PATH"
     )
     assert poll_process.process_id == process
     poll_process.close()

@@ -1,4 +1,5 @@
-"""Source `spark` on a Spark Connect server: Iceberg and Delta tables that Spark and deltalake write, read by snapshot."""
+"""Source `spark` on a Spark Connect server: Iceberg and Delta tables that Spark and deltalake write, read by
+snapshot."""
 
 from __future__ import annotations
 
@@ -222,7 +223,8 @@ def test_expired_iceberg_snapshots_are_refused(tmp_path: Path, runner: SparkRunn
     made.append(5, 7)
     made.append(7, 9)
     runner.session.sql(
-        f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
+        f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last "
+        "=> 1)"
     )
     assert "it expired, or the table was rolled back" in _run(tmp_path, job, runner).failures[0].message
 
@@ -238,7 +240,8 @@ def test_iceberg_snapshots_may_expire_once_they_were_read(
     job = made.job(extract={"namespace": "test", "table": "d", "type": extract})
     _run(tmp_path, job, runner)
     runner.session.sql(
-        f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last => 1)"
+        f"call lake.system.expire_snapshots(table => '{made.name}', older_than => timestamp'2100-01-01', retain_last "
+        "=> 1)"
     )
     assert _run(tmp_path, job, runner).outcome is DatasetOutcome.IDLE
     made.append(3, 5)

@@ -1,9 +1,10 @@
-"""Everything at once: jobs of every publisher, rows, startpoints, rollbacks, compaction, replay and cleaning, in all weather.
+"""Everything at once: jobs of every publisher, rows, startpoints, rollbacks, compaction, replay and cleaning, in all
+weather.
 
-A plain model says what each commit must leave. At every moment both kinds of readers find just that in every snapshot that
-is kept, no watermark is ahead, and each startpoint waits or was consumed by one commit. After a quiet run nothing is
-unfinished, the datasets of a run are published together where the job says so, tables hold what snapshots do, and no file
-is nobody's. In the end nothing is left to do.
+A plain model says what each commit must leave. At every moment both kinds of readers find just that in every snapshot
+that is kept, no watermark is ahead, and each startpoint waits or was consumed by one commit. After a quiet run nothing
+is unfinished, the datasets of a run are published together where the job says so, tables hold what snapshots do, and no
+file is nobody's. In the end nothing is left to do.
 """
 
 from __future__ import annotations

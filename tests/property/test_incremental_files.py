@@ -1,4 +1,5 @@
-"""Incremental equals full for files that come in any order, are written again, or fail to be read; by each way to tell them."""
+"""Incremental equals full for files that come in any order, are written again, or fail to be read; by each way to tell
+them."""
 
 from __future__ import annotations
 

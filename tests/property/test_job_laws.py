@@ -1,4 +1,5 @@
-"""Laws of whole jobs under random arrivals and failures, whatever the commit policy, its scope and the rule for failed ranges."""
+"""Laws of whole jobs under random arrivals and failures, whatever the commit policy, its scope and the rule for failed
+ranges."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def covered(parts: Any) -> Counter[int]:
 
 
 def check_ranges(state: DatasetState, published: Counter[int], there: int) -> None:
-    """Require that ranges neither overlap nor touch, that the committed ones are what is published, and no row is twice."""
+    """Require that ranges neither overlap nor touch, that the committed ones are what is published, and no row is
+    twice."""
     given_up = state.given_up.ranges.get("", ()) if state.given_up else ()
     for parts in (state.committed.ranges.get("", ()), given_up, state.settled.ranges.get("", ())):
         bounds = [bound for part in parts for bound in part]

@@ -1,4 +1,5 @@
-"""Laws of planning offsets: under arrivals, failures, retention and topics made anew, each is read once or stated as lost."""
+"""Laws of planning offsets: under arrivals, failures, retention and topics made anew, each is read once or stated as
+lost."""
 
 from __future__ import annotations
 

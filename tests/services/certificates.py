@@ -1,4 +1,5 @@
-"""Certificates for servers and clients of tests, made anew for each run: an authority of our own, and who it vouches for."""
+"""Certificates for servers and clients of tests, made anew for each run: an authority of our own, and who it vouches
+for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A real NameNode and DataNodes for tests, from Hadoop's own jars; they end with the tests, whatever becomes of these."""
+"""A real NameNode and DataNodes for tests, from Hadoop's own jars; they end with the tests, whatever becomes of
+these."""
 
 from __future__ import annotations
 

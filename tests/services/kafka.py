@@ -1,4 +1,5 @@
-"""A real Kafka broker (KRaft, one node) on 127.0.0.1 for tests, ended by its own pid; it can be stopped and started again."""
+"""A real Kafka broker (KRaft, one node) on 127.0.0.1 for tests, ended by its own pid; it can be stopped and started
+again."""
 
 from __future__ import annotations
 

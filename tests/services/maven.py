@@ -15,7 +15,8 @@ _NOTHING_ELSE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artif
 
 
 def jars(name: str, artifacts: Sequence[str], *, alone: bool = False) -> Path | None:
-    """Return a folder with the jars of `group:artifact:version[:type[:classifier]]` and, unless `alone`, all that they need.
+    """Return a folder with the jars of `group:artifact:version[:type[:classifier]]` and, unless `alone`, all that they
+    need.
 
     None where they are not there and Maven is not there either, or cannot fetch them.
     """

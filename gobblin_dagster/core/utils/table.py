@@ -132,8 +132,8 @@ class Table(ShownAsTable[T]):
     def to_arrow(self) -> pa.Table:
         """Return all rows as Arrow.
 
-        Shape: one row per item, in their order; text, int64, bool and instants (microseconds, UTC), all nullable. Watermarks
-        are text, as people read them.
+        Shape: one row per item, in their order; text, int64, bool and instants (microseconds, UTC), all nullable.
+        Watermarks are text, as people read them.
         """
         import pyarrow as pa  # noqa: PLC0415  # slow to load
 

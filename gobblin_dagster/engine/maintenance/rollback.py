@@ -50,7 +50,8 @@ class RollbackPlan(ShownAsFacts):
             "watermark": f"{self.before.watermark} -> {self.after.watermark}",
             "snapshot": f"{self.before.snapshot} -> {self.after.snapshot}, equal to {self.to}",
             "readers see": count(len(self.files), "file"),
-            "and no longer": f"{count(len(self.left), 'file')} with {count(sum(file.rows for file in self.left), 'row')}",
+            "and no longer": f"{count(len(self.left), 'file')} "
+            f"with {count(sum(file.rows for file in self.left), 'row')}",
         }
 
 

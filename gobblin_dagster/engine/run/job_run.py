@@ -137,7 +137,8 @@ class JobRun:
         if kind is not None and not self._is_recorded:
             self._record_error(RunStatus.FAILED if issubclass(kind, Exception) else RunStatus.INTERRUPTED)
         if self._is_recorded:
-            # The run came to its end, and nothing is left undone: what is raised afterwards only tells of failed datasets.
+            # The run came to its end, and nothing is left undone: what is raised afterwards only tells of failed
+            # datasets.
             self._leases.__exit__(None, None, None)
         else:
             self._leases.__exit__(kind, error, trace)

@@ -1,4 +1,4 @@
-"""Startpoints that a person asks for: whose they are, and what the next run would do under them. Nothing is stored here."""
+"""Preview startpoints that a person asks for: their datasets, and what the next run would do. Stores nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def job_of_dataset(project: Project, store: StateStore, dataset_urn: str) -> Job
     if len(candidates) == 1:
         return project.job(candidates[0])
     raise UsageError(
-        problem=f"Which job's dataset {dataset_urn!r} is meant is not clear: {', '.join(candidates) or 'there is none'}.",
+        problem=f"Which job's dataset {dataset_urn!r} is meant is not clear: "
+        f"{', '.join(candidates) or 'there is none'}.",
         hint="Name one with --job.",
     )
 
@@ -49,7 +50,7 @@ def wished_startpoints(
     spark: SessionRunner | None = None,
     store: StateStore,
 ) -> dict[str, Startpoint]:
-    """Return the startpoints that a person asks for, by dataset.urn; `*` stands for all datasets of the source that have none."""
+    """Return the startpoints that a person asks for, by dataset.urn; `*` means all datasets without a startpoint."""
     urns = [dataset_urn]
     if dataset_urn == ALL:
         waiting = store.load_startpoints(job.job)

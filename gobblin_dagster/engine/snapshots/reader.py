@@ -50,8 +50,8 @@ _BRANCHES: tuple[Column[_BranchFiles], ...] = (
 class PublishedSnapshot(ShownAsTable[_BranchFiles]):
     """The files of one snapshot of one dataset. Give them to any reader, and it sees whole commits only.
 
-    Shown as a table of its branches. Methods take the name of a branch; it may be left out if only one branch has files,
-    apart from the quarantine.
+    Shown as a table of its branches. Methods take the name of a branch; it may be left out if only one branch has
+    files, apart from the quarantine.
     """
 
     job: str

@@ -1,7 +1,7 @@
 """Gobblin's class names and the types that stand for them here, so that a job may keep the names it had.
 
-The options are ours: see the type's own documentation. `gobblin.` without `org.apache.` in front, as before Gobblin joined
-Apache, is understood too; in Gobblin's own files a class is also found by its last name, for packages moved.
+The options are ours: see the type's own documentation. `gobblin.` without `org.apache.` in front, as before Gobblin
+joined Apache, is understood too; in Gobblin's own files a class is also found by its last name, for packages moved.
 """
 
 from __future__ import annotations
@@ -124,5 +124,5 @@ IN_FILES: Mapping[str, str] = {
     "AvroHeaderTimestampPolicy": "sql",
     "FlattenNestedKeyConverter": "sql",
 }
-"""Types by the last name of a class which in Gobblin's own files do exactly what the class does: its keys say other things
-than the options of the type that stands for it in YAML."""
+"""Types by the last name of a class which in Gobblin's own files do exactly what the class does: its keys say other
+things than the options of the type that stands for it in YAML."""

@@ -309,7 +309,8 @@ def partition_by(texts: Texts) -> list[dict[str, Any]]:
         return own_level(texts, {"type": given})
     if not given.rpartition(".")[2].startswith("TimeBased"):
         raise ValueError(
-            "expected a TimeBased... class, `module:Class` of your own in Python, or a class that `classes` of gobblin.yaml names"
+            "expected a TimeBased... class, `module:Class` of your own in Python, or a class that `classes` of "
+            "gobblin.yaml names"
         )
     if "writer.partition.columns" not in texts:
         raise ValueError("writer.partition.columns is missing; without a column Gobblin takes the time of writing")

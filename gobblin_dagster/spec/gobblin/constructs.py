@@ -60,8 +60,8 @@ def construct_of(
         hint = nearest(last, (known.rpartition(".")[2] for known in table), 0.75)  # they share words
         shown = class_name[:120]
         raise ClassError(
-            f"no {kind} stands for the class {shown!r}; {hint}{'' if hint.endswith('?') else '.'} Declare yours in `classes` of "
-            f"gobblin.yaml: {{{shown}: {{type: 'module:Class'}}}}"
+            f"no {kind} stands for the class {shown!r}; {hint}{'' if hint.endswith('?') else '.'} Declare yours in "
+            f"`classes` of gobblin.yaml: {{{shown}: {{type: 'module:Class'}}}}"
         )
     return Construct({"type": IN_FILES.get(last, found), **DEFAULTS.get(last, {})}, name, last)
 

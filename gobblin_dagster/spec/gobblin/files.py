@@ -2,11 +2,12 @@
 
 `.pull`, `.job` and `.properties` are Java properties, `.conf`, `.json` and `.configuration` are HOCON. Each folder from
 the jobs folder down to the job's may hold one `.properties` or `.configuration` file for all jobs below it. The nearest
-file wins: job > its folder > ... > the jobs folder > templates. References are replaced when all of them are together, so
-that a common file may refer to a key of the job.
+file wins: job > its folder > ... > the jobs folder > templates. References are replaced when all of them are together,
+so that a common file may refer to a key of the job.
 
-Source: gobblin-core `PullFileLoader`, `ResourceBasedJobTemplate`. Differs: two common files in a folder, a key that stands
-twice in a file, and a template's required key that is nowhere are faults of the job; faults are told all at once.
+Source: gobblin-core `PullFileLoader`, `ResourceBasedJobTemplate`. Differs: two common files in a folder, a key that
+stands twice in a file, and a template's required key that is nowhere are faults of the job; faults are told all at
+once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """HOCON, read by pyhocon; whatever deviates from the format's specification is kept inside this module.
 
-References to keys that stand in this file alone are replaced. Others come out as `${name}`, or `${any:NAME}` if the name may
-be a key or else an environment variable: what they stand for is known when all files of a job are together. `include` is
-refused: in Gobblin it finds nothing either. Measured deviations: a value like `10 s` is read as a duration, not text (refused
-with the remedy), quoted keys keep their quotes (taken off), `x."a.b"` does not parse.
+References to keys that stand in this file alone are replaced. Others come out as `${name}`, or `${any:NAME}` if the
+name may be a key or else an environment variable: what they stand for is known when all files of a job are together.
+`include` is refused: in Gobblin it finds nothing either. Measured deviations: a value like `10 s` is read as a
+duration, not text (refused with the remedy), quoted keys keep their quotes (taken off), `x."a.b"` does not parse.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A job file of Gobblin's as a job file of ours: the keys of `KEYS` become fields, classes become constructs.
 
-What comes out is the text of a YAML job file, which is then read like any other: a job that was converted to YAML is the
-same job by construction. Beside it stand the faults of what could not become a field, warnings of what is known and not
-carried, and for each part the key that it came from, so that later faults name that key with its file and line.
+What comes out is the text of a YAML job file, which is then read like any other: a job that was converted to YAML is
+the same job by construction. Beside it stand the faults of what could not become a field, warnings of what is known and
+not carried, and for each part the key that it came from, so that later faults name that key with its file and line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """KEYS: what became of each key of Gobblin's job files; the loader and docs/reference/gobblin-keys.md are made of it.
 
-A field is a place in our job file, `commit.policy`. `source(query).tables` is an option of the source where that is of the
-type `query`; `writer(*).partition_by` one of every writer of files; of `converters(sample).ratio` each converter of that
-type takes the value. Keys of one field are read together: see `combine.py`.
+A field is a place in our job file, `commit.policy`. `source(query).tables` is an option of the source where that is of
+the type `query`; `writer(*).partition_by` one of every writer of files; of `converters(sample).ratio` each converter of
+that type takes the value. Keys of one field are read together: see `combine.py`.
 """
 
 from __future__ import annotations
@@ -292,8 +292,8 @@ FILES = (
     Key("source.filebased.preserve.file.name", mark=_RARE, note="files are named by their work unit", holds=("false",)),
     _refused(
         "source.filebased.downloader.class",
-        "files are read by lines, as `TokenizedFileDownloader` does; for CSV with a header or line breaks, convert the job "
-        "to YAML and give it `format: {type: csv}`",
+        "files are read by lines, as `TokenizedFileDownloader` does; for CSV with a header or line breaks, convert "
+        "the job to YAML and give it `format: {type: csv}`",
         holds=("tokenizedfiledownloader", "org.apache.gobblin.source.extractor.filebased.tokenizedfiledownloader"),
     ),
     _refused(

@@ -106,7 +106,8 @@ class FileStateStore:
         storage: holds the files.
         clock: decides when leases end. The clocks of all machines should differ much less than a lease lasts.
         threads: number of datasets that methods for many datasets work on at once.
-        base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they are.
+        base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they
+            are.
 
     Raises:
         StoreVersionError: the store has a newer layout; nothing was changed.

@@ -48,7 +48,8 @@ class SqlStateStore:
     Args:
         engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
         clock: gives the time for SQLite; PostgreSQL uses its own clock.
-        base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they are.
+        base: the project's folder, absolute. Paths inside it are stored relative to it; empty stores all paths as they
+            are.
 
     Raises:
         StoreVersionError: the store has a revision that this program does not know; nothing was changed.

@@ -120,7 +120,7 @@ class CommitStepConformance(Conformance):
             assert read.verify(storage), f"killed at operation {number}, {points.trace[-1]}"
 
     def test_two_processes_may_do_it_at_once(self, storage: Storage) -> None:
-        """Two processes may execute a step at once: one may have to try later; the next call finds it done or does it."""
+        """Two processes may execute a step at once: one may have to try later; the next call finds or does it."""
         step = self.prepare(storage)
         gate = Barrier(2)
 

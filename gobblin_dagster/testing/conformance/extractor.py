@@ -38,7 +38,7 @@ class ExtractorConformance(Conformance):
         to_override(self, "a fixture `open_extractor`", "a function that opens the work unit")
 
     def test_rows_are_read_as_expected(self, open_extractor: Callable[[], Extractor]) -> None:
-        """`chunks` yields all rows of the work unit, in chunks of exactly `schema`, with each row's number in its file."""
+        """`chunks` yields all rows of the work unit, in chunks of exactly `schema`, with row numbers in the file."""
         with closing(open_extractor()) as extractor:
             assert read_checked(extractor) == [dict(row) for row in self.expected]
 

@@ -95,7 +95,7 @@ class FileFormatConformance(ConstructConformance):
             self.read(context, InputFile(str(tmp_path / f"none-{self.file_name}")))
 
     def test_damaged_file_is_refused(self, context: ConstructContext, tmp_path: Path) -> None:
-        """A damaged file, or one of another format, raises FormatError, OSError or ArrowInvalid; no rows are made up."""
+        """A damaged file, or one of another format, raises FormatError, OSError or ArrowInvalid, and gives no rows."""
         for number, content in enumerate(self.broken):
             path = tmp_path / f"{number}-{self.file_name}"
             path.write_bytes(content)

@@ -86,7 +86,7 @@ class PlanConformance(ConstructConformance):
             assert set(self.planned(source, is_selected=urn.__eq__)) == {urn}
 
     def test_work_units_belong_to_their_offer(self, source: Source) -> None:
-        """Work units name their offer's dataset and have their own ids; `low` has the type of `expected_high`, not above."""
+        """Work units name their offer's dataset and have their own ids; `low` is not above `expected_high`."""
         for offer in self.planned(source).values():
             assert {unit.dataset_urn for unit in offer.work_units} <= {offer.dataset_urn}
             assert len({unit.id for unit in offer.work_units}) == len(offer.work_units)

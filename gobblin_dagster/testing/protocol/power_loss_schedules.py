@@ -106,7 +106,7 @@ class PowerLossStorage(LocalStorage):
 
 
 def losses(unsynced: Sequence[Unsynced], rng: random.Random, limit: int = 256) -> Iterator[tuple[Unsynced, ...]]:
-    """Yield the sets of changes that a power loss may undo: all if there are at most `limit`, else `limit` random ones."""
+    """Yield the sets of changes that a power loss may undo: all, or `limit` random ones if there are more."""
     if 2 ** len(unsynced) <= limit:
         for size in range(len(unsynced) + 1):
             yield from itertools.combinations(unsynced, size)

@@ -99,7 +99,8 @@ class KafkaJob:
 
 @pytest.fixture
 def new_job(broker: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., KafkaJob]:
-    """Return a maker of jobs: `new_job(partitions=2, topic_config={...}, **source_options)`, with a topic named as the test."""
+    """Return a maker of jobs: `new_job(partitions=2, topic_config={...}, **source_options)`, with a topic named as the
+    test."""
 
     def make(partitions: int = 1, topic_config: dict[str, str] | None = None, **options: Any) -> KafkaJob:
         topic = "".join(c if c.isalnum() else "." for c in request.node.name.removeprefix("test_"))

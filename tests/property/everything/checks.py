@@ -57,7 +57,8 @@ def check_dataset(storm: Storm, store: StateStore, urn: str, state: DatasetState
 
 
 def check_at_rest(storm: Storm) -> None:
-    """Check what holds once a quiet run followed whatever went wrong: nothing is left to finish, and nothing is nobody's."""
+    """Check what holds once a quiet run followed whatever went wrong: nothing is left to finish, and nothing is
+    nobody's."""
     with storm.store() as store:
         stored = store.load_sequences(JOB, set(SequenceState))
     assert {one.state for one in stored} <= {SequenceState.COMMITTED, SequenceState.ABORTED}, "something is unfinished"

@@ -1,6 +1,7 @@
 """What every commit must leave: ids by branch and folder. A plain model that knows no files, stores, steps or faults.
 
-It believes what a commit says that it was (a run up to here, a replay, a rollback), and says what readers must find then.
+It believes what a commit says that it was (a run up to here, a replay, a rollback), and says what readers must find
+then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What may happen to a project, each thing in a few lines: rows come, people set, roll back, compact, replay and clean."""
+"""What may happen to a project, each thing in a few lines: rows come, people set, roll back, compact, replay and
+clean."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def happen(storm: Storm) -> None:
 
 
 def raced(storm: Storm, work: Work) -> None:
-    """The process freezes before a call, another one does something, to which its leases may have fallen, and it goes on."""
+    """The process freezes before a call, another one does something, to which its leases may have fallen, and it goes
+    on."""
     broken: list[AssertionError] = []
 
     def meanwhile() -> None:

@@ -1,4 +1,5 @@
-"""Allow-lists of gobblin.yaml: what job files of others may touch, refused before anything is imported, read or connected."""
+"""Allow-lists of gobblin.yaml: what job files of others may touch, refused before anything is imported, read or
+connected."""
 
 from __future__ import annotations
 

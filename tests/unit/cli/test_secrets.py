@@ -1,4 +1,5 @@
-"""Values of environment variables stay out of whatever a command stores or prints; passwords in job files are refused."""
+"""Values of environment variables stay out of whatever a command stores or prints; passwords in job files are
+refused."""
 
 from __future__ import annotations
 

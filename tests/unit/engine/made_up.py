@@ -1,4 +1,5 @@
-"""Parts that the package does not have, as a package of a user's would bring them: file formats, a storage, a commit step."""
+"""Parts that the package does not have, as a package of a user's would bring them: file formats, a storage, a commit
+step."""
 
 from __future__ import annotations
 

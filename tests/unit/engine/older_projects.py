@@ -17,7 +17,8 @@ DATA = Path(__file__).parents[2] / "data"
 
 
 def bring_back(kind: str, folder: Path, *, opened_before: bool = True) -> Project:
-    """Return a project of version 2 in a folder; `opened_before` it was moved there, or only afterwards, by this program."""
+    """Return a project of version 2 in a folder; `opened_before` it was moved there, or only afterwards, by this
+    program."""
     shutil.copytree(DATA / f"project_v2_{kind}", folder)
     if kind == "sql":
         with closing(sqlite3.connect(folder / "state.db")) as connection:

@@ -1,4 +1,5 @@
-"""A state store that was lost or set back, told by what a table itself notes of its commits: its rows are there once."""
+"""A state store that was lost or set back, told by what a table itself notes of its commits: its rows are there
+once."""
 
 from __future__ import annotations
 

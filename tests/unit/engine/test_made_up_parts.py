@@ -1,4 +1,5 @@
-"""A part that the package does not have goes the whole way of a run after one registration: no list of names stops it."""
+"""A part that the package does not have goes the whole way of a run after one registration: no list of names stops
+it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """State that older programs wrote must load and go on.
 
-`tests/data/sql_store_v1.sql` is the dump of a SQLite store, `tests/data/state_export_v1.jsonl` its export before the last
-sequence. Their commit reports are still bags of the format `DatasetResult/1`. Three commits of one dataset: by a run whose
-second work unit failed, under a startpoint, by a person; then a sequence that is not finished, and a startpoint that waits.
+`tests/data/sql_store_v1.sql` is the dump of a SQLite store, `tests/data/state_export_v1.jsonl` its export before the
+last sequence. Their commit reports are still bags of the format `DatasetResult/1`. Three commits of one dataset: by a
+run whose second work unit failed, under a startpoint, by a person; then a sequence that is not finished, and a
+startpoint that waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Publishers in whole jobs: what a snapshot holds after each publication, what older ones hold, and what a manifest says."""
+"""Publishers in whole jobs: what a snapshot holds after each publication, what older ones hold, and what a manifest
+says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Jobs in a Dagster components project: from a project folder, by name, from a job file, written inline; and its faults."""
+"""Jobs in a Dagster components project: from a project folder, by name, from a job file, written inline; and its
+faults."""
 
 from __future__ import annotations
 

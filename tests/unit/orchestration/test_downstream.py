@@ -132,7 +132,8 @@ def test_formats_and_columns_may_differ_between_snapshots(world: World) -> None:
 ONE_BRANCH = {"branches": [{"name": "all"}]}
 TYPED = {
     "type": "sql",
-    "select": "'00' || id as code, case id when 1 then '' when 2 then 'NA' when 3 then 'say \"a\",\nb' else value end as text, "
+    "select": "'00' || id as code, case id when 1 then '' when 2 then 'NA' when 3 then 'say \"a\",\nb' "
+    "else value end as text, "
     "cast(id as decimal(20,3)) / 8 as amount, id as whole, timestamp '2020-01-01 12:00:00.5' as wall, "
     "timestamptz '2020-01-01 12:00:00+02' as instant, '2020-01-01' as like_a_time, id % 2 = 0 as even",
 }

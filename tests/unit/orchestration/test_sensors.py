@@ -119,7 +119,8 @@ def test_sweep_reports_each_commit_once_and_marks_it_when_dagster_has_it(world: 
 
 
 def test_sweep_reports_one_commit_after_the_other_of_a_dataset_with_checks(world: World) -> None:
-    """Dagster refuses a second evaluation of a check for the same partition where there is no run to tell them apart."""
+    """Dagster refuses a second evaluation of a check for the same partition where there is no run to tell them
+    apart."""
     world.parts["row_policies"] = [{"name": "has_value", "type": "not_null", "columns": ["value"]}]
     world.parts["task_policies"] = [{"type": "row_count"}]
     for rows in (10, 20, 30):

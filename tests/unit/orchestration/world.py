@@ -91,7 +91,8 @@ class World:
         return self.instance.get_materialized_partitions(key) - failed, failed
 
     def checked(self, name: str, branch: str = "all") -> dict[str, set[str]]:
-        """Return the partitions by what Dagster's pages show of a check; those of which they show nothing are left out."""
+        """Return the partitions by what Dagster's pages show of a check; those of which they show nothing are left
+        out."""
         key, parts = dg.AssetCheckKey(self.binding.keys[branch], name), self.binding.partitions
         with partition_loading_context(dynamic_partitions_store=self.instance):
             state = self.instance.event_log_storage.get_asset_check_state([(key, parts)])[key]

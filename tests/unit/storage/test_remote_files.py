@@ -1,4 +1,5 @@
-"""Lists of far files and looks at single ones say the same, or every file would seem to change between plan and read."""
+"""Lists of far files and looks at single ones say the same, or every file would seem to change between plan and
+read."""
 
 from __future__ import annotations
 

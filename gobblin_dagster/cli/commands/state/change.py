@@ -92,7 +92,8 @@ def _command(plan: _Plan, doc: str) -> Callable[..., None]:
         with closing(open_store_here(ctx)) as store:
             name, damage = find_damage(store, dataset, job)
             if damage is not None and not dry_run:
-                # A damaged state is restored first, because the change is planned from it. The change is confirmed below.
+                # A damaged state is restored first, because the change is planned from it. The change is confirmed
+                # below.
                 store.restore(name, dataset)
             change = plan(find_state(store, dataset, job), who=who(), why=reason, now=SystemClock().now())
             _change(store, change, yes=yes, dry_run=dry_run, output=output)

@@ -109,7 +109,7 @@ class Snapshots(OpensStore):
         assert reopened.load_snapshot(JOB, URN, 6) == in_order(publisher.expected[3])
 
     def test_removed_files_are_left_out_from_then_on_and_older_snapshots_hold_them(self, maker: StoreMaker) -> None:
-        """Files that a snapshot removes are left out from then on; older snapshots hold them, rollbacks restore them."""
+        """Files that a snapshot removes are left out from then on; older snapshots hold them, rollbacks too."""
         publisher = Publisher(maker.open())
         publisher.publish()
         publisher.publish()

@@ -1,4 +1,5 @@
-"""`gobblin commit recover` in a process of its own, where the job says nothing any more of what its sequence has to do."""
+"""`gobblin commit recover` in a process of its own, where the job says nothing any more of what its sequence has to
+do."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def recover(root: Path, without: Path | None = None) -> tuple[int, str]:
 
 @pytest.fixture
 def killed(project: Path) -> Path:
-    """A job whose file was in place, but not yet in its Iceberg table, when its run was killed; it then lost its publisher."""
+    """A job whose file was in place, but not yet in its Iceberg table, when its run was killed; it then lost its
+    publisher."""
     publisher = {"type": "iceberg", "table": "lake.numbers", "catalog": settings(project)}
     write_job(project, DATASETS, publisher=publisher, commit={"redo_limit": 1})
     assert subprocess.run([sys.executable, "-c", KILLED, "commit:1"], cwd=project, check=False).returncode == -9

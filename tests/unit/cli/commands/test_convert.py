@@ -19,7 +19,9 @@ data.publisher.final.dir=out
 """
 CLASSES = """
 classes:
-  com.shop.NumbersSource: {type: "gobblin_dagster.testing.rows_source:RowsSource", datasets: {a: {rows: 5}, b: {rows: 7}}}
+  com.shop.NumbersSource:
+    type: "gobblin_dagster.testing.rows_source:RowsSource"
+    datasets: {a: {rows: 5}, b: {rows: 7}}
 """
 
 
@@ -79,7 +81,8 @@ def test_convert_takes_a_file_outside_of_a_project(cli: Cli, tmp_path: Path, mon
     monkeypatch.setenv("BROKERS", "localhost:9092")
     path = tmp_path / "topics.conf"
     path.write_text(
-        'job.name = topics\nsource.class = KafkaSimpleSource\nkafka.brokers = ${BROKERS}\ndata.publisher.final.dir = "/lake"\n'
+        "job.name = topics\nsource.class = KafkaSimpleSource\nkafka.brokers = ${BROKERS}\n"
+        'data.publisher.final.dir = "/lake"\n'
     )
     called = cli("convert", path)
     assert called.code == 0, called.err

@@ -1,4 +1,5 @@
-"""Jobs written for Gobblin, as its examples are, run from their files: text to Avro, JSON lines to Parquet, dated folders."""
+"""Jobs written for Gobblin, as its examples are, run from their files: text to Avro, JSON lines to Parquet, dated
+folders."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ job.name=events
 source.class=org.apache.gobblin.source.extractor.filebased.TextFileBasedSource
 source.filebased.data.directory=${work}/json
 source.filebased.maxFilesPerRun=1
-source.schema=[{"columnName":"id","dataType":{"type":"long"}},{"columnName":"type","dataType":{"type":"enum","symbols":["Push"]}},\\
+source.schema=[{"columnName":"id","dataType":{"type":"long"}},\\
+  {"columnName":"type","dataType":{"type":"enum","symbols":["Push"]}},\\
   {"columnName":"actor","dataType":{"type":"record","values":[{"columnName":"login","dataType":{"type":"string"}}]}}]
 converter.classes=org.apache.gobblin.converter.json.JsonStringToJsonIntermediateConverter,\\
   org.apache.gobblin.converter.parquet.JsonIntermediateToParquetGroupConverter

@@ -1,4 +1,5 @@
-"""Converters that choose columns and rows, or make rows of lists: select, filter, flatten, explode, split, sample, dedup, add."""
+"""Converters that choose columns and rows, or make rows of lists: select, filter, flatten, explode, split, sample,
+dedup, add."""
 
 from __future__ import annotations
 

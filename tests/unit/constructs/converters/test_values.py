@@ -79,7 +79,10 @@ def test_times_of_many_forms_are_read(form: Any, value: Any, time: Any) -> None:
 def test_time_of_no_form_names_row_column_forms_and_value() -> None:
     spec = {"type": "parse_timestamps", "columns": {"a": ["iso", "%d.%m.%Y"]}}
     given = chunk({"a": ["2013-01-01", "31.02.2013", "x"]}, first_row=5)
-    assert "file in/flights.csv, converter 'parse_timestamps': row 6: column 'a': expected a time as iso or %d.%m.%Y, got '31.02.2013'" in _refused(spec, given)  # fmt: skip # noqa: E501 - one message
+    assert (
+        "file in/flights.csv, converter 'parse_timestamps': row 6: column 'a': expected a time as iso or %d.%m.%Y, "
+        "got '31.02.2013'"
+    ) in _refused(spec, given)
 
 
 def test_time_that_only_looks_like_iso_is_an_error() -> None:

@@ -21,7 +21,8 @@ def read_lines(root: Path, *names: str, block_bytes: int = 1 << 20, **options: A
 def test_schema_is_settled_by_the_first_file_and_times_stay_text(tmp_path: Path) -> None:
     put(
         tmp_path,
-        one_jsonl=b'{"id": 1, "at": "2013-01-01 00:00:00", "who": {"at": "2013-01-01"}, "no": null, "of": ["2013-01-01"]}\n',
+        one_jsonl=b'{"id": 1, "at": "2013-01-01 00:00:00", "who": {"at": "2013-01-01"}, "no": null, '
+        b'"of": ["2013-01-01"]}\n',
         two_jsonl=b'{"id": 2}\n\n{"at": "later", "id": 3}',
     )
     table = read_lines(tmp_path, "one.jsonl", "two.jsonl")
@@ -38,7 +39,8 @@ def test_schema_is_settled_by_the_first_file_and_times_stay_text(tmp_path: Path)
 def test_undeclared_fields_are_kept_with_the_types_of_the_first_rows(tmp_path: Path) -> None:
     put(
         tmp_path,
-        one_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": {"on": "2013-01-01"}, "day": "2013-01-02"}\n{"id": 2}\n',
+        one_jsonl=b'{"id": 1, "at": "2013-01-01 10:00:00", "x": {"on": "2013-01-01"}, "day": "2013-01-02"}\n'
+        b'{"id": 2}\n',
         two_jsonl=b'{"n": 9, "id": 3}\n',
         three_jsonl=b'{"day": "2013-01-03", "id": 4}\n',
     )

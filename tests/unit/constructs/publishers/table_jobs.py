@@ -40,7 +40,8 @@ def check_exactly_once(
     step: type[CommitStep],
     patch: pytest.MonkeyPatch,
 ) -> None:
-    """Fail before the step, inside it after its work, and at the commit; a run after each makes good, and nothing is twice."""
+    """Fail before the step, inside it after its work, and at the commit; a run after each makes good, and nothing is
+    twice."""
     rows = 0
     for fail in (_before(step), _after(step), _at_commit):
         rows += 7

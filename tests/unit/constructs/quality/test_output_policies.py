@@ -43,7 +43,8 @@ def _sizes(spec: dict[str, Any], *sizes: int) -> tuple[bool, str]:
 
 
 def test_file_size_holds_within_bounds_and_without_files() -> None:
-    assert _sizes({"min_bytes": 10, "max_bytes": 20}, 10, 20) == (True, "expected at least 10 and at most 20 bytes in each file; got that in 2 files")  # fmt: skip # noqa: E501 - one message
+    holds, detail = _sizes({"min_bytes": 10, "max_bytes": 20}, 10, 20)
+    assert (holds, detail) == (True, "expected at least 10 and at most 20 bytes in each file; got that in 2 files")
     assert _sizes({"min_bytes": 10})[0] is True
 
 

@@ -47,7 +47,8 @@ def imports_of(path: Path) -> Iterator[tuple[str, int, bool]]:
         catches = {ast.unparse(h.type) for h in node.handlers if h.type} if isinstance(node, ast.Try) else set()
         is_caught = any("ImportError" in one or "ModuleNotFoundError" in one for one in catches)
         if is_guard or is_typing or is_caught:
-            guarded.update(inner for one in node.body for inner in ast.walk(one))  # type: ignore[attr-defined]  # With, If and Try have one
+            body = node.body  # type: ignore[attr-defined]  # With, If and Try have one
+            guarded.update(inner for one in body for inner in ast.walk(one))
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []

@@ -1,4 +1,5 @@
-"""Compaction: fewer files, the same rows in the same order; in every format, around every crash, beside everything else."""
+"""Compaction: fewer files, the same rows in the same order; in every format, around every crash, beside everything
+else."""
 
 from __future__ import annotations
 

@@ -133,7 +133,9 @@ def test_datasets_whose_folders_are_one_where_case_does_not_count_are_refused(tm
 
     both = run(tmp_path, job_spec({"Orders": {"rows": 4}, "orders": {"rows": 3}, "other": {"rows": 1}}))
     assert [(one.dataset_urn, one.outcome, one.rows_read) for one in both.datasets] == [
-        ("Orders", DatasetOutcome.FAILED, 0), ("orders", DatasetOutcome.FAILED, 0), ("other", DatasetOutcome.COMMITTED, 1)
+        ("Orders", DatasetOutcome.FAILED, 0),
+        ("orders", DatasetOutcome.FAILED, 0),
+        ("other", DatasetOutcome.COMMITTED, 1),
     ]  # fmt: skip
     message = both.datasets[0].failures[0].message
     assert f"datasets 'Orders', 'orders' would share a folder: in {tmp_path / 'lake'} names that differ" in message

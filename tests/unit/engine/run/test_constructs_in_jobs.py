@@ -163,9 +163,11 @@ def test_contract_discard_keeps_the_published_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("contract", "converter", "problem"),
     [
-        ("freeze", NEW_COLUMN, "schema contract 'freeze': expected .*a difference: branch 'all': column 'extra' .int64. is new"),
+        ("freeze", NEW_COLUMN,
+         "schema contract 'freeze': expected .*a difference: branch 'all': column 'extra' .int64. is new"),
         ("fail", NO_VALUE, "schema contract 'fail': expected .*got a difference: 'value' is gone"),
-        ("evolve", {"type": "columns", "columns": {"id": "string"}}, "'id' was int64, is string, which is no wider type"),
+        ("evolve", {"type": "columns", "columns": {"id": "string"}},
+         "'id' was int64, is string, which is no wider type"),
     ],
     ids=["freeze", "fail", "evolve"],
 )  # fmt: skip

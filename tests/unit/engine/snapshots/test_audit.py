@@ -44,7 +44,10 @@ def test_audit_counts_source_and_files_anew(tmp_path: Path, writer: dict[str, An
 
 
 def test_csv_is_counted_as_its_writer_wrote_it(tmp_path: Path) -> None:
-    odd = "case id when 1 then 'a,b,c' when 2 then 'say \"x\",\ny' when 3 then repeat('x', 2000000) else value end as value"
+    odd = (
+        "case id when 1 then 'a,b,c' when 2 then 'say \"x\",\ny' when 3 then repeat('x', 2000000) "
+        "else value end as value"
+    )
     writer = {"type": "csv", "delimiter": ";", "compression": "zstd"}
     job = job_spec({"a": {"rows": 25}}, converters=[{"type": "sql", "select": f"id, {odd}"}], writer=writer)
     run(tmp_path, job)

@@ -101,7 +101,8 @@ def test_fault_of_an_inherited_key_names_its_file(tmp_path: Path) -> None:
 def test_folder_with_two_common_files_is_a_fault(tmp_path: Path) -> None:
     path = write(tmp_path, {"orders.pull": KAFKA, "a.properties": "", "b.configuration": ""})
     assert faults_of(path, tmp_path) == [
-        "b.configuration:1 : a folder may hold one file for all its jobs, got a.properties, b.configuration; make one of them"
+        "b.configuration:1 : a folder may hold one file for all its jobs, got a.properties, b.configuration; make "
+        "one of them"
     ]
 
 

@@ -215,9 +215,11 @@ def test_conversion_errors_that_are_tolerated_skip_rows(tmp_path: Path) -> None:
 
 def test_text_messages_become_columns_of_a_schema(tmp_path: Path) -> None:
     text = KAFKA + (
-        "converter.classes=gobblin.converter.csv.CsvToJsonConverter,gobblin.converter.avro.JsonIntermediateToAvroConverter\n"
+        "converter.classes=gobblin.converter.csv.CsvToJsonConverter,"
+        "gobblin.converter.avro.JsonIntermediateToAvroConverter\n"
         "converter.csv.to.json.delimiter=\\t\n"
-        'source.schema=[{"columnName":"ID","dataType":{"type":"long"}},{"columnName":"NAME","dataType":{"type":"string"}}]\n'
+        'source.schema=[{"columnName":"ID","dataType":{"type":"long"}},'
+        '{"columnName":"NAME","dataType":{"type":"string"}}]\n'
     )
     csv, columns = load(tmp_path, text).spec.converters
     assert (csv.options["columns"], csv.options["delimiter"]) == (["ID", "NAME"], "\t")
@@ -459,7 +461,8 @@ def test_rows_land_in_the_final_folder_of_their_branch(tmp_path: Path) -> None:
     }
     text = (
         "job.name=orders\nsource.class=com.shop.Numbers\nextract.namespace=shop\nfork.branches=2\n"
-        f"data.publisher.final.dir.0={tmp_path}/job-output/purged\ndata.publisher.final.dir.1={tmp_path}/job-output/normal\n"
+        f"data.publisher.final.dir.0={tmp_path}/job-output/purged\n"
+        f"data.publisher.final.dir.1={tmp_path}/job-output/normal\n"
     )
     assert run(tmp_path, load(tmp_path, text, own).spec).status is RunStatus.SUCCEEDED
     for folder in ("purged", "normal"):
@@ -472,7 +475,8 @@ def test_own_publisher_and_partitioner_are_found_in_classes(tmp_path: Path) -> N
         "com.shop.ByTitle": {"type": "shop.parts:ByTitle", "size": 3},
     }
     text = KAFKA + (
-        "data.publisher.type=com.shop.TablePublisher\nwriter.partitioner.class=com.shop.ByTitle\nwriter.partition.prefix=title\n"
+        "data.publisher.type=com.shop.TablePublisher\nwriter.partitioner.class=com.shop.ByTitle\n"
+        "writer.partition.prefix=title\n"
     )
     path = write(tmp_path, {"orders.pull": text})
     files = GobblinFiles(path.parent, {name: ConstructSpec.model_validate(spec) for name, spec in own.items()})

@@ -170,7 +170,8 @@ def test_an_unreadable_state_is_named(store: StateStore, by_hand: Engine) -> Non
         store.load_dataset_states(JOB)
 
 
-# -- waiting for another run's transaction (SQLite has one writer at a time) ---------------------------------------------
+# -- waiting for another run's transaction (SQLite has one writer at a time)
+# ---------------------------------------------
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> str:
     return postgres_server.url(postgres_server.new_database())

@@ -1,4 +1,5 @@
-"""Implementations that break their protocols, each in one point; `test_broken.py` runs this file as an implementer would."""
+"""Implementations that break their protocols, each in one point; `test_broken.py` runs this file as an implementer
+would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each broken part fails the tests that name what it breaks, and no others; the message says what the protocol demands."""
+"""Each broken part fails the tests that name what it breaks, and no others; the message says what the protocol
+demands."""
 
 from __future__ import annotations
 

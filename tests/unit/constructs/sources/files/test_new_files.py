@@ -206,8 +206,8 @@ def test_names_are_read_in_order_and_late_ones_named(tmp_path: Path) -> None:
         folder.plan()
         .notes[0]
         .startswith(
-            "1 file(s) came or changed after the last run began, though they sort before what is committed; they are not "
-            "read: in/a/bb.csv."
+            "1 file(s) came or changed after the last run began, though they sort before what is committed; they are "
+            "not read: in/a/bb.csv."
         )
     )
 

@@ -1,4 +1,5 @@
-"""Partitions whose leader is not settled, as after a broker's restart; a cluster that does that on demand cannot be had."""
+"""Partitions whose leader is not settled, as after a broker's restart; a cluster that does that on demand cannot be
+had."""
 
 from __future__ import annotations
 

@@ -252,7 +252,10 @@ def test_fault_of_datasets_fails_the_job(tmp_path: Path, put: Put, monkeypatch: 
 def test_what_a_module_and_its_functions_print_stands_among_no_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = "print('at import')\ndef ends():\n    print('called')\n    return {'a': 1}\ndef read(unit):\n    yield {'id': 1}\n"
+    module = (
+        "print('at import')\ndef ends():\n    print('called')\n    return {'a': 1}\n"
+        "def read(unit):\n    yield {'id': 1}\n"
+    )
     (tmp_path / "talkative.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
     job = spec(read="talkative:read", datasets="talkative:ends")

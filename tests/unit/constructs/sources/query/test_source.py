@@ -320,8 +320,8 @@ def test_table_that_lies_behind_its_watermark_is_told(tmp_path: Path, shop: sqli
     offer = orders(source(tmp_path), (1, 6))
     assert not offer.work_units
     assert list(offer.notes) == [
-        "its last row is at 3, before its watermark 6: were rows deleted, or the table created again? Its rows are not read "
-        "again."
+        "its last row is at 3, before its watermark 6: were rows deleted, or the table created again? Its rows are "
+        "not read again."
     ]
     shop.execute("DELETE FROM orders")
     offer = orders(source(tmp_path), (1, 6))

@@ -94,13 +94,15 @@ def test_fault_is_named(options: dict[str, Any], problem: str) -> None:
         (
             "An error occurred while calling o1.load.\n: org.apache.spark.SparkClassNotFoundException: "
             "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: iceberg. Make sure. SQLSTATE: 42K02\n\tat x",
-            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: iceberg. Make sure. Add its package to gobblin.yaml: "
-            "`spark: {conf: {spark.jars.packages: org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0}}`.",
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: iceberg. Make sure. Add its package to "
+            "gobblin.yaml: `spark: "
+            "{conf: {spark.jars.packages: org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0}}`.",
         ),
         ("java.io.IOException: no space left\n\tat y", "no space left."),
         (
-            "o1.collect.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file x. "
-            "SQLSTATE: KD001\n\tat y\nCaused by: org.apache.spark.SparkException: [MALFORMED] Malformed: [2,null].\n\tat z\n"
+            "o1.collect.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while "
+            "reading file x. SQLSTATE: KD001\n\tat y\nCaused by: org.apache.spark.SparkException: [MALFORMED] "
+            "Malformed: [2,null].\n\tat z\n"
             'Caused by: java.lang.NumberFormatException: For input string: "x"\n',
             "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x: [MALFORMED] Malformed: [2,null].",
         ),
