@@ -70,7 +70,7 @@ _CLASSES = "tests/unit/spec/gobblin/test_classes.py"
 _RUN = "tests/unit/engine/run/test_job_run.py"
 _RETRIES = "tests/unit/engine/task/test_retry.py"
 _RETRY_FAILED = "tests/unit/engine/plan/test_retry_failed.py"
-_READ_LIMITS = "tests/unit/engine/task/test_read_limits.py"
+_READ_LIMITS = "tests/unit/engine/task/test_limited_reader.py"
 _QUERY = "tests/unit/constructs/sources/query/test_source.py"
 _OFFSETS = "tests/integration/kafka/test_offsets.py"
 _TOPICS = "tests/integration/kafka/test_rows.py"
@@ -102,7 +102,7 @@ TESTS = {
     "execution.limit.rows": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.seconds": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.rows_per_second": f"{_READ_LIMITS}::test_rate_waits_between_batches",
-    "execution.max_work_units": "tests/unit/engine/plan/test_limits.py::test_work_units_are_shared_out_evenly_among_datasets",
+    "execution.max_work_units": "tests/unit/engine/plan/test_planner.py::test_work_units_are_shared_out_evenly_among_datasets",
     "execution.packs": _PACKS,
     "execution.packing": _PACKS,
     "converters(*).max_errors": f"{_STAGE}::test_more_bad_rows_than_allowed_fail_with_the_row_that_was_too_much",
@@ -150,7 +150,7 @@ TESTS = {
     "source(files).max_files_per_run": f"{_FILES}::test_run_takes_so_many_files_and_says_how_many_are_left",
     "converters": f"{_LOADER}::test_branch_keys_speak_of_their_branch_and_others_of_the_job",
     "converters(avro_bytes).avro_schema": f"{_VALUES}::test_avro_bytes_become_columns",
-    "converters(drop).columns": "tests/unit/constructs/converters/test_drop_rename.py::test_drop_leaves_columns_out",
+    "converters(drop).columns": "tests/unit/constructs/converters/test_drop.py::test_drop_leaves_columns_out",
     "converters(AvroFieldRetrieverConverter).select": f"{_CLASSES}::test_class_does_with_rows_what_gobblins_does",
     "converters(AvroFieldRetrieverConverter).where": f"{_CLASSES}::test_class_does_with_rows_what_gobblins_does",
     "converters(FlattenNestedKeyConverter).select": f"{_CLASSES}::test_class_does_with_rows_what_gobblins_does",
@@ -165,7 +165,7 @@ TESTS = {
     "converters(AvroFilterConverter).equals": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
     "converters(StringFilterConverter).matches": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
     "converters(split).delimiter": f"{_SHAPE}::test_split_drops_empty_parts_and_repeats_places",
-    "converters(rename).columns": "tests/unit/constructs/converters/test_drop_rename.py::test_rename_changes_names_only",
+    "converters(rename).columns": "tests/unit/constructs/converters/test_drop.py::test_rename_changes_names_only",
     "converters(sample).ratio": f"{_SHAPE}::test_sample_depends_on_the_row_alone",
     "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
@@ -178,8 +178,8 @@ TESTS = {
     "task_policies(row_count_range).tolerance": "tests/unit/constructs/quality/test_task_policies.py::test_row_count_range",
     "row_policies": f"{_RUN}::test_rejected_rows_are_quarantined_with_reason_and_position",
     "row_policies.on_violation": f"{_STAGE}::test_gobblins_row_policy_types_are_understood_and_written_in_our_words",
-    "row_policies(not_older).column": "tests/unit/constructs/quality/test_value_policies.py::test_which_rows_pass",
-    "row_policies(not_older).max_age": "tests/unit/constructs/quality/test_value_policies.py::test_which_rows_pass",
+    "row_policies(not_older).column": "tests/unit/constructs/quality/test_values.py::test_which_rows_pass",
+    "row_policies(not_older).max_age": "tests/unit/constructs/quality/test_values.py::test_which_rows_pass",
     "writer.type": f"{_LOADER}::test_writer_is_told_by_format_or_class",
     "writer(avro).compression": "tests/unit/constructs/writers/test_orc_avro_text.py::test_avro_codecs_are_in_the_file",
     "writer(parquet).compression": f"{_WRITERS}::test_parquet_compression",

@@ -1,18 +1,12 @@
 from __future__ import annotations
 
-import os
 import re
-import signal
-import socket
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from gobblin_dagster.cli.interrupt import stop_on_interrupt
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.engine.spark.java import find_java
 from gobblin_dagster.state import open_store
@@ -151,28 +145,3 @@ def test_doctor_outside_of_a_project_looks_at_the_machine_only(
         "Python", "Java", "PySpark", "Dagster",
     ]  # fmt: skip
     assert cli("-C", tmp_path, "doctor").code == 1
-
-
-def test_dev_port_in_use_is_one_sentence_with_a_remedy(cli: Cli, project: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        called = cli("dev", "--port", port)
-    assert called.code == 1
-    assert called.err == (
-        f"error[environment]: Port {port} on 127.0.0.1 cannot be used: Address already in use. "
-        f"End the program that uses it, or choose another: `gobblin dev --port {port + 1}`.\n"
-    )
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_first_interrupt_sets_the_event_and_the_second_stops(number: signal.Signals) -> None:
-    former = signal.getsignal(number)
-    with stop_on_interrupt(Console(file=sys.stderr, quiet=True)) as stop:
-        assert not stop.is_set()
-        os.kill(os.getpid(), number)
-        assert stop.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-    assert signal.getsignal(number) is former

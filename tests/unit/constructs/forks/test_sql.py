@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from gobblin_dagster.constructs.forks.identity import IdentityForkOperator
 from gobblin_dagster.constructs.forks.sql import SqlForkOperator
 from gobblin_dagster.core.errors import ConvertError, UsageError
 from tests.unit.constructs.samples import CONTEXT, batch
@@ -23,12 +22,6 @@ def _flags(fork: SqlForkOperator) -> list[list[bool]]:
     flags = fork.fork_batch(ROWS)
     assert all(isinstance(flag, pa.BooleanArray) for flag in flags)
     return [flag.to_pylist() for flag in flags if not isinstance(flag, bool)]
-
-
-def test_identity_gives_every_row_to_every_branch() -> None:
-    fork = IdentityForkOperator(IdentityForkOperator.Options(), CONTEXT, branches=["a", "b", "c"])
-    assert list(fork.fork_schema(ROWS.schema)) == [True, True, True]
-    assert list(fork.fork_batch(ROWS)) == [True, True, True]
 
 
 def test_conditions_may_overlap_and_null_is_false() -> None:
