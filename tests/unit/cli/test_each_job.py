@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from gobblin_dagster.cli.each_job import for_each_job
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.engine.jobs import job_spec
+
+
+def begin(job: JobSpec) -> str:
+    if job.job == "bad":
+        raise UsageError(problem="It cannot be done.")
+    return job.job.upper()
+
+
+def test_job_that_fails_is_told_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [job_spec({}).model_copy(update={"job": name}) for name in ("one", "bad", "two")]
+    outcomes = for_each_job(jobs, begin)
+    assert outcomes.results == ["ONE", "TWO"]
+    assert outcomes.code == 2
+    assert "It cannot be done." in capsys.readouterr().err
+    views = outcomes.views(lambda result: {"result": result}, result=None)
+    assert [(view["job"], view["result"]) for view in views] == [("one", "ONE"), ("bad", None), ("two", "TWO")]
+    assert views[1]["error"]["code"] == "usage"
+
+
+def test_no_job_that_failed_is_success() -> None:
+    assert for_each_job([job_spec({})], begin).code == 0

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import io
+
+from gobblin_dagster.constructs.formats.peek import LookedAt
+
+
+def test_stream_that_was_looked_at_is_read_again_from_its_beginning() -> None:
+    looked = LookedAt(io.BytesIO(b"header and rows"))
+    assert looked.read(6) == b"header"
+    assert looked.beginning == b"header"
+    again = looked.again()
+    assert [again.read(4), again.read(4), again.read(100), again.read(1)] == [b"head", b"er a", b"nd rows", b""]
+
+
+def test_closing_what_is_read_again_leaves_the_stream_open() -> None:
+    stream = io.BytesIO(b"rows")
+    again = LookedAt(stream).again()
+    again.close()
+    assert again.closed
+    assert not stream.closed
