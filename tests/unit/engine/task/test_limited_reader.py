@@ -139,7 +139,7 @@ def test_source_that_tells_no_positions_is_refused_before_it_reads(tmp_path: Pat
 
 def test_snapshots_are_never_cut() -> None:
     extract = {"namespace": "n", "table": "t", "type": "snapshot_only"}
-    with pytest.raises(ValidationError, match="a part of a snapshot would take the"):
+    with pytest.raises(ValidationError, match="a part of a snapshot would replace the"):
         job_spec({}, extract=extract, execution={"limit": {"rows": 1}})
     job_spec({}, extract=extract, execution={"limit": {"rows_per_second": 1}})
 
