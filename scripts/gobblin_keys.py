@@ -165,7 +165,7 @@ TESTS = {
     "converters(AvroFilterConverter).equals": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
     "converters(StringFilterConverter).matches": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
     "converters(split).delimiter": f"{_SHAPE}::test_split_drops_empty_parts_and_repeats_places",
-    "converters(rename).columns": "tests/unit/constructs/converters/test_drop.py::test_rename_changes_names_only",
+    "converters(rename).columns": "tests/unit/constructs/converters/test_rename.py::test_rename_changes_names_only",
     "converters(sample).ratio": f"{_SHAPE}::test_sample_depends_on_the_row_alone",
     "fork.operator": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
     "fork.branches": "tests/e2e/test_examples.py::test_sensitive_data_is_purged_in_a_branch_of_its_own",
