@@ -86,10 +86,18 @@ class FilesSource:
         known = {urn for urn in context.states if context.is_selected(urn)}
         urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
         shared = _skip_notes(listing, None, self._options.pattern.date_format, self._label)
+        shared += self._absent_notes(listing)
         gate = self._gate(context.clock.now())
         for urn in sorted(str(urn) for urn in urns):
             yield self._offer(urn, listing, context, gate, shared)
             shared = []
+
+    def _absent_notes(self, listing: Listing) -> list[str]:
+        """Name what stands in a `{one,other}` of the path and in no file's; not if other datasets were not listed."""
+        paths = [file.path.removeprefix(self._below) for files in listing.files.values() for file in files]
+        wanted = [] if listing.has_unselected else self._options.pattern.one_of()
+        absent = [text for text in wanted if not any(text in path for path in paths)]
+        return [f"no file of `path` has {', '.join(absent)} in its name; it is read once it comes."] if absent else []
 
     def extractor(self, unit: WorkUnit) -> Extractor:
         return FilesExtractor(unit, self._format, self._context)

@@ -70,6 +70,17 @@ def test_files_without_dates_are_remembered_and_read_in_order_of_their_change(tm
     assert folder.run() == ["older.csv"]
 
 
+def test_file_of_a_list_that_is_not_there_is_named_and_read_once_it_comes(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "in/{dataset}/{one,other}.csv")
+    folder.put("in/a/one.csv")
+    folder.put("in/a/third.csv")
+    assert folder.plan().notes == ["no file of `path` has other in its name; it is read once it comes."]
+    assert folder.run() == ["one.csv"]
+    folder.put("in/a/other.csv")
+    assert folder.plan().notes == []
+    assert folder.run() == ["other.csv"]
+
+
 def test_moved_root_makes_no_file_new(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "in/{dataset}/*.csv")
     folder.put("in/a/x.csv")
