@@ -67,7 +67,7 @@ def test_topic_made_anew_goes_on_as_another_log_however_long_it_is(
     assert (job.state().origin != first) is (policy != "skip")
     parts = {f"{job.topic}-0": 3} | ({f"{job.topic}-0@2": sent + 1} if policy != "skip" else {})
     assert job.state().watermark == CompositeWatermark(parts)
-    assert len(job.plan().notes) == (policy == "skip")  # said again while it is left alone
+    assert len(job.plan().notes) == (policy == "skip")  # reported again while it is not read
 
 
 def test_partitions_that_a_topic_made_anew_gets_later_are_read_whole(new_job: NewJob, broker: KafkaBroker) -> None:
