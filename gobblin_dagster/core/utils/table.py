@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from gobblin_dagster.core.utils.text import printable
@@ -60,6 +59,7 @@ class ShownAsFacts:
 
     def _repr_html_(self) -> str:
         """Return the facts for a notebook."""
+        escape = _escape()
         rows = "".join(
             f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._known().items()
         )
@@ -101,6 +101,7 @@ class ShownAsTable(Generic[T]):
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
+        escape = _escape()
         columns, rows = self._shown()
         head = "".join(f"<th>{escape(column.name)}</th>" for column in columns)
         body = "".join("<tr>" + "".join(f"<td>{escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows)
@@ -216,3 +217,9 @@ def _text(value: Any, width: int = MAX_WIDTH) -> str:
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
     line = printable(" ".join(str(value).split()))
     return line if len(line) <= width else line[: width - 3] + "..."
+
+
+def _escape() -> Callable[[str], str]:
+    from html import escape  # noqa: PLC0415 - Spark's workers import this module and show nothing
+
+    return escape
