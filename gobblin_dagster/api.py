@@ -2,9 +2,9 @@
 
     from gobblin_dagster import open_project
 
-All of them are names of the package `gobblin_dagster` too. Whoever writes a converter needs no engine, and whoever
-reads published data no commit protocol, so importing this module loads nothing else. Modules inside of the package
-never import it. The Dagster layer is `gobblin_dagster.orchestration`, tools for tests are in `gobblin_dagster.testing`.
+All of them are names of the package `gobblin_dagster` too. Whoever writes a converter needs no engine, and whoever reads
+published data no commit protocol, so importing this module loads nothing else. Modules inside of the package never import it.
+The Dagster layer is `gobblin_dagster.orchestration`, tools for tests are in `gobblin_dagster.testing`.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from gobblin_dagster.core.work_unit import WorkUnit
     from gobblin_dagster.demo.project import add_day, write_demo
     from gobblin_dagster.engine.check import CheckedFile, ProjectCheck
+    from gobblin_dagster.engine.commit.inspect import StepStatus
     from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
     from gobblin_dagster.engine.listener import RunListener
     from gobblin_dagster.engine.maintenance.abandon import Abandonment
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
     from gobblin_dagster.engine.maintenance.compact import Compaction, Merge
     from gobblin_dagster.engine.maintenance.replay import Replay
     from gobblin_dagster.engine.maintenance.rollback import RollbackPlan
+    from gobblin_dagster.engine.maintenance.sequence_status import SequenceStatus
     from gobblin_dagster.engine.maintenance.state_change import Change
     from gobblin_dagster.engine.maintenance.state_export import ImportPlan
     from gobblin_dagster.engine.maintenance.state_history import HistoryEntry
@@ -284,6 +286,7 @@ __all__ = [
     "S3Storage",
     "Scheme",
     "SequenceState",
+    "SequenceStatus",
     "SessionRunner",
     "SetStartpoint",
     "SilentListener",
@@ -310,6 +313,7 @@ __all__ = [
     "StateMethods",
     "StateStore",
     "StepRefusedError",
+    "StepStatus",
     "StepTraits",
     "Storage",
     "StorageError",
@@ -398,6 +402,7 @@ _HOMES: Mapping[str, str] = {
     "core.work_unit": "WorkUnit",
     "demo.project": "add_day write_demo",
     "engine.check": "CheckedFile ProjectCheck",
+    "engine.commit.inspect": "StepStatus",
     "engine.commit.listener": "CommitListener SilentListener",
     "engine.listener": "RunListener",
     "engine.maintenance.abandon": "Abandonment",
@@ -405,6 +410,7 @@ _HOMES: Mapping[str, str] = {
     "engine.maintenance.compact": "Compaction Merge",
     "engine.maintenance.replay": "Replay",
     "engine.maintenance.rollback": "RollbackPlan",
+    "engine.maintenance.sequence_status": "SequenceStatus",
     "engine.maintenance.state_change": "Change",
     "engine.maintenance.state_export": "ImportPlan",
     "engine.maintenance.state_history": "HistoryEntry",

@@ -8,6 +8,7 @@ from gobblin_dagster.core.utils.table import Column, Listing
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import Abandonment, abandon_sequence, preview_abandonment
+from gobblin_dagster.engine.maintenance.sequence_status import SequenceStatus, sequence_status
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.face.session import Session
@@ -55,6 +56,23 @@ class CommitMethods:
         with self._session.use_store() as store:
             found = store.load_sequences(job, states, limit=limit)
         return Listing(count(len(found), "commit sequence"), _SEQUENCES, found)
+
+    def show(self, sequence_id: str) -> SequenceStatus:
+        """Return the steps of a commit sequence and which are done: looked up now, file by file.
+
+        Args:
+            sequence_id: its id, as `list` returns it.
+
+        Raises:
+            UsageError: there is no such sequence.
+
+        Example:
+            >>> (newest, _) = ran.commit.list(finished=True)
+            >>> all(step.is_done for step in ran.commit.show(newest.id))
+            True
+        """
+        with self._session.use_store() as store:
+            return sequence_status(self._session.project, store, sequence_id)
 
     def recover(self, job: str | None = None) -> Listing[RecoveredDataset]:
         """Finish or undo what runs of a job left, as the next run would; quarantined sequences are tried again.

@@ -338,6 +338,9 @@ def crashed(root: Path, monkeypatch: pytest.MonkeyPatch) -> GobblinProject:
 
 def test_commit_that_a_crash_left_is_listed_and_recovered(crashed: GobblinProject) -> None:
     assert [one.state for one in crashed.commit.list()] == [SequenceState.PREPARED]
+    (left,) = crashed.commit.list()
+    assert {step.is_done for step in crashed.commit.show(left.id)} == {True, False}
+    assert "prepared" in repr(crashed.commit.show(left.id)).splitlines()[0]
     (recovered,) = crashed.commit.recover()
     assert (recovered.state, recovered.dataset_urn) == (SequenceState.COMMITTED, "a")
     assert crashed.load_published("a").rows == {"main": 3}
@@ -422,6 +425,12 @@ def test_spark_is_kept_between_runs_and_ends_with_the_project(root: Path, sparks
 def test_spark_ends_if_the_project_is_forgotten(root: Path, sparks: list[Spark]) -> None:
     open_project(root).run()
     assert [one.is_closed for one in sparks] == [True]
+
+
+def test_dagster_layer_takes_what_an_opened_project_holds(project: GobblinProject) -> None:
+    from gobblin_dagster.orchestration import gobblin_assets
+
+    assert len([*gobblin_assets(project.project, project.job("numbers")).keys]) == 1
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -27,21 +26,17 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.run import print_recovered, recovery_summary
 from gobblin_dagster.cli.spark import plan_only_spark
 from gobblin_dagster.core.commit import WAITING, CommitSequence, SequenceState
-from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.utils.text import count
-from gobblin_dagster.engine.commit.codec import decode_sequence
-from gobblin_dagster.engine.commit.inspect import inspect_progress, inspect_steps
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.maintenance.abandon import abandon_sequence, preview_abandonment
+from gobblin_dagster.engine.maintenance.sequence_status import sequence_status
 from gobblin_dagster.engine.project import Project
-from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.engine.run.recovery import recover_job
 from gobblin_dagster.engine.task.runner import SessionRunner
 from gobblin_dagster.spec.job import JobSpec
-from gobblin_dagster.storage import open_storage
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -86,20 +81,10 @@ def show(
     """Show the steps of one commit sequence, and which are done: looked up now, file by file, not as recorded."""
     project = open_here(ctx)
     with closing(project.open_store()) as store:
-        stored = store.load_sequence(sequence_id)
-        if stored is None:
-            hint = "`gobblin commit list --all` lists them."
-            raise UsageError(problem=f"There is no commit sequence {sequence_id[:40]!r}.", hint=hint)
-        for job in project.jobs:
-            if job.job == stored.job:
-                load_step_types(job)
-        sequence = decode_sequence(stored, store.places)
-        storage = open_storage(sequence.output_root)
-        shown = None if output is Output.JSON else 2 * MAX_ROWS
-        steps = list(islice(inspect_steps(sequence, storage), shown))
-        progress = list(inspect_progress(sequence, store, storage))
+        found = sequence_status(project, store, sequence_id, None if output is Output.JSON else 2 * MAX_ROWS)
+    stored, sequence = found.stored, found.sequence
     if output is Output.JSON:
-        print_json(**sequence_view(stored, sequence), status=[status_view(one) for one in (*steps, *progress)])
+        print_json(**sequence_view(stored, sequence), status=[status_view(one) for one in found])
         return
     out = console(sys.stdout)
     facts = {
@@ -115,11 +100,11 @@ def show(
     }
     print_facts(out, facts)
     out.print(f"{count(len(sequence.steps), 'step')}, then one transaction that moves the watermark:", style="bold")
-    for number, status in enumerate(steps, 1):
+    for number, status in enumerate(found.steps, 1):
         out.print(f"  {number}. {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
-    if len(sequence.steps) > len(steps):
-        out.print(f"  ... {len(sequence.steps) - len(steps):,} more; `--output json` has all")
-    for status in progress:
+    if more := len(sequence.steps) - len(found.steps):
+        out.print(f"  ... {more:,} more; `--output json` has all")
+    for status in found.progress:
         out.print(f"  - {_shortened(status.step, sequence)}: {_DONE[status.is_done]}")
 
 
