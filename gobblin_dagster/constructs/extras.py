@@ -11,6 +11,7 @@ from typing import Any
 
 from gobblin_dagster.constructs.clients.sql import DRIVERS
 from gobblin_dagster.constructs.registry import ConstructKind, nested_constructs, registry
+from gobblin_dagster.core.constructs import FrameSource
 from gobblin_dagster.core.traits import PackageTraits, traits_of
 from gobblin_dagster.core.utils.optional_packages import extra_of
 from gobblin_dagster.spec.document import show_loc
@@ -46,9 +47,13 @@ def _needed(job: JobSpec) -> Iterator[tuple[str, str]]:
         place = show_loc(loc)
         if kind in list(ConstructKind):  # the others are commit steps
             yield from _of_construct(place, ConstructKind(kind), node)
-        # The source `spark` reads paths and URLs with its own packages.
-        if node["type"] != "spark":
+        if kind != ConstructKind.SOURCE or not _is_read_by_spark(node["type"]):
             yield from _of_urls(place, node)
+
+
+def _is_read_by_spark(source_type: str) -> bool:
+    """Return True for a source whose paths and URLs Spark reads, with packages of its own."""
+    return issubclass(registry.load(ConstructKind.SOURCE, source_type), FrameSource)
 
 
 def _of_construct(place: str, kind: ConstructKind, node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
