@@ -19,6 +19,7 @@ from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
 from gobblin_dagster.cli.errors import fail
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
+from gobblin_dagster.core.exit_codes import ExitCode
 
 COMMANDS = {
     "init": "Make a project folder that runs at once.",
@@ -109,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin()
     try:
         code = app(args=given, prog_name="gobblin", standalone_mode=False, obj=call)
+        if code == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
     except BaseException as error:  # noqa: BLE001 - the last stop: every error becomes a message and an exit code
         code = fail(error)
         if wants_json(given) and not isinstance(error, SystemExit | BrokenPipeError):

@@ -170,6 +170,25 @@ def test_names_are_whole_on_a_terminal_of_any_width(width: int) -> None:
     assert ("    rows 1,234,567" in said) is (width < 80)
 
 
+def test_command_that_is_interrupted_says_so_and_not_that_nothing_was_changed(
+    cli: Cli, project: Path, inline: list[InlineRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> RunContext:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Project, "run_context", interrupted)
+    called = cli("run", "numbers", "-o", "json")
+    said = {"code": "interrupted", "message": "The command was interrupted."}
+    assert called.json() == {
+        "schema_version": 1,
+        "exit_code": 130,
+        "error": said,
+        "jobs": [{"job": "numbers", "error": said}],
+    }
+    assert called.code == 130
+    assert "interrupted" in called.err
+
+
 @pytest.mark.parametrize(
     "command",
     [*COMMANDS, "state list", "state set", "quarantine list", "quarantine replay", "startpoint list", "commit recover"],
