@@ -24,16 +24,16 @@ PAGE = ROOT / "docs" / "reference" / "gobblin-keys.md"
 HEAD = """# Gobblin's keys
 
 `.pull`, `.job` and `.conf` files in the jobs folder, or below it, are jobs like YAML files: `gobblin check`, `plan` and `run`
-take them, and `gobblin convert FILE` prints the YAML job that a file is equal to. How they are read is told
-[below](#how-files-are-read).
+read them, and `gobblin convert FILE` prints a file as an equal YAML job. The [last section](#how-files-are-read) says how files
+are read.
 
-Each table names every key that is known, and the field of our job file that it became; `source(query).tables` is the option
-`tables` of the source where it is of the type `query`, `writer(*)` any writer of files. **S** marks keys that the documents on
-state, exactly-once and forks name, **C** those in many users' files, **R** rare ones. Keys with `[.i]` may end with the index
-of a branch. What is not carried has its reason: `gobblin check` tells it, unless the key asks for what is so anyway. **refused**
-are keys without which other rows would be read, or would go elsewhere: what they ask for is a fault. Any other key is a fault,
-told with its file, its line and the nearest known key. That each key becomes its field is shown key by key in
-`tests/unit/spec/gobblin/test_keys.py`; the last column names the test of what the field does.
+The tables list all keys that are known, each with the field of our job file that it becomes. `source(query).tables` means the
+option `tables` of the source if its type is `query`; `writer(*)` means any writer of files. **S** marks keys that the documents
+on state, exactly-once and forks name, **C** keys in many users' files, **R** rare keys. `[.i]` means that the index of a
+branch may follow the key. For keys that are not carried, the reason is given; `gobblin check` reports such a key, unless its value changes
+nothing here. Keys marked **refused** are faults, because without them other rows would be read, or rows would go elsewhere. Any
+other key is a fault too, reported with file, line and the nearest known key. `tests/unit/spec/gobblin/test_keys.py` shows for
+each key that it becomes its field; the last column names the test of what the field does.
 """
 
 TAIL = """
@@ -43,26 +43,27 @@ TAIL = """
 - Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs below
   it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file below the jobs
   folder).
-- `${other.key}` stands for that key's text, whichever file it is in; `${env:NAME}` for an environment variable. In HOCON
-  `${name}` is the key, or else the environment variable, of that name. A key that is only referred to, or that a template
-  requires, may have any name.
-- Without an index, keys of converters, row policies and task policies speak of the stream before the fork; those of writers,
-  publishers and task policies of all branches that have none of their own. With one branch, `.0` and no index are the same.
-- Each branch's rows land below its own `data.publisher.final.dir`: `output.path` is the folder that all of them share, `path`
-  of the branch has the rest. Quarantine, staging and manifests lie in the shared folder.
+- `${other.key}` means the text of this key in any of the files, `${env:NAME}` an environment variable. In HOCON, `${name}` is the
+  key with this name, or else the environment variable. A key that is only referred to, or that a template requires, may have
+  any name.
+- Without an index, keys of converters, row policies and task policies apply before the fork; keys of writers, publishers and
+  task policies apply to all branches without keys of their own. With one branch, `.0` and no index are the same.
+- Each branch's rows are published below its own `data.publisher.final.dir`: `output.path` becomes the folder that all of them
+  share, `path` of the branch the rest. Quarantine, staging and manifests are in the shared folder.
 - `TextFileBasedSource` and `AvroFileSource` read a file again that was replaced or has grown, as Gobblin's snapshot does
-  (`read_changed: again`). A text writer gets the value of Kafka's messages, and nothing else of them.
-- Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For classes of yours, `classes` in
-  gobblin.yaml says what stands for them, with options; publishers and partitioners too:
+  (`read_changed: again`). A text writer writes only the value of Kafka's messages.
+- Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For your own Java classes, declare constructs to
+  use instead in `classes` of gobblin.yaml; publishers and partitioners too:
   ```yaml
   classes:
     com.shop.MaskingConverter: {type: mask, columns: [email]}
     com.shop.OrdersSource: {type: "shop.orders:OrdersSource", keys: {region: orders.region}}
   ```
-  `keys` names options that take the text of a key of the job, under any name: there `region` is what `orders.region` says.
-- Secrets never stand in a file: `source.conn.password=${env:DB_PASSWORD}`. Values in `ENC(...)`, and words in clear, are
-  refused and not shown.
-- A name that is none here (a dot or dash in `job.name`, `extract.namespace`) gets `_` instead, and is told.
+  `keys` sets options from keys of the job, which may have any name: here the option `region` gets the text of `orders.region`.
+- Secrets must come from the environment: `source.conn.password=${env:DB_PASSWORD}`. Values in `ENC(...)`, and secrets in plain
+  text, are refused and not shown.
+- In names (`job.name`, `extract.namespace`), `_` replaces characters that are not allowed here, such as dots and dashes; the new
+  name is reported.
 """
 
 _LOADER = "tests/unit/spec/gobblin/test_job.py"

@@ -1,4 +1,4 @@
-"""Gobblin's own job files: `.pull`, `.job` (Java properties) and `.conf` (HOCON), read as job files of ours.
+"""Read Gobblin's job files as ours: `.pull`, `.job` (Java properties) and `.conf` (HOCON).
 
-Read first: `keys.py` (which key became which field), then `job.py` (how a file becomes a job).
+Read first: `keys.py` (which key becomes which field), then `job.py` (how a file becomes a job).
 """

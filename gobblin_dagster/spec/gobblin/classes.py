@@ -1,4 +1,4 @@
-"""Gobblin's class names and the types that stand for them here, so that a job may keep the names it had.
+"""Our types for Gobblin's class names, so that jobs may keep these names.
 
 The options are ours: see the type's own documentation. `gobblin.` without `org.apache.` in front, as before Gobblin
 joined Apache, is understood too; in Gobblin's own files a class is also found by its last name, for packages moved.
@@ -99,7 +99,7 @@ PASSED: Mapping[str, str] = {
     f"{_CONVERTER}.avro.AvroRecordToAvroWritableConverter": "the writer takes columns as they are",
     "org.apache.gobblin.policies.schema.SchemaRowCheckPolicy": "it lets every row pass",
 }
-"""Classes that need no successor, and why: a job that names one has one construct less."""
+"""Classes that are not needed here, with the reason: a construct with such a class is left out."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "TextFileBasedSource": {"format": {"type": "text"}, "read_changed": "again"},
@@ -116,7 +116,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "rule": "to_json(header) ->> 'time' IS NOT NULL OR to_json(header) ->> 'timestamp' IS NOT NULL"
     },
 }
-"""Options by the last name of a class: how the original behaves without being told."""
+"""Options by the last part of a class name: the default behaviour of Gobblin's class."""
 
 IN_FILES: Mapping[str, str] = {
     "AvroFieldRetrieverConverter": "sql",

@@ -1,4 +1,4 @@
-"""Fields that several keys of Gobblin make together: texts by key in, the field's value out."""
+"""Fields that are made from several Gobblin keys. Each function gets texts by key and returns the field's value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNIT_SECONDS = {
 _FORMATS = {"avro": "avro", "parquet": "parquet", "orc": "orc", "json": "jsonl", "csv": "csv", "txt": "text"}
 """Our writer by Gobblin's output format, in lower case."""
 WRITER_TYPES = frozenset({*_FORMATS.values(), "console"})
-"""Writers that stand for those of Gobblin; `writer.output.format` says nothing about others."""
+"""Our types for Gobblin's writers; `writer.output.format` does not apply to others."""
 _GRANULARITIES = {"y": "year", "M": "month", "d": "day", "H": "hour"}
 
 
@@ -54,7 +54,7 @@ def url(texts: Texts) -> str:
 
 
 def tables(texts: Texts) -> list[str]:
-    """Return the tables that are listed, without those that the white and the black list leave out."""
+    """Return the listed tables, without those that the whitelist or blacklist excludes."""
     listed = [*values.words(texts.get("source.entities", "")), *values.words(texts.get("source.entity", ""))]
     allowed, refused = (values.words(texts.get(f"entity.{name}list", "")) for name in ("white", "black"))
     if not listed:
@@ -84,7 +84,7 @@ def _matches(patterns: list[str], name: str) -> bool:
 
 
 def overlap(texts: Texts) -> str | int | values.Plain | None:
-    """Return what is read again for late rows; Gobblin does so for the extract type SNAPSHOT alone."""
+    """Return the distance that is read again for late rows; Gobblin does so only for the extract type SNAPSHOT."""
     given = values.count(texts["source.querybased.low.watermark.backup.secs"])
     if texts.get("source.querybased.extract.type", "SNAPSHOT").upper() != "SNAPSHOT" or given == 0:
         return None
@@ -93,7 +93,7 @@ def overlap(texts: Texts) -> str | int | values.Plain | None:
 
 
 def partition_interval(texts: Texts) -> int | str | None:
-    """Return the width of a work unit: hours, or days where a day is read at a time; for numbers it is a count."""
+    """Return the width of a work unit: hours, or days for APPEND_DAILY; for numbers a plain number."""
     given = values.count(texts.get("source.querybased.partition.interval", "0"))
     kind = texts.get("source.querybased.extract.type", "SNAPSHOT").upper()
     if kind not in ("SNAPSHOT", "APPEND_DAILY", "APPEND_HOURLY", "APPEND_BATCH"):
@@ -121,7 +121,7 @@ def split_points(texts: Texts) -> list[str | int]:
 
 
 def message_value(texts: Texts) -> dict[str, str]:
-    """Return how messages' values are read."""
+    """Return the decoder of messages' values."""
     given = texts.get("kafka.deserializer.type", "").upper()
     registry = texts.get("kafka.schema.registry.url")
     if given == "CONFLUENT_AVRO" and registry is None:
@@ -139,7 +139,7 @@ def bootstrap(texts: Texts) -> str:
 
 
 def group(texts: Texts) -> str | None:
-    """Return the urn of the one dataset that takes all topics; None: a dataset for each."""
+    """Return the urn of the single dataset for all topics; None for one dataset per topic."""
     if "gobblin.kafka.shouldEnableDatasetStateStore" in texts and values.switch(
         texts["gobblin.kafka.shouldEnableDatasetStateStore"]
     ):
@@ -148,13 +148,13 @@ def group(texts: Texts) -> str | None:
 
 
 def parallelism(texts: Texts) -> int | values.Plain:
-    """Return the threads that commit."""
+    """Return the number of threads that commit."""
     is_parallel = values.switch(texts.get("job.commit.parallelize", "true"))
     return values.count(texts.get("job.commit.parallelCommits", "8")) if is_parallel else 1
 
 
 def queue_capacity(texts: Texts) -> int:
-    """Return batches for a number of records."""
+    """Return the number of batches for a number of records."""
     given = values.count(texts["fork.record.queue.capacity"])
     if isinstance(given, values.Plain) or given < 1:
         raise ValueError("expected a number of records, 1 or more")
@@ -162,7 +162,7 @@ def queue_capacity(texts: Texts) -> int:
 
 
 def queue_timeout(texts: Texts) -> float:
-    """Return seconds."""
+    """Return the timeout in seconds."""
     given = values.number(texts.get("fork.record.queue.timeout", "1000"))
     if isinstance(given, values.Plain):
         raise ValueError("expected a number; a variable has no unit")
@@ -204,7 +204,7 @@ def parquet_codec(texts: Texts) -> str:
 
 
 def publisher(texts: Texts) -> dict[str, str] | None:
-    """Return the publisher of a job or branch, of those that Gobblin has; None for the default."""
+    """Return the publisher for one of Gobblin's classes; None for the default."""
     if values.switch(texts.get("data.publisher.replace.final.dir", "false")):
         return {"type": "replace"}
     given = texts.get("data.publisher.job.type") or texts.get("data.publisher.type", "")
@@ -216,7 +216,7 @@ def publisher(texts: Texts) -> dict[str, str] | None:
 
 
 def output_path(final_dirs: list[str], file_systems: list[str]) -> tuple[str, list[str]]:
-    """Return the folder that the final folders of all branches share, with its file system, and the rest of each."""
+    """Return the folder that contains the final folders of all branches, with its file system, and the rest of each."""
     if len(set(file_systems)) > 1:
         raise ValueError(f"all branches are published to one file system, got {len(set(file_systems))}")
     scheme = file_systems[0] if file_systems else ""
@@ -266,14 +266,14 @@ def file_name(texts: Texts) -> str:
 
 
 def retry_failed(texts: Texts) -> str:
-    """Return when failed ranges are read again."""
+    """Return the rule for reading failed ranges again."""
     if "workunit.retry.policy" in texts:
         return texts["workunit.retry.policy"].lower()
     return "always" if values.switch(texts["workunit.retry.enabled"]) else "never"
 
 
 def limit(kind: str, amount: str, unit: str = "") -> Callable[[Texts], float | int | None]:
-    """Return a function for the limit of one kind; it returns None where another kind is asked for, or none."""
+    """Return a function that reads the limit of one kind; it returns None if the limit is of another kind."""
 
     def read(texts: Texts) -> float | int | None:
         given = texts.get("extract.limit.type", "").lower()
@@ -293,7 +293,7 @@ def limit(kind: str, amount: str, unit: str = "") -> Callable[[Texts], float | i
 
 
 def own_level(texts: Texts, declared: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the level of folders that a class of one's own makes, as `classes` or the file itself declares it."""
+    """Return the folder level of a user-defined partitioner, as declared in `classes` or in the file itself."""
     options = {name: value for name, value in declared.items() if name != "type"}
     level = {
         "partitioner": str(declared["type"]),
@@ -303,7 +303,7 @@ def own_level(texts: Texts, declared: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def partition_by(texts: Texts) -> list[dict[str, Any]]:
-    """Return the level of folders that a partitioner makes."""
+    """Return the folder level of a partitioner."""
     given = texts.get("writer.partitioner.class", "")
     if ":" in given:
         return own_level(texts, {"type": given})
@@ -332,7 +332,7 @@ def _granularity(texts: Texts) -> str:
 
 
 def first_letter(key: str) -> Callable[[Texts], str]:
-    """Return a function that takes a key's first character, as the original does."""
+    """Return a function that returns the first character of a key's text, as Gobblin does."""
     return lambda texts: texts[key][:1]
 
 
@@ -364,7 +364,7 @@ COMBINED: Mapping[str, Callable[[Texts], Any]] = {
     "converters(csv_text).delimiter": first_letter("converter.csv.to.json.delimiter"),
     "converters(csv_text).quote": first_letter("converter.csv.to.json.enclosedchar"),
 }
-"""By field; a field that is not here takes the first of its keys that is given, read alone."""
+"""Functions by field. A field that is not listed is read from the first of its keys that the job has."""
 
 _LIMITS = ("extract.limit.enabled", "extract.limit.type")
 ASKED: Mapping[str, tuple[str, ...]] = {
@@ -378,4 +378,4 @@ ASKED: Mapping[str, tuple[str, ...]] = {
     "execution.limit.seconds": _LIMITS,
     "execution.limit.rows_per_second": _LIMITS,
 }
-"""Further keys that a field's function looks at, though they became fields of their own."""
+"""By field, other keys that its function reads although they belong to other fields."""

@@ -1,4 +1,4 @@
-"""Fields of the source `files` that several keys of Gobblin make together."""
+"""Fields of the source `files` that are made from several Gobblin keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def file_path(texts: Mapping[str, str]) -> str:
 
 
 def _files(paths: list[str]) -> str:
-    """Return a pattern that takes exactly these files."""
+    """Return a pattern that matches exactly these files."""
     if odd := next((path for path in paths if re.search(r"[${}*]", path)), None):
         raise ValueError(f"expected names of files as they are, or one pattern, got {odd[:60]!r} among others")
     folders = {path.rpartition("/")[0] for path in paths}
@@ -66,7 +66,7 @@ def lead_time(texts: Mapping[str, str]) -> str | None:
 
 
 def lookback(texts: Mapping[str, str]) -> int:
-    """Return how many dates before the newest are looked at again."""
+    """Return how many dates before the newest one are listed again."""
     given = texts["date.partitioned.source.lookback.time"].lower()
     match = re.fullmatch(r"(\d+)([hd])", given)
     finest = _strptime(_pattern(texts))[-1]
@@ -84,7 +84,7 @@ def _pattern(texts: Mapping[str, str]) -> str:
 
 
 def _strptime(pattern: str) -> str:
-    """Return Java's pattern of a date as Python's."""
+    """Return the Python format of a Java date pattern."""
     found = pattern.strip("/")
     for theirs, ours in _LETTERS.items():
         found = found.replace(theirs, ours)

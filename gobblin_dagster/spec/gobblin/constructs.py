@@ -1,4 +1,4 @@
-"""A class named in Gobblin's files as a declaration of ours."""
+"""Turn a class name of a Gobblin file into the declaration (`type` and options) of our construct."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from gobblin_dagster.spec.gobblin.classes import DEFAULTS, IN_FILES, PASSED, PRE
 
 
 class ClassError(ValueError):
-    """Nothing stands for a class."""
+    """There is no construct for a class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """What stands for a class."""
+    """The construct for a class."""
 
     declaration: dict[str, Any]
     """`type` and options."""
     name: str
-    """A name for reports."""
+    """Name for reports."""
     known_as: str = ""
-    """Last name of a class of Gobblin's; empty for those of the project."""
+    """Last part of the name of a Gobblin class; empty for classes that the project declares."""
 
 
 def construct_of(
     kind: str, table: Mapping[str, str], class_name: str, own: Mapping[str, Mapping[str, Any]]
 ) -> Construct | None:
-    """Return the declaration that stands for a class; None if the class needs no successor.
+    """Return the construct for a class; None if the class is not needed here.
 
     Args:
-        kind: What it is, for messages.
-        table: Types by Gobblin's full class names.
-        class_name: As in the file: a full name, a last name, or `module:Class`.
-        own: Declarations by class name, of the project; they win.
+        kind: kind of construct, for messages.
+        table: our types by Gobblin's full class names.
+        class_name: the name in the file: a full name, the last part of one, or `module:Class`.
+        own: declarations of the project by class name (`classes` in gobblin.yaml); they win over `table`.
 
     Raises:
-        ClassError: nothing stands for it.
+        ClassError: there is no construct for the class.
     """
     last = re.split(r"[.:]", class_name)[-1]
     name = snake(last.removesuffix("Policy") or last)
@@ -52,7 +52,7 @@ def construct_of(
         return None
     found = table.get(full)
     if found is None and (full.startswith("org.apache.gobblin.") or "." not in full):
-        # Packages moved over the years, and Gobblin knows many classes by their last name.
+        # Compare last names: packages were renamed over the years, and Gobblin accepts last names for many classes.
         if any(known.rpartition(".")[2] == last for known in PASSED):
             return None
         found = next((meant for known, meant in table.items() if known.rpartition(".")[2] == last), None)

@@ -1,4 +1,4 @@
-"""A job file of Gobblin's as a `Document`: read through the YAML that it is equal to, with the places of its own keys."""
+"""Read a Gobblin job file as a `Document`: by way of equal YAML, with faults reported at Gobblin's own keys."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(slots=True)
 class GobblinDocument(Document):
-    """A job, and the keys of Gobblin's that its parts came from."""
+    """A job, and the Gobblin keys that its parts come from."""
 
     yaml: str = ""
-    """The same job as text of a YAML job file; variables are not read."""
+    """The same job as the text of a YAML job file, with references to variables not replaced."""
     origins: dict[Loc, Entry] = field(default_factory=dict)
+    """Gobblin key by place in the job."""
 
     def line(self, loc: Loc) -> int:
         origin = self._origin(loc)
@@ -55,10 +56,10 @@ def read_gobblin(
     environ: Mapping[str, str],
     shown: Callable[[Path], str],
 ) -> GobblinDocument:
-    """Read a job file of Gobblin's; faults are collected, never raised. See `read_job`."""
+    """Read a Gobblin job file; faults are collected, never raised. Arguments as in `read_job`."""
     job = read_job(path, root, own_classes, environ, shown)
     if unreadable := [fault for fault in job.faults if not fault.path and fault.file == shown(path)]:
-        return GobblinDocument(found=unreadable)  # what is missing or misspelt cannot be told
+        return GobblinDocument(found=unreadable)  # without its keys, faults of single keys would be wrong
     text = to_yaml({name: job.data[name] for name in JobSpec.model_fields if name in job.data})
     document = read_document(text.encode(), environ, has_defaults=False)
     found = GobblinDocument(
@@ -75,12 +76,12 @@ def read_gobblin(
 
 
 def _as_written(problem: str, file: str) -> str:
-    """Name variables as the file does: `${env:NAME}`, and in HOCON `${NAME}`, as YAML does."""
+    """Return a problem with variables named as in the file: `${env:NAME}`, but `${NAME}` in HOCON."""
     return problem if file.lower().endswith(_HOCON) else _REFERENCE.sub(r"${env:\1}", problem)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes plain what YAML 1.2's core rules read back as it was."""
+    """Writes a text without quotes if YAML 1.2's core rules read it back unchanged."""
 
 
 _Dumper.yaml_implicit_resolvers = plain_scalars()
@@ -91,5 +92,5 @@ _Dumper.add_representer(
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:
-    """Return a job document as YAML; a reference is in quotes unless it is read as what its value looks like."""
+    """Return a job document as YAML; references to variables are in quotes, unless their values are to be parsed."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

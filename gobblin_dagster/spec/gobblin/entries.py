@@ -1,4 +1,4 @@
-"""What stands in Gobblin's files before it means anything: keys and texts, each with the place it came from."""
+"""The keys and texts of Gobblin's files, each with its file and line, before they are interpreted."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ ENCRYPTED = re.compile(r"ENC\(.*\)", re.DOTALL)
 _REFERENCE = re.compile(r"\$\{(?P<name>[^{}]*)\}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MAX_DEPTH = 50
-"""References inside referred values; more are a circle."""
+"""The most references inside of referred values; more mean a circle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's text and where it stands."""
+    """A key and its text, with file and line."""
 
     key: str
     text: str
     line: int
     file: str
     is_own: bool = True
-    """Whether it stands in the job's file or one that it includes; else it is inherited from a folder or a template."""
+    """True if it is in the job's file or in a file that this includes; False if it comes from a folder or a
+    template."""
 
     def fault(self, problem: str) -> SpecFault:
-        """Return a fault of this entry; its text is not repeated."""
+        """Return a fault of this entry; the entry's text is not part of it."""
         return SpecFault(self.key, problem, self.line, self.file)
 
 
 @dataclass(slots=True)
 class Entries:
-    """All keys of a job, nearest file first, and what is wrong with the writing."""
+    """All keys of a job; keys of nearer files win."""
 
     by_key: dict[str, Entry] = field(default_factory=dict)
     faults: list[SpecFault] = field(default_factory=list)
@@ -46,14 +47,14 @@ class Entries:
     """Keys that other values refer to."""
 
     def inherit(self, further: Iterable[Entry]) -> None:
-        """Add entries of a file that is farther away: what is there already wins."""
+        """Add entries of a file that is farther away; existing entries win."""
         for entry in further:
             self.by_key.setdefault(entry.key, entry)
 
     def resolve(self) -> None:
-        """Replace references in all values: `${other.key}` by its text, `${env:NAME}` by `${NAME}`, which is read later.
+        """Replace references in all values: `${other.key}` by its text, `${env:NAME}` by `${NAME}` (replaced later).
 
-        `${any:NAME}` is the one if there is such a key, else the other.
+        `${any:NAME}` means the key NAME if there is one, else the environment variable.
         """
         raw = dict(self.by_key)
         for key, entry in raw.items():
@@ -76,7 +77,7 @@ class Entries:
             if name.startswith(("sys:", "const:")):
                 problems.append(f"{match[0]!r}: there are no system properties here; use ${{env:NAME}} or a key")
             elif name not in raw:
-                problems.append(f"{match[0]!r} refers to a key that is nowhere; {nearest_key(name, raw)}")
+                problems.append(f"{match[0]!r} refers to a key that no file has; {nearest_key(name, raw)}")
             elif depth == 0:
                 problems.append(f"{match[0]!r} refers to itself in a circle")
             else:
@@ -92,11 +93,11 @@ class Entries:
 
 
 def escaped(text: str) -> str:
-    """Return plain text as a job file writes it, where `$$` stands for a dollar sign before another or a brace."""
+    """Return plain text as a YAML job file writes it: a dollar sign before `$` or `{` is doubled."""
     return re.sub(r"\$(?=[${]|\Z)", "$$", text)
 
 
 def nearest_key(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a key that is not known."""
+    """Return a hint for an unknown key."""
     hint = nearest(name, known)
     return hint if hint.startswith("did") else "check its spelling"

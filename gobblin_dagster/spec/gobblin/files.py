@@ -1,12 +1,12 @@
-"""Reading Gobblin's files: a job's own, the files it includes, and what its folders and templates add to it.
+"""Read the file of a Gobblin job, the files that it includes, and the common files of its folders and templates.
 
-`.pull`, `.job` and `.properties` are Java properties, `.conf`, `.json` and `.configuration` are HOCON. Each folder from
-the jobs folder down to the job's may hold one `.properties` or `.configuration` file for all jobs below it. The nearest
-file wins: job > its folder > ... > the jobs folder > templates. References are replaced when all of them are together,
-so that a common file may refer to a key of the job.
+`.pull`, `.job` and `.properties` are Java properties, `.conf`, `.json` and `.configuration` are HOCON. Each folder
+from the jobs folder down to the job's may hold one `.properties` or `.configuration` file for all jobs below it. The
+nearest file wins: job > its folder > ... > the jobs folder > templates. References are replaced after all files were
+read, so that a common file may refer to a key of the job.
 
 Source: gobblin-core `PullFileLoader`, `ResourceBasedJobTemplate`. Differs: two common files in a folder, a key that
-stands twice in a file, and a template's required key that is nowhere are faults of the job; faults are told all at
+appears twice in a file, and a missing key that a template requires are faults of the job; all faults are reported at
 once.
 """
 
@@ -26,7 +26,7 @@ PROPERTIES = frozenset({".pull", ".job"})
 HOCON = frozenset({".conf", ".json"})
 COMMON = frozenset({".properties", ".configuration"})
 MAX_DEPTH = 20
-"""Files that include one another, or templates that inherit; more are a circle."""
+"""The deepest nesting of included files or inherited templates; more means a circle."""
 
 _INCLUDES = ("include", "includeoptional")
 _TEMPLATES = ("gobblin.template.uris", "gobblin.template.uri", "job.template")
@@ -35,15 +35,15 @@ _REQUIRED = "gobblin.template.required_attributes"
 
 
 def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str]) -> Entries:
-    """Read a job's file and all that it inherits, references replaced.
+    """Read a job's file and all that it inherits, and replace references.
 
-    Optional references in HOCON stand for nothing unless their key is somewhere, so files with them are read twice.
+    An optional reference in HOCON is left out if no file has its key, so files with such references are read twice.
 
     Args:
-        path: The job's file.
-        root: The jobs folder: the farthest folder that adds keys, and where templates are looked for.
-        shown: Returns how messages name a file.
-        environ: Environment variables, for what a file takes only where it is set.
+        path: the job's file.
+        root: the jobs folder: the farthest folder whose common file is read, and the folder of templates.
+        shown: returns the name of a file for messages.
+        environ: environment variables, to know which optional references have a value.
     """
     entries, has_optional = _read(path, root, shown, environ, frozenset())
     if has_optional:
@@ -55,7 +55,7 @@ def read_entries(path: Path, root: Path, shown: Callable[[Path], str], environ: 
 def _read(
     path: Path, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str], known: Collection[str]
 ) -> tuple[Entries, bool]:
-    """Return all keys, references as they stand, and whether one of them is optional."""
+    """Return all keys with their references not replaced, and whether there are optional references."""
     reading = _Reading(root, shown, environ, known)
     entries = reading.entries
     entries.inherit(reading.file(path))
@@ -68,7 +68,10 @@ def _read(
 
 
 def _folders(folder: Path, root: Path) -> list[Path]:
-    """Return the folders whose common files count, nearest first; outside of the root it is the file's own alone."""
+    """Return the folders whose common files are read, nearest first.
+
+    Only the file's own folder if it is outside of `root`.
+    """
     here, top = folder.resolve(), root.resolve()
     depth = len(here.relative_to(top).parts) if here.is_relative_to(top) else 0
     return [here, *here.parents][: depth + 1]
@@ -80,13 +83,13 @@ def _inherited(entries: Iterator[Entry]) -> Iterator[Entry]:
 
 
 class _Reading:
-    """Reads files and collects what is wrong with them."""
+    """Reads files and collects their faults."""
 
     def __init__(
         self, root: Path, shown: Callable[[Path], str], environ: Mapping[str, str], known: Collection[str]
     ) -> None:
         self.entries = Entries()
-        """What nearer files said; the caller adds to it."""
+        """Entries of nearer files; the caller adds to it."""
         self.has_optional = False
         self.faults: list[SpecFault] = []
         self.referred: set[str] = set()
@@ -96,7 +99,7 @@ class _Reading:
         self._names = {*known, *environ}
 
     def file(self, path: Path, depth: int = MAX_DEPTH) -> Iterator[Entry]:
-        """Yield the keys of a file and of those that it includes."""
+        """Yield the keys of a file and of the files that it includes."""
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
@@ -121,13 +124,13 @@ class _Reading:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in COMMON and path.is_file())
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
-            problem = f"a folder may hold one file for all its jobs, got {names}; make one of them"
+            problem = f"a folder may have one file with common keys, got {names}; put all keys into one of them"
             self.faults.append(SpecFault("", problem, 1, self._shown(found[1])))
         for path in found[:1]:
             yield from self.file(path)
 
     def add_templates(self, entries: Entries) -> None:
-        """Add the keys of templates; a later one wins over an earlier one, and each over those that it inherits."""
+        """Add the keys of templates; later templates win over earlier ones, and over those that they inherit."""
         required: dict[str, Entry] = {}
         for key in _TEMPLATES:
             if entry := entries.by_key.get(key):
@@ -135,7 +138,7 @@ class _Reading:
                     entries.inherit(_inherited(self._template(name, entry, required, MAX_DEPTH)))
         for name, entry in required.items():
             if name not in entries.by_key:
-                self.faults.append(entry.fault(f"the template needs {name!r}, which is nowhere; add it to the job"))
+                self.faults.append(entry.fault(f"the template needs {name!r}, which no file has; add it to the job"))
 
     def _template(self, name: str, asked: Entry, required: dict[str, Entry], depth: int) -> Iterator[Entry]:
         scheme, _, rest = name.rpartition("://")
@@ -144,9 +147,7 @@ class _Reading:
             self.faults.append(asked.fault(f"the template {name!r} inherits itself in a circle"))
             return
         if scheme not in ("", "resource") or not path.is_file():
-            problem = (
-                f"there is no template {name!r}; it is looked for as {self._shown(path)}, write `.template` files there"
-            )
+            problem = f"there is no template {name!r}; expected the file {self._shown(path)}"
             self.faults.append(asked.fault(problem))
             return
         own = {entry.key: entry for entry in self.file(path)}
@@ -169,7 +170,7 @@ class _Reading:
                         yield from self._included(path, entry, depth)
                     elif item.key in seen:
                         problem = (
-                            f"the key stands twice, first in line {seen[item.key]}; Gobblin joins both with a comma"
+                            f"the key appears twice, first in line {seen[item.key]}; Gobblin joins both with a comma"
                         )
                         self.faults.append(entry.fault(f"{problem}: write it so"))
                     else:
@@ -177,7 +178,7 @@ class _Reading:
                         yield entry
                 line += item.source.count("\n")
         except javaproperties.InvalidUEscapeError as error:
-            self.faults.append(SpecFault("", f"is no properties file: {error}", line, self._shown(path)))
+            self.faults.append(SpecFault("", f"is not a valid properties file: {error}", line, self._shown(path)))
 
     def _included(self, path: Path, entry: Entry, depth: int) -> Iterator[Entry]:
         for name in _names(entry):
@@ -188,7 +189,7 @@ class _Reading:
                 yield from self.file(target, depth - 1)
             elif entry.key == "include":
                 self.faults.append(
-                    entry.fault(f"there is no file {self._shown(target)}; `includeoptional` may be absent")
+                    entry.fault(f"there is no file {self._shown(target)}; use `includeoptional` if it may be missing")
                 )
 
 

@@ -1,9 +1,9 @@
-"""HOCON, read by pyhocon; whatever deviates from the format's specification is kept inside this module.
+"""Read HOCON with pyhocon; this module hides pyhocon's deviations from the specification.
 
-References to keys that stand in this file alone are replaced. Others come out as `${name}`, or `${any:NAME}` if the
-name may be a key or else an environment variable: what they stand for is known when all files of a job are together.
-`include` is refused: in Gobblin it finds nothing either. Measured deviations: a value like `10 s` is read as a
-duration, not text (refused with the remedy), quoted keys keep their quotes (taken off), `x."a.b"` does not parse.
+References to keys of the same file are replaced. Other references are returned as `${name}`, or as `${any:NAME}` if the
+name may be a key or an environment variable; they are replaced when all files of a job were read. `include` is refused:
+Gobblin does not find included files either. Deviations that were found: a value like `10 s` is read as a duration
+instead of text (refused, with a hint), quoted keys keep their quotes (removed here), `x."a.b"` cannot be parsed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _MARK = "\ue000{}\ue001"
 _MARKED = re.compile("\ue000(.*?)\ue001")
 _INCLUDE = re.compile(r"^\s*include\s+[\"(a-z]", re.MULTILINE)
 _LEAF = ".ROOT_VALUE"
-"""What Gobblin adds to a key that is also the beginning of others, which HOCON does not allow."""
+"""Suffix that Gobblin adds to a key with a value that is also the prefix of other keys, which HOCON does not allow."""
 
 
 class HoconError(Exception):
-    """The text is no HOCON that can be read."""
+    """The text cannot be read as HOCON."""
 
     def __init__(self, problem: str, line: int = 1) -> None:
         super().__init__(problem)
@@ -34,16 +34,16 @@ class HoconError(Exception):
 def read_hocon(
     text: str, is_known: Callable[[str], bool], is_nearer: Callable[[str], bool]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield (dotted key, text, line) of each value.
+    """Yield (dotted key, text, line) for each value.
 
     Args:
-        text: the file's.
-        is_known: tells whether a name that this file does not have is a key of another one, or an environment variable:
-            optional references to others stand for nothing.
-        is_nearer: tells whether a file that counts before this one has a key too: references mean that one.
+        text: the content of the file.
+        is_known: returns whether a name is a key of another file or an environment variable; optional references to
+            other names are left out.
+        is_nearer: returns whether a nearer file has a key too; references to this key then mean the nearer one.
 
     Raises:
-        HoconError: the text is no HOCON.
+        HoconError: the text cannot be read as HOCON.
         EnvironmentFaultError: pyhocon is not installed.
     """
     with optional_package("pyhocon"):
@@ -64,9 +64,9 @@ def read_hocon(
         tree = tree.with_fallback(marks)
     except Exception as error:  # pyhocon raises pyparsing's errors, its own and many others
         problem = str(error).splitlines()[0]
-        # pyparsing lists its whole grammar where it expected nearly anything.
+        # If nearly anything may follow, pyparsing's message lists its whole grammar.
         shown = problem if len(problem) < 120 else "cannot be read from here on; are keys with dots in quotes?"
-        raise HoconError(f"is no HOCON: {shown}", getattr(error, "lineno", 1)) from error
+        raise HoconError(f"is not valid HOCON: {shown}", getattr(error, "lineno", 1)) from error
     for key, value in _leaves(tree, ""):
         if not (isinstance(value, str) and value == _MARK.format(key)):
             line = _line_of(text, key)
@@ -79,7 +79,7 @@ def referred_in(text: str) -> set[str]:
 
 
 def has_optional(text: str) -> bool:
-    """Return whether a text in HOCON has references that may stand for nothing."""
+    """Return whether a HOCON text has optional references."""
     return any(match["optional"] for match in _REFERENCE.finditer(text))
 
 
@@ -112,7 +112,7 @@ def _as_reference(mark: re.Match[str]) -> str:
 
 
 def _line_of(text: str, key: str) -> int:
-    """Return the line in which a key seems to stand; pyhocon does not tell."""
+    """Return the line in which a key probably is; pyhocon does not return lines."""
     parts = key.split(".")
     for begin in range(len(parts)):
         name = re.escape(".".join(parts[begin:]))

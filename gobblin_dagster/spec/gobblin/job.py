@@ -1,4 +1,4 @@
-"""A job file of Gobblin's as a job file of ours: the keys of `KEYS` become fields, classes become constructs.
+"""Convert a Gobblin job file to ours: keys become fields by `KEYS`, and classes become constructs.
 
 What comes out is the text of a YAML job file, which is then read like any other: a job that was converted to YAML is
 the same job by construction. Beside it stand the faults of what could not become a field, warnings of what is known and
@@ -30,10 +30,10 @@ Scope = int | None
 
 @dataclass(slots=True)
 class GobblinJob:
-    """A job file of Gobblin's, converted."""
+    """A converted Gobblin job file."""
 
     data: dict[str, Any] = field(default_factory=dict)
-    """A job document; references to variables are unread."""
+    """A job document, with references to variables not replaced."""
     origins: dict[Loc, Entry] = field(default_factory=dict)
     faults: list[SpecFault] = field(default_factory=list)
     warnings: list[SpecFault] = field(default_factory=list)
@@ -49,11 +49,11 @@ def read_job(
     """Convert a job file with all that it includes and inherits.
 
     Args:
-        path: The file.
-        root: The jobs folder.
-        own_classes: Declarations by the class names that they stand for: `classes` of gobblin.yaml.
-        environ: Environment variables, only to know which are set.
-        shown: Returns how messages name a file.
+        path: the file.
+        root: the jobs folder.
+        own_classes: `classes` of gobblin.yaml: declarations by class name.
+        environ: environment variables, only to know which are set.
+        shown: returns the name of a file for messages.
     """
     entries = read_entries(path, root, shown, environ)
     job = GobblinJob(faults=list(entries.faults))
@@ -70,13 +70,13 @@ class _Conversion:
         self._given: dict[Scope, dict[str, Entry]] = {None: {}}
         """Known keys by scope and name."""
         self._taken: set[tuple[str, Scope]] = set()
-        """Keys that a field took; others are told."""
+        """Keys that became fields; the others are reported."""
         self._own_keys = {key for one in own_classes.values() for key in one.get("keys", {}).values()}
-        """Keys that classes of one's own read."""
+        """Keys that user-defined classes read (`keys` in `classes` of gobblin.yaml)."""
         self._own_given: dict[str, Entry] = {}
         self._own_taken: set[str] = set()
         self._rests: dict[int, str] = {}
-        """What each branch's final folder has behind the one that all share."""
+        """For each branch, the part of its final folder after the part that all branches share."""
 
     def run(self, by_key: Mapping[str, Entry], referred: set[str]) -> None:
         table = by_key.get("extract.table.name")
@@ -122,7 +122,7 @@ class _Conversion:
             self._warn(entry, f"is not carried: {known[0].note}")
 
     def _may_stand(self, entry: Entry) -> bool:
-        """Return whether a value may stand in a job file; a secret there is a fault."""
+        """Return whether a value is allowed in a job file; add a fault if it is a secret."""
         if ENCRYPTED.search(entry.text):
             self._fault(
                 entry, "values in ENC(...) are not read; put the secret into the environment, write ${env:NAME}"
@@ -167,7 +167,7 @@ class _Conversion:
             self._source_type = str(found.declaration["type"])
 
     def _plain_fields(self) -> None:
-        """Set the fields that stand alone, and the options of the source."""
+        """Set the fields outside of constructs, and the options of the source."""
         fields = dict.fromkeys(key.field for key in KEYS if key.field)
         for name in fields:
             match = FIELD.fullmatch(name)
@@ -205,7 +205,7 @@ class _Conversion:
                 self._warn(found.get("extract.limit.count.limit", first), _TOLD[name])
 
     def _of_own_class(self, name: str, texts: Mapping[str, str]) -> Any:
-        """Return what `classes` says of the class that a field names; None if it says nothing of it."""
+        """Return the declaration in `classes` for the class that a field names; None if there is none."""
         if name == "publisher" and not values.switch(texts.get("data.publisher.replace.final.dir", "false")):
             own = self._own_classes.get(texts.get("data.publisher.job.type") or texts.get("data.publisher.type", ""))
             return self._filled(own) if own is not None else None
@@ -215,18 +215,18 @@ class _Conversion:
         return None
 
     def _filled(self, declared: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `classes` declares, with the options that it takes from the job's keys."""
+        """Return a declaration of `classes`, with the options that it takes from keys of the job."""
         plain = {name: value for name, value in declared.items() if name != "keys"}
         return plain | self._own_options(declared.get("keys", {}))
 
     def _own_options(self, keys: Mapping[str, str]) -> dict[str, str]:
-        """Return options of a class of one's own by name, as text; a key that the job does not have is left out."""
+        """Return the options of a user-defined class that come from keys of the job, as text, without missing keys."""
         found = {option: self._own_given[key] for option, key in keys.items() if key in self._own_given}
         self._own_taken.update(entry.key for entry in found.values())
         return {option: entry.text for option, entry in found.items()}
 
     def _names(self) -> None:
-        """Fill in what Gobblin takes from elsewhere: the table and, for Kafka, the namespace."""
+        """Set fields that Gobblin takes from other keys: the table and, for Kafka, the namespace."""
         data, given = self._job.data, self._given[None]
         extract = data.setdefault("extract", {})
         for origin in ("source.entity", "job.name"):
@@ -290,7 +290,7 @@ class _Conversion:
             self._tolerance(declared)
 
     def _policy_type(self, slot: str, declaration: dict[str, Any], kind: str) -> str:
-        """Set what becomes of a violation; return a problem."""
+        """Set what happens to rows or work units that break a policy; return the problem if the text is wrong."""
         field_name, meanings = _POLICY_TYPES[slot]
         meaning = meanings.get(kind.upper())
         if meaning is None:
@@ -316,7 +316,7 @@ class _Conversion:
     def _options(
         self, slot: str, at: Loc, declared: Sequence[dict[str, Any]], classes: Sequence[str], scope: Scope
     ) -> None:
-        """Give constructs the options that have keys of their own, by their types or by Gobblin's classes."""
+        """Set options of constructs from keys, chosen by type or by Gobblin's class."""
         for index, (declaration, class_name) in enumerate(zip(declared, classes, strict=True)):
             defaults = tables.DEFAULTS.get(class_name, {})
             names = [*lookup.fields_of(slot, str(declaration["type"])), *lookup.fields_of(slot, class_name)]
@@ -404,7 +404,7 @@ class _Conversion:
             self._put(("fork",), fork | {"branches": branches}, operator)
 
     def _path(self, scope: int, branch: dict[str, Any]) -> None:
-        """Let a branch's rows land below its own final folder."""
+        """Set `path` of a branch, so that its rows are published below its own final folder."""
         found = {name: self._find(name, scope) for name in _PATH_KEYS}
         for name in _PATH_KEYS:
             for one in (scope, None):
@@ -424,7 +424,7 @@ class _Conversion:
                 self._job.origins["fork", "branches", scope, "path"] = origin
 
     def _pick_text(self, branch: dict[str, Any]) -> None:
-        """Let lines hold what Gobblin calls the record: a message's value, of all that a message is here."""
+        """Write only the message's value as a line of text, which is the record in Gobblin."""
         writer = branch.get("writer") or self._job.data.get("writer", {})
         if self._source_type != "kafka" or writer.get("type") != "text":
             return
@@ -478,7 +478,7 @@ class _Conversion:
         return self._given.get(scope, {}).get(name) or self._given[None].get(name)
 
     def _take(self, name: str, scope: Scope) -> Entry | None:
-        """Return a key of exactly this scope, and note that it became something; a branch's writer takes the job's too."""
+        """Return a key of this scope and mark it as used; for a branch's writer, also a key of the job."""
         entry = self._given.get(scope, {}).get(name)
         if entry is None and scope is not None and name in _SHARED:
             entry = self._given[None].get(name)
@@ -548,12 +548,12 @@ _STRUCTURAL = frozenset(
         "output.group",
     }
 )
-"""Fields that the parts of a job are made of, not set one by one."""
+"""Fields that are set together with others, not one by one."""
 _TOLD = {
-    "execution.limit.rows": "a work unit ends with the batch that reaches the limit: up to 5,000 rows more are read in this "
-    "run, and none of them again"
+    "execution.limit.rows": "a work unit ends with the batch that reaches the limit: up to 5,000 rows more are read in "
+    "this run, and none of them again"
 }
-"""By field: what people should know who expect the original's ways."""
+"""By field, a note on how it differs from Gobblin."""
 _PATH_KEYS = ("writer.file.path", "writer.file.pathType", "writer.file.path.type")
 _KEEP_RECORD = frozenset({"bytes_to_text", "decrypt", "encrypt", "filter", "sample", "split", "text_to_bytes"})
 """Types of converters that leave the record in its column."""

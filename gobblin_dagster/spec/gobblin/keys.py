@@ -1,8 +1,8 @@
-"""KEYS: what became of each key of Gobblin's job files; the loader and docs/reference/gobblin-keys.md are made of it.
+"""KEYS: the field of our job file for each key of Gobblin's; used by the loader and by docs/reference/gobblin-keys.md.
 
-A field is a place in our job file, `commit.policy`. `source(query).tables` is an option of the source where that is of
-the type `query`; `writer(*).partition_by` one of every writer of files; of `converters(sample).ratio` each converter of
-that type takes the value. Keys of one field are read together: see `combine.py`.
+A field is a place in our job file, for example `commit.policy`. `source(query).tables` is an option of the source if
+its type is `query`; `writer(*).partition_by` is an option of every writer of files; `converters(sample).ratio` is set
+on each converter of this type. If several keys make one field, they are read together: see `combine.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gobblin_dagster.spec.gobblin import values
 
 
 class Mark(StrEnum):
-    """How much users and the documents that we follow need a key."""
+    """How often a key is used, or which documents name it."""
 
     SEED = "seed"
     """Named by the documents on state, exactly-once and forks."""
@@ -30,31 +30,33 @@ class Key:
     """One key, and the field it became."""
 
     name: str
-    """As in the file, without the branch's index; `*` at the end stands for all that begin so."""
+    """The key in the file, without the branch index; `*` at the end means all keys with this beginning."""
     field: str = ""
-    """Empty: not carried, `note` says why."""
+    """The field of our job file; empty if the key is not supported (`note` says why)."""
     read: Callable[[str], Any] = values.text
-    """Makes the field's value of the text; raises ValueError."""
+    """Turns the text into the field's value; raises ValueError."""
     mark: Mark = Mark.COMMON
     note: str = ""
-    """What differs; where it is not carried, the reason."""
+    """How it differs from Gobblin; for a key that is not supported, the reason."""
     per_branch: bool = False
-    """Whether `.0`, `.1`, ... behind it speak of one branch."""
+    """Whether `.0`, `.1`, ... may follow the key, to set it for one branch."""
     holds: tuple[str, ...] = ()
-    """Values of a key that is not carried which ask for what is so anyway, in lower case; `*`: all. Others are told."""
+    """For a key that is not supported: values, in lower case, that change nothing here; `*` means all. Other values are
+    reported."""
     is_refused: bool = False
-    """Whether its other values are faults: without the key, other rows would be read, or they would go elsewhere."""
+    """Whether its other values are faults, because without the key other rows would be read or they would go
+    elsewhere."""
 
 
 def _refused(
     name: str, note: str, mark: Mark = Mark.COMMON, *, per_branch: bool = False, holds: tuple[str, ...] = ()
 ) -> Key:
-    """Return a key without which the job would read or write other data than Gobblin."""
+    """Return a key that is refused: without it, the job would read or write other data than with Gobblin."""
     return Key(name, mark=mark, note=note, per_branch=per_branch, holds=holds, is_refused=True)
 
 
 def _needless(name: str, note: str, mark: Mark = Mark.COMMON, *, per_branch: bool = False) -> Key:
-    """Return a key that asks for nothing that is lacking here."""
+    """Return a key that is not needed here, with any value."""
     return Key(name, mark=mark, note=note, per_branch=per_branch, holds=("*",))
 
 

@@ -1,4 +1,4 @@
-"""Finding keys and fields in `KEYS`: by a key's text, by a field, by a construct."""
+"""Find keys and fields in `KEYS`: by the name of a key, by a field, by a construct."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gobblin_dagster.spec.gobblin.keys import KEYS, Key
 FIELD = re.compile(r"(?P<slot>[\w.]+)\((?P<type>[\w*]+)\)\.(?P<option>.+)")
 """A field that is an option of a construct."""
 OWN_TABLE = "<table>"
-"""Begins the names of keys that begin with the name of the job's table, `extract.table.name`."""
+"""Placeholder in `KEYS` for the name of the job's table (`extract.table.name`) at the beginning of a key."""
 _NO_FILES = "console"
-"""The one writer with a short name that `writer(*)` does not stand for; a `module:Class` has options of its own."""
+"""The only built-in writer that `writer(*)` does not include, as it writes no files."""
 
 _INDEXED = re.compile(r"(?P<name>.+)\.(?P<index>\d{1,3})")
 BY_NAME: dict[str, list[Key]] = {}
@@ -25,18 +25,18 @@ _MISSING = {"source": "source.class", "output": "data.publisher.final.dir"}
 
 
 def known(key: str) -> list[Key]:
-    """Return what is known of a key without its branch's index; empty where nothing is."""
+    """Return the entries of `KEYS` for a key without its branch index; empty if there are none."""
     return BY_NAME.get(key) or next((BY_NAME[f"{one}*"] for one in _FAMILIES if key.startswith(one)), [])
 
 
 def of_table(key: str, table: str) -> str:
-    """Return the name in `KEYS` of a key that begins with the name of the job's table; any other key as it is."""
+    """Return the name in `KEYS` of a key that begins with the name of the job's table; other keys unchanged."""
     name = key.removeprefix(f"{table}.") if table else key
     return f"{OWN_TABLE}.{name}" if f"{OWN_TABLE}.{name}" in BY_NAME and name != key else key
 
 
 def split(key: str) -> tuple[str, int | None]:
-    """Return a key's name and its branch."""
+    """Return the name of a key, and its branch index; None for a key without one."""
     match = _INDEXED.fullmatch(key)
     if match is not None and any(one.per_branch for one in BY_NAME.get(match["name"], ())):
         return match["name"], int(match["index"])
@@ -44,7 +44,7 @@ def split(key: str) -> tuple[str, int | None]:
 
 
 def hint_for(key: str) -> str:
-    """Return a hint for a key that is not known."""
+    """Return a hint for an unknown key."""
     match = _INDEXED.fullmatch(key)
     name = match["name"] if match else key
     hint = nearest(name, (known for known in BY_NAME if not known.endswith("*")), 0.75)  # they share words
@@ -63,17 +63,17 @@ def fields_of(slot: str, type_name: str) -> Iterator[str]:
 
 
 def names_of(name: str) -> list[str]:
-    """Return the keys that make a field."""
+    """Return the names of the keys that a field is made from."""
     return [key.name for key in KEYS if key.field == name]
 
 
 def first_key(field_name: str) -> str:
-    """Return the key that a field comes from, for a field that is missing; empty if there is none."""
+    """Return the key to name in the message for a missing field; empty if there is none."""
     return _MISSING.get(field_name) or _FIRST_KEY.get(field_name, "")
 
 
 def places_of(key: str) -> Iterator[tuple[str, ...]]:
-    """Yield the parts of a job that are missing where a key could not be read: its fields, and what lies around them."""
+    """Yield the places of a job that may be missing because a key could not be read: its fields and their parents."""
     for one in known(split(key)[0]):
         match = FIELD.fullmatch(one.field)
         place = (match["slot"], *match["option"].split(".")) if match else tuple(one.field.split("."))

@@ -1,4 +1,4 @@
-"""Texts of Gobblin's keys as values of our fields; each function raises ValueError that says what was expected."""
+"""Convert texts of Gobblin's keys to values of our fields; each function raises ValueError with what was expected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REFERENCE = re.compile(r"\$\{\w+\}")
 
 
 class Plain(str):
-    """A reference to a variable that is read as what its value looks like: a number, a truth value."""
+    """A reference to a variable whose value is parsed, for numbers and booleans."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ def text(given: str) -> str:
 
 
 def lower(given: str) -> str:
-    """Return the text in lower case: Gobblin's upper-case words are ours."""
+    """Return the text in lower case; Gobblin writes the same words in upper case."""
     return given.lower()
 
 
@@ -46,7 +46,7 @@ def switch(given: str) -> bool | Plain:
 
 
 def switched_off(given: str) -> bool:
-    """Return the opposite of a truth value: the original says what is skipped."""
+    """Return the opposite of a boolean: Gobblin's key says that something is skipped."""
     value = switch(given)
     if isinstance(value, Plain):
         raise ValueError("expected true or false; a variable cannot be turned round")
@@ -79,7 +79,7 @@ def milliseconds(given: str) -> float:
 
 
 def name(given: str) -> str:
-    """Return a name of ours: what is neither letter, digit nor `_` becomes `_`, as `$` and `&` do in the original.
+    """Return a valid name: characters other than letters, digits and `_` become `_`.
 
     Example:
         >>> name("org.apache.gobblin-example")
@@ -129,7 +129,7 @@ def position(given: str) -> str | int:
 
 
 def after_position(given: str) -> str | int:
-    """Return the position after one: the original's bound is inclusive, ours exclusive.
+    """Return the position after the given one: Gobblin's bound is inclusive, ours is exclusive.
 
     Example:
         >>> after_position("20130131"), after_position("20130131235959"), after_position("17")
@@ -157,7 +157,7 @@ def pairs(given: str) -> dict[str, str]:
 
 
 def columns(given: str) -> dict[str, Any]:
-    """Return our type by column name, of a schema in JSON; columns with parts of their own are left as they come."""
+    """Return our type by column name, for a schema in JSON; nested columns are left out."""
     return {name: shape for name, shape in shapes(given).items() if isinstance(shape, str)}
 
 
@@ -167,7 +167,7 @@ def column_names(given: str) -> list[str]:
 
 
 def shapes(given: str) -> dict[str, Any]:
-    """Return shapes by column name, of a schema as Gobblin or Avro write it in JSON.
+    """Return shapes by column name, for a schema in Gobblin's or Avro's JSON form.
 
     Example:
         >>> shapes('[{"columnName": "id", "dataType": {"type": "long"}}]')
@@ -238,7 +238,7 @@ def json_object(given: str) -> dict[str, Any]:
 
 
 def columns_whole(given: str) -> list[str]:
-    """Return names of columns; not of fields inside of them."""
+    """Return names of columns; raise ValueError for fields inside of a column."""
     if nested := [name for name in words(given) if "." in name]:
         raise ValueError(f"expected whole columns, got the field {nested[0][:60]!r} of one")
     return words(given)
@@ -260,7 +260,7 @@ def is_there(given: str) -> str:
 
 
 def flattened(given: str) -> str:
-    """Return the select list that puts nested fields behind the columns; names without a dot are no nested fields.
+    """Return the select list that adds nested fields after the columns; names without a dot are ignored.
 
     Example:
         >>> flattened("address,address.cityName")

@@ -42,7 +42,7 @@ def test_text_of_a_variable_stays_text_whatever_it_looks_like(tmp_path: Path) ->
 def test_references_that_lead_nowhere_are_told_all_at_once(tmp_path: Path) -> None:
     text = KAFKA + "a=${b}\nb=${a}\njob.description=${job.nam} ${env:A-B} ${sys:user.home} ${env:UNSET_HERE}\n"
     found = faults(tmp_path, text)
-    assert "7 job.description: '${job.nam}' refers to a key that is nowhere; did you mean 'job.name'?" in found
+    assert "7 job.description: '${job.nam}' refers to a key that no file has; did you mean 'job.name'?" in found
     assert "7 job.description: '${env:A-B}' names no environment variable" in found
     assert any("there are no system properties here" in fault for fault in found)
     assert any("5 a: '${" in fault and "in a circle" in fault for fault in found)
@@ -66,7 +66,7 @@ def test_variable_is_named_as_the_file_writes_it(tmp_path: Path) -> None:
 
 def test_key_that_stands_twice_is_a_fault(tmp_path: Path) -> None:
     (fault,) = faults(tmp_path, KAFKA + "job.name=other\n")
-    assert fault == "5 job.name: the key stands twice, first in line 1; Gobblin joins both with a comma: write it so"
+    assert fault == "5 job.name: the key appears twice, first in line 1; Gobblin joins both with a comma: write it so"
 
 
 def test_folders_add_keys_and_the_nearest_wins(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_fault_of_an_inherited_key_names_its_file(tmp_path: Path) -> None:
 def test_folder_with_two_common_files_is_a_fault(tmp_path: Path) -> None:
     path = write(tmp_path, {"orders.pull": KAFKA, "a.properties": "", "b.configuration": ""})
     assert faults_of(path, tmp_path) == [
-        "b.configuration:1 : a folder may hold one file for all its jobs, got a.properties, b.configuration; make "
-        "one of them"
+        "b.configuration:1 : a folder may have one file with common keys, got a.properties, b.configuration; "
+        "put all keys into one of them"
     ]
 
 
@@ -150,7 +150,7 @@ def test_template_that_is_missing_or_lacks_a_key_is_a_fault(tmp_path: Path) -> N
     )
     found = faults_of(path, tmp_path)
     assert any("6 job.template: there is no template 'gone.template'" in fault for fault in found)
-    assert any("the template needs 'topic.whitelist', which is nowhere" in fault for fault in found)
+    assert any("the template needs 'topic.whitelist', which no file has" in fault for fault in found)
 
 
 HOCON = """\
@@ -191,7 +191,7 @@ def test_hocon_faults_name_the_line(tmp_path: Path) -> None:
         "10 writer.codek: is no key that is known; did you mean 'writer.codec.type'?"
     ]
     (fault,) = faults(tmp_path, "job.name = a\nb : : {\n", name="broken.conf")
-    assert "is no HOCON" in fault
+    assert "is not valid HOCON" in fault
     (fault,) = faults(tmp_path, 'a = 1\ninclude url("http://127.0.0.1/x")\n', name="far.conf")
     assert fault.startswith("2 : `include` is not followed")
     (fault,) = faults(tmp_path, "b = 1\na = 10 s\n", name="span.conf")
