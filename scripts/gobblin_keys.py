@@ -28,12 +28,13 @@ read them, and `gobblin convert FILE` prints a file as an equal YAML job. The [l
 are read.
 
 The tables list all keys that are known, each with the field of our job file that it becomes. `source(query).tables` means the
-option `tables` of the source if its type is `query`; `writer(*)` means any writer of files. **S** marks keys that the documents
-on state, exactly-once and forks name, **C** keys in many users' files, **R** rare keys. `[.i]` means that the index of a
-branch may follow the key. For keys that are not carried, the reason is given; `gobblin check` reports such a key, unless its value changes
-nothing here. Keys marked **refused** are faults, because without them other rows would be read, or rows would go elsewhere. Any
-other key is a fault too, reported with file, line and the nearest known key. `tests/unit/spec/gobblin/test_keys.py` shows for
-each key that it becomes its field; the last column names the test of what the field does.
+option `tables` of the source if its type is `query`; `writer(*)` means any writer of files. **S** marks keys that the
+documents on state, exactly-once and forks name, **C** keys in many users' files, **R** rare keys. `[.i]` means that the index
+of a branch may follow the key. For keys that are not carried, the reason is given; `gobblin check` reports such a key, unless
+its value changes nothing here. Keys marked **refused** are faults, because without them other rows would be read, or rows
+would go elsewhere. Any other key is a fault too, reported with file, line and the nearest known key.
+`tests/unit/spec/gobblin/test_keys.py` shows for each key that it becomes its field; the last column names the test of what
+the field does.
 """
 
 TAIL = """
