@@ -31,8 +31,8 @@ TITLES = {
 HEAD = """# Options
 
 Every option of the constructs whose pages tell of them in groups: [converters](converters.md), [policies](policies.md),
-[forks](forks.md), [writers](writers.md). The options of sources and publishers stand on their own pages. An option without a
-default is required; `columns: format` is the option `format` of a value of `columns`.
+[forks](forks.md), [writers](writers.md). The options of sources and publishers stand on their own pages. An option
+without a default is required; `columns: format` is the option `format` of a value of `columns`.
 """
 
 

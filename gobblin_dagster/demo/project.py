@@ -59,7 +59,7 @@ def add_day(folder: str | PathLike[str]) -> list[Path]:
     if not later:
         raise UsageError(
             problem=f"All days of the demo have arrived in {target}; the last one is {max(here)}.",
-            hint="Delete the folder and begin anew, or try `make demo-full`.",
+            hint="Delete the folder and begin again, or try `make demo-full`.",
         )
     next_day = min(map(_day, later))
     return write(target / FLIGHTS, {path: rows for path, rows in later.items() if _day(path) == next_day})

@@ -83,7 +83,7 @@ class CommitMethods:
             job: the job's name.
 
         Returns:
-            What became of each sequence; the rows of a committed one are counted anew.
+            What became of each sequence; the rows of a committed one are counted again.
         """
         session = self._session
         with session.use_store() as store:

@@ -118,7 +118,7 @@ class StartpointMethods:
         return Listing(f"{count(len(good), 'startpoint')} {'could be set' if dry_run else 'set'}", _SET, found)
 
     def list(self, job: str | Sequence[str] | None = None) -> Listing[Startpoint]:
-        """Return the startpoints that no run has honoured yet, expired ones too."""
+        """Return the startpoints that no run has applied yet, expired ones too."""
         with self._session.use_store() as store:
             names = known_jobs(store, several(job))
             found = [one for name in names for _, one in sorted(store.load_startpoints(name).items())]

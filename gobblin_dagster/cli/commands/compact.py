@@ -66,7 +66,7 @@ def compact(
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*(KB|MB|GB|)", text.strip().upper())
     if not match or not int(match[1]):
-        raise UsageError(problem=f"--target-size {text!r} is no size.", hint="For example 128MB, 1GB or 500000.")
+        raise UsageError(problem=f"--target-size {text!r} is not a size.", hint="For example 128MB, 1GB or 500000.")
     return int(match[1]) * _UNITS[match[2]]
 
 

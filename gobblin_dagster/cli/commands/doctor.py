@@ -55,7 +55,7 @@ def doctor(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
     else:
         for finding in findings:
             print_status(finding.is_good, f"{finding.name:<14} {finding.detail}")
-        typer.echo("All is well." if is_good else "Mend what is marked FAULT, then run `gobblin doctor` again.")
+        typer.echo("All is well." if is_good else "Fix what is marked FAULT, then run `gobblin doctor` again.")
     if not is_good:
         raise typer.Exit(ExitCode.FAILED)
 

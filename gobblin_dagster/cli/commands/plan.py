@@ -71,5 +71,5 @@ def _next(has_changes: bool, has_problems: bool) -> str:
     if has_changes:
         return "Next: `gobblin run`"
     if has_problems:
-        return "Next: mend what is named above; there is nothing else to do."
+        return "Next: fix the problems above; there is nothing else to do."
     return "Nothing to do; `gobblin state list` shows the watermarks."

@@ -108,7 +108,7 @@ def set_startpoint(
 
 @app.command("list", epilog=examples("gobblin startpoint list", "gobblin startpoint list flights --output json"))
 def list_startpoints(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
-    """List the startpoints that no run has honoured yet."""
+    """List the startpoints that no run has applied yet."""
     now = SystemClock().now()
     with closing(open_store_here(ctx)) as store:
         found = [one for name in known_jobs(store, jobs) for _, one in sorted(store.load_startpoints(name).items())]

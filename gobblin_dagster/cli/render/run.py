@@ -187,7 +187,7 @@ def next_step(results: Sequence[RunResult]) -> str:
     if DatasetOutcome.BUSY in has:
         return "wait for the other run to end, then `gobblin run`."
     if any(dataset.failures for result in results for dataset in result.datasets):
-        return "mend what is named above, then `gobblin run`: only what failed is read again."
+        return "fix the problems above, then `gobblin run`: only what failed is read again."
     if DatasetOutcome.COMMITTED in has or any(result.recovered for result in results):
         return (
             "`gobblin run` reads only what is new; `gobblin state list` shows watermarks; `gobblin dev` opens the UI."

@@ -161,9 +161,9 @@ def _parsed(line: str, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise CorruptRecordError(what="The export", problem=f"line {number} is no JSON: {error}") from error
+        raise CorruptRecordError(what="The export", problem=f"line {number} is not JSON: {error}") from error
     if not isinstance(record, dict):
-        raise CorruptRecordError(what="The export", problem=f"line {number} is no JSON object")
+        raise CorruptRecordError(what="The export", problem=f"line {number} is not a JSON object")
     return record
 
 
@@ -186,11 +186,11 @@ def _sequence_to_json(stored: StoredSequence) -> dict[str, Any]:
 
 def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
     if not isinstance(raw, dict):
-        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence")
+        raise CorruptRecordError(what="The export", problem=f"line {number} is not a sequence")
     try:
         stored = from_document(StoredSequence, {**raw, "format": StoredSequence.format_name})
     except CorruptRecordError as error:
-        raise CorruptRecordError(what="The export", problem=f"line {number} is no sequence: {error.problem}") from error
+        raise CorruptRecordError(what="The export", problem=f"line {number} is not a sequence: {error.problem}") from error
     if stored.state is not SequenceState.COMMITTED:
         raise CorruptRecordError(what="The export", problem=f"line {number} is a sequence that is {stored.state}")
     _decoded(stored)  # checks the digest

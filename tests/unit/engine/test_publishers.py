@@ -335,7 +335,7 @@ def test_publisher_of_ones_own_sees_its_files_and_adds_steps(tmp_path: Path) -> 
     ("publisher", "problem"),
     [
         ("ThievingPublisher", "it removes /etc/passwd, which it does not hold"),
-        ("WanderingPublisher", "no plain relative"),
+        ("WanderingPublisher", "not a plain relative"),
     ],
 )
 def test_publisher_that_oversteps_fails_its_dataset_alone(tmp_path: Path, publisher: str, problem: str) -> None:

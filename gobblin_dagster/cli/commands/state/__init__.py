@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "reset": LazyCommand(
         "Forget what was read of a dataset: the next run reads it from the beginning. Published files stay.",
-        function_of(_CHANGES, "reset", "gobblin state reset AA-EWR --reason 'the table was made anew' --yes"),
+        function_of(_CHANGES, "reset", "gobblin state reset AA-EWR --reason 'the table was recreated' --yes"),
     ),
     "restore": LazyCommand(
         "Bring a damaged state back to what the dataset's last commit made true; nothing is read again.",
@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "retry": LazyCommand(
         "Read again, alone, the ranges that were given up after they failed (`execution.retry_failed`).",
-        function_of(_CHANGES, "retry", "gobblin state retry AA-EWR --reason 'the files are mended' --dry-run"),
+        function_of(_CHANGES, "retry", "gobblin state retry AA-EWR --reason 'the files are repaired' --dry-run"),
     ),
     "history": LazyCommand(
         "Explain every change of a dataset's watermark: by which run or person, from where to where.",
@@ -60,7 +60,7 @@ COMMANDS = {
         function_of(_CHANGES, "import_states", "gobblin state import state.jsonl --dry-run"),
     ),
     "diff": LazyCommand(
-        "Compare this project's store with an export: what was committed of which dataset.",
+        "Compare this project's store with an export: the commits of each dataset.",
         function_of(_CHANGES, "diff", "gobblin state diff state.jsonl"),
     ),
 }

@@ -292,7 +292,7 @@ def import_states(
 
 
 def diff(ctx: typer.Context, file: FileArgument, output: OutputOption = Output.TEXT) -> None:
-    """Compare this project's store with an export: what was committed of which dataset."""
+    """Compare this project's store with an export: the commits of each dataset."""
     there = _read(file).standing()
     states: dict[state_export.Key, DatasetState] = {}
     startpoints: dict[state_export.Key, Startpoint] = {}

@@ -68,7 +68,7 @@ def _list(
             columns = _COLUMNS | {"size": "right", "published": "left"}
             print_table(out, columns, (_row(state) for state in states))
     for _, urn, problem in damages:
-        out.print(f"{dataset_name(urn)}: {problem} `gobblin state restore` mends it.", style="red")
+        out.print(f"{dataset_name(urn)}: {problem} `gobblin state restore` repairs it.", style="red")
 
 
 def _states(

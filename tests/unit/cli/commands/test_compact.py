@@ -48,7 +48,7 @@ def test_compact_json_names_the_files(cli: Cli, three_files: Path) -> None:
     [
         (["none"], "No job 'none'"),
         (["numbers", "x"], "Nothing was published of dataset 'x'"),
-        (["numbers", "--target-size", "big"], "--target-size 'big' is no size"),
+        (["numbers", "--target-size", "big"], "--target-size 'big' is not a size"),
         (["numbers", "--min-files", "1"], "greater than or equal to 2"),
     ],
     ids=["job", "dataset", "size", "files"],

@@ -120,7 +120,7 @@ def test_plan_of_problems_alone_does_not_say_that_all_is_well(cli: Cli, project:
         "Plan of job numbers: 0 datasets with new data, 0 up to date, 1 that cannot be planned\n"
     )
     assert "Nothing to do" not in called.out
-    assert called.out.endswith("Next: mend what is named above; there is nothing else to do.\n")
+    assert called.out.endswith("Next: fix the problems above; there is nothing else to do.\n")
 
 
 def test_plan_missing_folder_is_a_clear_error(cli: Cli, project: Path) -> None:

@@ -220,7 +220,7 @@ def test_run_one_bad_dataset_exits_4_and_names_dataset_file_and_row(
     assert called.code == 4
     assert "bad: error[extract]: Dataset 'bad', file bad.rows, row 20: is told to fail." in called.out
     assert "Job numbers partial: 1 committed, 1 failed; 1 watermark moved" in called.out
-    assert "Next: mend what is named above" in called.out
+    assert "Next: fix the problems above" in called.out
 
 
 def test_run_policy_successful_names_datasets_with_gaps(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
@@ -228,7 +228,7 @@ def test_run_policy_successful_names_datasets_with_gaps(cli: Cli, project: Path,
     called = cli("run")
     assert called.code == 4
     assert "1 dataset with failed work units" in called.out
-    assert "Next: mend what is named above" in called.out
+    assert "Next: fix the problems above" in called.out
     assert "  work units that failed: [10, 20)\n" in called.out
     (again,) = cli("run", "-o", "json").json()["jobs"][0]["datasets"]
     assert (again["outcome"], again["failed_ranges"]) == ("failed", ["[10, 20)"])

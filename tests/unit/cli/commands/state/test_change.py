@@ -287,7 +287,7 @@ def test_file_that_is_no_export_is_refused(cli: Cli, ran: Path, tmp_path: Path) 
     (tmp_path / "other.jsonl").write_text("hello\n")
     called = cli("state", "diff", tmp_path / "other.jsonl")
     assert called.code == 1
-    assert "line 1 is no JSON" in called.err
+    assert "line 1 is not JSON" in called.err
 
 
 def test_range_that_was_given_up_is_shown_and_read_when_somebody_says_so(
