@@ -23,48 +23,50 @@ PAGE = ROOT / "docs" / "reference" / "gobblin-keys.md"
 
 HEAD = """# Gobblin's keys
 
-`.pull`, `.job` and `.conf` files in the jobs folder, or below it, are jobs like YAML files: `gobblin check`, `plan` and `run`
-read them, and `gobblin convert FILE` prints a file as an equal YAML job. The [last section](#how-files-are-read) says how files
-are read.
+`.pull`, `.job` and `.conf` files in the jobs folder, or below it, are jobs like YAML files: `gobblin check`, `plan` and
+`run` read them, and `gobblin convert FILE` prints a file as an equal YAML job. The [last section](#how-files-are-read)
+says how files are read.
 
-The tables list all keys that are known, each with the field of our job file that it becomes. `source(query).tables` means the
-option `tables` of the source if its type is `query`; `writer(*)` means any writer of files. **S** marks keys that the
-documents on state, exactly-once and forks name, **C** keys in many users' files, **R** rare keys. `[.i]` means that the index
-of a branch may follow the key. For keys that are not carried, the reason is given; `gobblin check` reports such a key, unless
-its value changes nothing here. Keys marked **refused** are faults, because without them other rows would be read, or rows
-would go elsewhere. Any other key is a fault too, reported with file, line and the nearest known key.
-`tests/unit/spec/gobblin/test_keys.py` shows for each key that it becomes its field; the last column names the test of what
-the field does.
+The tables list all keys that are known, each with the field of our job file that it becomes. `source(query).tables`
+means the option `tables` of the source if its type is `query`; `writer(*)` means any writer of files. **S** marks keys
+that the documents on state, exactly-once and forks name, **C** keys in many users' files, **R** rare keys. `[.i]` means
+that the index of a branch may follow the key. For keys that are not carried, the reason is given; `gobblin check`
+reports such a key, unless its value changes nothing here. Keys marked **refused** are faults, because without them
+other rows would be read, or rows would go elsewhere. Any other key is a fault too, reported with file, line and the
+nearest known key. `tests/unit/spec/gobblin/test_keys.py` shows for each key that it becomes its field; the last column
+names the test of what the field does.
 """
 
 TAIL = """
 ## How files are read
 - `.pull` and `.job` are Java properties in UTF-8, with `include = other.properties`; `.conf` is HOCON (`pip install
   'gobblin-dagster[hocon]'`).
-- Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs below
-  it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file below the jobs
-  folder).
-- `${other.key}` means the text of this key in any of the files, `${env:NAME}` an environment variable. In HOCON, `${name}` is the
-  key with this name, or else the environment variable. A key that is only referred to, or that a template requires, may have
-  any name.
-- Without an index, keys of converters, row policies and task policies apply before the fork; keys of writers, publishers and
-  task policies apply to all branches without keys of their own. With one branch, `.0` and no index are the same.
-- Each branch's rows are published below its own `data.publisher.final.dir`: `output.path` becomes the folder that all of them
-  share, `path` of the branch the rest. Quarantine, staging and manifests are in the shared folder.
-- `TextFileBasedSource` and `AvroFileSource` read a file again that was replaced or has grown, as Gobblin's snapshot does
-  (`read_changed: again`). A text writer writes only the value of Kafka's messages.
-- Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For your own Java classes, declare constructs to
-  use instead in `classes` of gobblin.yaml; publishers and partitioners too:
+- Each folder from the jobs folder down to the file's may hold one `.properties` or `.configuration` file for all jobs
+  below it. The nearest wins: job file, its folder, ..., the jobs folder, templates (`gobblin.template.uri`, a file
+  below the jobs folder).
+- `${other.key}` means the text of this key in any of the files, `${env:NAME}` an environment variable. In HOCON,
+  `${name}` is the key with this name, or else the environment variable. A key that is only referred to, or that a
+  template requires, may have any name.
+- Without an index, keys of converters, row policies and task policies apply before the fork; keys of writers,
+  publishers and task policies apply to all branches without keys of their own. With one branch, `.0` and no index are
+  the same.
+- Each branch's rows are published below its own `data.publisher.final.dir`: `output.path` becomes the folder that all
+  of them share, `path` of the branch the rest. Quarantine, staging and manifests are in the shared folder.
+- `TextFileBasedSource` and `AvroFileSource` read a file again that was replaced or has grown, as Gobblin's snapshot
+  does (`read_changed: again`). A text writer writes only the value of Kafka's messages.
+- Classes are Gobblin's own, by full or last name, or `module:Class` in Python. For your own Java classes, declare
+  constructs to use instead in `classes` of gobblin.yaml; publishers and partitioners too:
   ```yaml
   classes:
     com.shop.MaskingConverter: {type: mask, columns: [email]}
     com.shop.OrdersSource: {type: "shop.orders:OrdersSource", keys: {region: orders.region}}
   ```
-  `keys` sets options from keys of the job, which may have any name: here the option `region` gets the text of `orders.region`.
-- Secrets must come from the environment: `source.conn.password=${env:DB_PASSWORD}`. Values in `ENC(...)`, and secrets in plain
-  text, are refused and not shown.
-- In names (`job.name`, `extract.namespace`), `_` replaces characters that are not allowed here, such as dots and dashes; the new
-  name is reported.
+  `keys` sets options from keys of the job, which may have any name: here the option `region` gets the text of
+  `orders.region`.
+- Secrets must come from the environment: `source.conn.password=${env:DB_PASSWORD}`. Values in `ENC(...)`, and secrets
+  in plain text, are refused and not shown.
+- In names (`job.name`, `extract.namespace`), `_` replaces characters that are not allowed here, such as dots and
+  dashes; the new name is reported.
 """
 
 _LOADER = "tests/unit/spec/gobblin/test_job.py"
@@ -88,7 +90,10 @@ _FULL = "tests/unit/engine/run/test_full_extract.py"
 _PARTIAL = "tests/unit/engine/run/test_partial.py"
 _PACKS = "tests/unit/engine/plan/test_cost.py::test_packs_can_be_numbered_and_dataset_kept_together"
 _FOLDERS = "tests/unit/engine/run/test_branch_paths.py::test_path_given_holds_for_its_branch_alone"
-_QUEUES = "tests/unit/engine/task/test_branch_queue.py::test_one_branch_needs_no_thread_and_several_get_one_each_as_the_job_says"
+_QUEUES = (
+    "tests/unit/engine/task/test_branch_queue.py::"
+    "test_one_branch_needs_no_thread_and_several_get_one_each_as_the_job_says"
+)
 _MODES = "tests/unit/engine/commit/steps/test_permissions.py"
 
 TESTS = {
@@ -97,14 +102,18 @@ TESTS = {
     "commit.policy": f"{_RUN}::test_policy_successful_failed_unit_leaves_a_gap_that_is_read_alone",
     "commit.failed_units_fail_run": f"{_PARTIAL}::test_failed_unit_fails_the_run_only_where_the_job_says_so",
     "commit.parallelism": "tests/unit/engine/commit/test_committer.py::test_slow_steps_are_spread_over_threads",
-    "commit.delivery": "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_the_same_without_write_ahead",
+    "commit.delivery": (
+        "tests/unit/engine/commit/test_delivery.py::test_at_least_once_publishes_the_same_without_write_ahead"
+    ),
     "execution.retries.count": f"{_RETRIES}::test_retries_can_be_turned_off",
     "execution.retries.backoff_s": f"{_RETRIES}::test_waits_double_up_to_the_longest_and_are_slept_whole",
     "execution.retry_failed": f"{_RETRY_FAILED}::test_range_that_is_given_up_is_told_and_not_read_again",
     "execution.limit.rows": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.seconds": f"{_READ_LIMITS}::test_limit_ends_a_unit_with_the_batch_that_reaches_it",
     "execution.limit.rows_per_second": f"{_READ_LIMITS}::test_rate_waits_between_batches",
-    "execution.max_work_units": "tests/unit/engine/plan/test_planner.py::test_work_units_are_shared_out_evenly_among_datasets",
+    "execution.max_work_units": (
+        "tests/unit/engine/plan/test_planner.py::test_work_units_are_shared_out_evenly_among_datasets"
+    ),
     "execution.packs": _PACKS,
     "execution.packing": _PACKS,
     "converters(*).max_errors": f"{_STAGE}::test_more_bad_rows_than_allowed_fail_with_the_row_that_was_too_much",
@@ -119,7 +128,9 @@ TESTS = {
     "extract.primary_keys": f"{_FULL}::test_extract_says_what_it_is",
     "extract.delta_fields": f"{_FULL}::test_extract_says_what_it_is",
     "source.type": f"{_LOADER}::test_database_is_read_by_url_table_and_column",
-    "source(query).url": "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways",
+    "source(query).url": (
+        "tests/integration/test_query_postgres.py::test_every_common_type_arrives_the_same_by_both_ways"
+    ),
     "source(query).tables": f"{_QUERY}::test_tables_by_name_and_pattern_become_datasets_and_exclude_wins",
     "source(query).watermark.column": f"{_QUERY}::test_first_plan_reads_from_the_lowest_to_the_step_after_the_highest",
     "source(query).watermark.type": f"{_QUERY}::test_each_watermark_type_reads_every_row_once",
@@ -160,7 +171,9 @@ TESTS = {
     "converters(csv_text).delimiter": f"{_VALUES}::test_csv_text_becomes_columns",
     "converters(csv_text).quote": f"{_VALUES}::test_csv_text_becomes_columns",
     "converters(json_text).columns": f"{_VALUES}::test_json_text_becomes_typed_columns",
-    "converters(columns).columns": "tests/unit/constructs/converters/test_columns.py::test_text_becomes_the_declared_type",
+    "converters(columns).columns": (
+        "tests/unit/constructs/converters/test_columns.py::test_text_becomes_the_declared_type"
+    ),
     "converters(encrypt).columns": f"{_VALUES}::test_decrypt_undoes_encrypt",
     "converters(select).columns": f"{_SHAPE}::test_select_picks_columns_and_fields_of_structs_in_order",
     "converters(AvroFilterConverter).column": f"{_SHAPE}::test_filter_keeps_rows_and_their_places",
@@ -177,7 +190,9 @@ TESTS = {
     "fork.queue_timeout_s": _QUEUES,
     "task_policies": f"{_RUN}::test_enforced_task_policy_failure_publishes_nothing",
     "task_policies.enforce": f"{_RUN}::test_optional_task_policy_failure_is_recorded_and_published",
-    "task_policies(row_count_range).tolerance": "tests/unit/constructs/quality/test_task_policies.py::test_row_count_range",
+    "task_policies(row_count_range).tolerance": (
+        "tests/unit/constructs/quality/test_task_policies.py::test_row_count_range"
+    ),
     "row_policies": f"{_RUN}::test_rejected_rows_are_quarantined_with_reason_and_position",
     "row_policies.on_violation": f"{_STAGE}::test_gobblins_row_policy_types_are_understood_and_written_in_our_words",
     "row_policies(not_older).column": "tests/unit/constructs/quality/test_values.py::test_which_rows_pass",
@@ -187,15 +202,18 @@ TESTS = {
     "writer(parquet).compression": f"{_WRITERS}::test_parquet_compression",
     "writer(*).file_name": f"{_WRITERS}::test_files_are_named_by_the_template",
     "writer(*).partition_by": f"{_PARTITIONS}::test_timestamps_become_folders_in_the_zone_asked_for",
-    "publisher": "tests/unit/engine/test_publishers.py::test_replace_publishes_all_work_units_together_and_nothing_older",
+    "publisher": (
+        "tests/unit/engine/test_publishers.py::test_replace_publishes_all_work_units_together_and_nothing_older"
+    ),
 }
 """By field: the test that shows what it does."""
 
 
 CLASSES = """
 ## Classes
-What stands for classes of converters and policies in Gobblin's files, and all that each takes from keys. Columns of Kafka's
-messages (`value`) and of lines (`line`) are known. In YAML a class has the options of the type that stands for it.
+What stands for classes of converters and policies in Gobblin's files, and all that each takes from keys. Columns of
+Kafka's messages (`value`) and of lines (`line`) are known. In YAML a class has the options of the type that stands for
+it.
 
 | Class | Stands for it | Takes |
 | --- | --- | --- |

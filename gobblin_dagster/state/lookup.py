@@ -22,7 +22,7 @@ def known_jobs(store: StateStore, names: Collection[str] | None) -> list[str]:
 
 
 def require_match(selection: Selection, urns: Iterable[str]) -> None:
-    """Refuse globs that select none of these datasets: a slip of the pen must not look like an empty store (UsageError).
+    """Raise UsageError for globs that select none of these datasets: a typing error must not look like an empty store.
 
     The datasets are asked for only if globs are given.
     """

@@ -57,7 +57,7 @@ class StateStore(Protocol):
 
     @property
     def places(self) -> Places:
-        """How it stores paths, and where they lead: those that it takes and returns are absolute, but for those in bodies."""
+        """How it stores paths, and where they lead. It takes and returns absolute paths, except inside of bodies."""
 
     def close(self) -> None:
         """Release connections."""

@@ -2,11 +2,11 @@
 
 `<output_root>/_gobblin/manifests/<job>/<urn>/<snapshot>.json` holds the files that the snapshot added, by branch, the
 paths that it no longer holds, and the number of the snapshot that it changes: the one before it or, after a rollback,
-the one that was restored. Every 64th manifest and that of each rollback is whole: it lists all files of the snapshot, so
-a reader reads at most 64 of them. A manifest also holds the Arrow schemas of the branches, because text files tell no
-types. It is put in place after COMMIT, in one piece, so readers see whole commits only: it may be a moment behind the
-store, and never shows half a commit. It is derived from the store: recovery, the next publication and `gobblin clean`
-write a manifest that a crash or an error left out.
+the one that was restored. Every 64th manifest and that of each rollback is whole: it lists all files of the snapshot,
+so a reader reads at most 64 of them. A manifest also holds the Arrow schemas of the branches, because text files tell
+no types. It is put in place after COMMIT, in one piece, so readers see whole commits only: it may be a moment behind
+the store, and never shows half a commit. It is derived from the store: recovery, the next publication and `gobblin
+clean` write a manifest that a crash or an error left out.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def _as_named(storage: Storage, root: str, job: str, dataset_urn: str, content: 
 def _contents(store: StateStore, job: str, dataset_urn: str, numbers: Sequence[int]) -> Iterator[list[_Content]]:
     """Yield the content of the manifests of snapshots that can still be read, from the store.
 
-    Of each snapshot the content that is written comes first; others that are as good, as older versions wrote them, follow.
+    Of each snapshot the content that is written comes first; others that are as good, as older versions wrote them,
+    follow.
     """
     state = store.load_dataset_states(job, [dataset_urn])[dataset_urn]
     went_back = {one.snapshot: one.to for one in state.rollbacks}

@@ -178,7 +178,9 @@ class CommitStepStore:
     def create(self, store_name: str, dataset_urn: str | None = None) -> bool:
         """Make a store, or a dataset in a store; False if it exists. Raises UsageError for a bad name."""
         if not re.fullmatch(NAME_PATTERN, store_name):
-            raise UsageError(problem=f"{store_name!r} is not a store name.", hint="Letters, digits and _, as for a job.")
+            raise UsageError(
+                problem=f"{store_name!r} is not a store name.", hint="Letters, digits and _, as for a job."
+            )
         if dataset_urn is None:
             is_new = store_name not in self._drafts and store_name not in self._store.list_jobs()
             self._drafts.setdefault(store_name, {})

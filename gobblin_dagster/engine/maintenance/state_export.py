@@ -190,7 +190,9 @@ def _sequence_from_json(raw: Any, number: int) -> StoredSequence:
     try:
         stored = from_document(StoredSequence, {**raw, "format": StoredSequence.format_name})
     except CorruptRecordError as error:
-        raise CorruptRecordError(what="The export", problem=f"line {number} is not a sequence: {error.problem}") from error
+        raise CorruptRecordError(
+            what="The export", problem=f"line {number} is not a sequence: {error.problem}"
+        ) from error
     if stored.state is not SequenceState.COMMITTED:
         raise CorruptRecordError(what="The export", problem=f"line {number} is a sequence that is {stored.state}")
     _decoded(stored)  # checks the digest

@@ -75,7 +75,7 @@ class PublishedFormatConformance(Conformance):
         assert self.made.count_rows(pafs.LocalFileSystem(), paths[:1]) == self.rows.num_rows
 
     def test_columns_are_written_again_as_they_are(self, files: list[PublishedFile], tmp_path: Path) -> None:
-        """`batches` yields all rows in order, of exactly `schema`; the writer makes a file of the same schema of them."""
+        """`batches` yields all rows in order, of exactly `schema`; the writer makes an equal file of them."""
         made = self.made
         if not isinstance(made, MergesColumns):
             return

@@ -10,6 +10,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make room for the project's folder if anything was stored, for the store to fill; rows with absolute paths stay."""
+    """Make room for the project's folder if anything was stored, for the store to fill; absolute paths stay."""
     op.create_table("gobblin_former_bases", sa.Column("base", sa.Text, primary_key=True))
     op.execute("INSERT INTO gobblin_former_bases SELECT '' WHERE EXISTS (SELECT 1 FROM gobblin_sequences)")
