@@ -42,13 +42,13 @@ def _faults(job_json: str, base_dir: str, lists: AllowLists) -> tuple[SpecFault,
     """Check a job once per process, not once per work unit."""
     document = json.loads(job_json)
     found: list[tuple[Loc, str]] = []
-    found += _Judge("output", "", base_dir, lists).problems(("output",), {"path": document["output"]["path"]})
+    found += _Checker("output", "", base_dir, lists).problems(("output",), {"path": document["output"]["path"]})
     for loc, kind, node in constructs(document):
-        found += _Judge(kind, node["type"], base_dir, lists).problems(loc, node)
+        found += _Checker(kind, node["type"], base_dir, lists).problems(loc, node)
     return tuple(SpecFault(show_loc(loc), problem) for loc, problem in found if problem)
 
 
-class _Judge:
+class _Checker:
     """Checks the options of one construct."""
 
     def __init__(self, kind: str, type_name: str, base_dir: str, lists: AllowLists) -> None:

@@ -23,7 +23,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     late_movers,
     trace_of,
 )
-from gobblin_dagster.testing.protocol.storages import Ground, GroundKind, late_listing, make_ground
+from gobblin_dagster.testing.protocol.storages import StorageKind, StorageSetup, late_listing, make_storage
 
 SEED = 20151209
 Family = Callable[[Example], Iterator[Schedule]]
@@ -45,7 +45,7 @@ PAIRS: dict[str, Family] = {
     "frozen_pairs": partial(frozen_pairs, seed=SEED, samples=15),
 }
 KINDS: tuple[StoreKind, ...] = ("sqlite", "files")
-GROUNDS: tuple[GroundKind, ...] = ("memory", "copies")
+STORAGES: tuple[StorageKind, ...] = ("memory", "copies")
 SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
 
 
@@ -68,10 +68,10 @@ def test_single_fault_harms_nobody(scratch: Path, kind: StoreKind, family: str) 
 
 
 @pytest.mark.parametrize("family", SINGLE_FAULTS)
-@pytest.mark.parametrize("ground", GROUNDS)
-def test_single_fault_on_other_storages_harms_nobody(scratch: Path, ground: GroundKind, family: str) -> None:
+@pytest.mark.parametrize("storage", STORAGES)
+def test_single_fault_on_other_storages_harms_nobody(scratch: Path, storage: StorageKind, family: str) -> None:
     _assert_safe(
-        Example(scratch / "lake", "files", ground=make_ground(ground, "")),
+        Example(scratch / "lake", "files", setup=make_storage(storage, "")),
         SINGLE_FAULTS[family],
         _AT_LEAST.get(family, 24),
     )
@@ -80,9 +80,9 @@ def test_single_fault_on_other_storages_harms_nobody(scratch: Path, ground: Grou
 @pytest.mark.parametrize("family", SINGLE_FAULTS)
 def test_single_fault_where_listings_are_late_harms_nobody(scratch: Path, family: str) -> None:
     """The state is in a database: plain files need listings that are true, which all supported storages have."""
-    copies = make_ground("copies", "")
-    ground = Ground(copies.root, copies.kind, copies.storage, lambda storage: late_listing(copies.over(storage)))
-    _assert_safe(Example(scratch / "lake", "sqlite", ground=ground), SINGLE_FAULTS[family], _AT_LEAST.get(family, 24))
+    copies = make_storage("copies", "")
+    setup = StorageSetup(copies.root, copies.kind, copies.storage, lambda storage: late_listing(copies.over(storage)))
+    _assert_safe(Example(scratch / "lake", "sqlite", setup=setup), SINGLE_FAULTS[family], _AT_LEAST.get(family, 24))
 
 
 @pytest.mark.parametrize("family", ["instants", *SINGLE_FAULTS, *DISKS])
@@ -110,7 +110,7 @@ def test_run_that_wakes_late_cannot_bring_back_what_was_undone(scratch: Path, un
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_copy_that_arrives_late_changes_nothing(scratch: Path, kind: StoreKind) -> None:
-    _assert_safe(Example(scratch / "lake", kind, ground=make_ground("copies", "")), late_movers, 40)
+    _assert_safe(Example(scratch / "lake", kind, setup=make_storage("copies", "")), late_movers, 40)
 
 
 @pytest.mark.parametrize("family", PAIRS)
@@ -121,11 +121,11 @@ def test_fault_during_recovery_harms_nobody(scratch: Path, kind: StoreKind, fami
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [killed_pairs, frozen_pairs])
-@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize("storage", STORAGES)
 def test_faults_in_two_runs_harm_nobody(
-    scratch: Path, ground: GroundKind, family: Callable[..., Iterator[Schedule]]
+    scratch: Path, storage: StorageKind, family: Callable[..., Iterator[Schedule]]
 ) -> None:
-    example = Example(scratch / "lake", "files", ground=make_ground(ground, ""))
+    example = Example(scratch / "lake", "files", setup=make_storage(storage, ""))
     _assert_safe(example, partial(family, seed=SEED, samples=1000), 1000)
 
 

@@ -45,7 +45,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     late_movers,
     trace_of,
 )
-from gobblin_dagster.testing.protocol.storages import GroundKind, make_ground
+from gobblin_dagster.testing.protocol.storages import StorageKind, make_storage
 
 Family = Callable[[Example], Iterator[Schedule]]
 FAMILIES: dict[str, Family] = {
@@ -69,7 +69,7 @@ OF_SERVICES = ("every kill",)
 """Schedules that run completely even on slow services."""
 SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
 STORMS = "random storms"
-WEIGHTS: dict[tuple[StoreKind, GroundKind], int] = {
+WEIGHTS: dict[tuple[StoreKind, StorageKind], int] = {
     ("sqlite", "local"): 1,
     ("files", "local"): 3,
     ("sqlite", "memory"): 1,
@@ -97,14 +97,14 @@ class Services:
     hdfs: str = ""
     """`hdfs://host:port/folder`."""
 
-    def kinds(self) -> list[tuple[StoreKind, GroundKind]]:
+    def kinds(self) -> list[tuple[StoreKind, StorageKind]]:
         """Return the kinds of store and storage that need one of them."""
-        services: list[tuple[GroundKind, str]] = [("s3", self.s3), ("hdfs", self.hdfs)]
+        services: list[tuple[StorageKind, str]] = [("s3", self.s3), ("hdfs", self.hdfs)]
         far = [kind for kind, url in services if url]
-        near: list[GroundKind] = ["local", "memory"]
+        near: list[StorageKind] = ["local", "memory"]
         stores: list[StoreKind] = ["sqlite", "files"]
-        found: list[tuple[StoreKind, GroundKind]] = [(store, ground) for ground in far for store in stores]
-        return found + ([("postgres", ground) for ground in [*near, *far]] if self.postgres else [])
+        found: list[tuple[StoreKind, StorageKind]] = [(store, storage) for storage in far for store in stores]
+        return found + ([("postgres", storage) for storage in [*near, *far]] if self.postgres else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Part:
 
     family: str
     store: StoreKind
-    ground: GroundKind = "local"
+    storage: StorageKind = "local"
     shape: Shape = "plain"
     seeds: range = range(0)
     services: Services = Services()
@@ -121,7 +121,7 @@ class Part:
     @property
     def row(self) -> tuple[str, str, str]:
         """The row that it is counted in: schedules, store, storage."""
-        return self.family + ("" if self.shape == "plain" else f", {self.shape}"), self.store, self.ground
+        return self.family + ("" if self.shape == "plain" else f", {self.shape}"), self.store, self.storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Row:
 
     schedules: str
     store: str
-    ground: str
+    storage: str
     points: int
     """Number of calls of a run without faults; a fault can happen at each of them."""
     seeds: str
@@ -138,7 +138,7 @@ class Row:
 
     def __str__(self) -> str:
         harms = " | ".join(str(self.report.count(harm)) for harm in Harm)
-        facts = [self.schedules, self.store, self.ground, self.points, f"{self.report.schedules:,}", harms, self.seeds]
+        facts = [self.schedules, self.store, self.storage, self.points, f"{self.report.schedules:,}", harms, self.seeds]
         return f"| {' | '.join(map(str, facts))} |"
 
 
@@ -174,14 +174,14 @@ def quick_parts() -> list[Part]:
 def family_parts(*, pairs: bool = False) -> list[Part]:
     """Return every single fault on every kind of store and storage without a service; all pairs too, if asked for."""
     parts = []
-    for store, ground in WEIGHTS:
-        names = [name for name in FAMILIES if name not in PAIRS and (ground == "local" or name not in OF_DISKS)]
-        parts += [Part(name, store, ground) for name in names]
+    for store, storage in WEIGHTS:
+        names = [name for name in FAMILIES if name not in PAIRS and (storage == "local" or name not in OF_DISKS)]
+        parts += [Part(name, store, storage) for name in names]
     for store in ("sqlite", "files"):
         singles = ("every instant", "every kill", "every error", "every freeze")
         parts += [Part(name, store, "local", shape) for shape in SHAPES for name in singles]
-    grounds: tuple[GroundKind, ...] = ("memory", "copies")
-    return parts + [Part(name, "files", ground) for name in PAIRS for ground in grounds if pairs]
+    storages: tuple[StorageKind, ...] = ("memory", "copies")
+    return parts + [Part(name, "files", storage) for name in PAIRS for storage in storages if pairs]
 
 
 def run_parts(parts: Sequence[Part], processes: int, done: Callable[[Part, Report], None] | None = None) -> list[Row]:
@@ -220,21 +220,21 @@ def run_part(part: Part) -> tuple[int, Report]:
 def _example(part: Part) -> Iterator[Example]:
     folder = Path(tempfile.mkdtemp(prefix="gobblin-crash-", dir=MEMORY if MEMORY.is_dir() else None))
     name = f"gobblin_crash_{secrets.token_hex(8)}"
-    far = {"s3": part.services.s3, "hdfs": part.services.hdfs}.get(part.ground, "")
-    ground = make_ground(part.ground, f"{far}/{name}" if far else str(folder / "lake"))
+    far = {"s3": part.services.s3, "hdfs": part.services.hdfs}.get(part.storage, "")
+    setup = make_storage(part.storage, f"{far}/{name}" if far else str(folder / "lake"))
     store_url = ""
     try:
         if part.store == "postgres":
             _execute(part.services.postgres, f"CREATE DATABASE {name}")
             store_url = parse_url(part.services.postgres).set(database=name).render_as_string(hide_password=False)
         # If moves are copies, a sequence with lost files is not undone but quarantined, so there is nothing to recover.
-        loses = "wu-2" if part.family == "late movers" and ground.storage.is_move_atomic else ""
-        loses = "" if part.ground == "copies" else loses
-        yield Example(folder / "lake", part.store, loses=loses, shape=part.shape, ground=ground, store_url=store_url)
+        loses = "wu-2" if part.family == "late movers" and setup.storage.is_move_atomic else ""
+        loses = "" if part.storage == "copies" else loses
+        yield Example(folder / "lake", part.store, loses=loses, shape=part.shape, setup=setup, store_url=store_url)
     finally:
         shutil.rmtree(folder)
         if far:
-            open_storage(ground.root).delete_tree(ground.root)
+            open_storage(setup.root).delete_tree(setup.root)
         if store_url:
             _execute(part.services.postgres, f"DROP DATABASE {name} WITH (FORCE)")
 

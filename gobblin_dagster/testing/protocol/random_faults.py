@@ -20,7 +20,7 @@ from gobblin_dagster.testing.protocol.power_loss import TORN
 from gobblin_dagster.testing.protocol.power_loss_schedules import PowerLossStorage
 from gobblin_dagster.testing.protocol.scenario import FIRST_BATCH, SECOND_BATCH, Example
 from gobblin_dagster.testing.protocol.schedules import ERRORS, HALTS, Schedule, recovered
-from gobblin_dagster.testing.protocol.storages import GroundKind
+from gobblin_dagster.testing.protocol.storages import StorageKind
 
 LONGEST_RUN = 75
 """Approximate number of calls of a run that recovers another and publishes a batch of its own."""
@@ -48,16 +48,16 @@ class Turn:
         return f"{self.runner}@{self.hour}: {', '.join(met) or 'no fault'}"
 
 
-def draw(seed: int, ground: GroundKind = "local") -> tuple[Turn, ...]:
+def draw(seed: int, storage: StorageKind = "local") -> tuple[Turn, ...]:
     """Return the schedule of a seed: the turns, one after the other."""
-    rng = random.Random(f"{ground} {seed}")  # noqa: S311  # a schedule, not a secret
+    rng = random.Random(f"{storage} {seed}")  # noqa: S311  # a schedule, not a secret
     turns: list[Turn] = []
     hour = errors = 0
     runners = rng.randint(2, 4)
     for number in range(1, runners + 1):
         strikes: dict[int, str] = {}
         for _ in range(rng.choice((0, 1, 1, 2))):
-            what = rng.choice([*HALTS, *ERRORS, rng.choice(list(TORN)), *(["power"] if ground == "local" else [])])
+            what = rng.choice([*HALTS, *ERRORS, rng.choice(list(TORN)), *(["power"] if storage == "local" else [])])
             errors += what not in HALTS and what != "power"
             if what in HALTS or what == "power" or errors <= MOST_ERRORS:
                 strikes[rng.randint(1, LONGEST_RUN)] = what
@@ -85,7 +85,7 @@ def _freeze_last(turn: Turn, at: int, other: Turn) -> Turn:
 def storms(example: Example, seeds: Iterable[int]) -> Iterator[Schedule]:
     """Run each random schedule on an empty example, recover, check and replay."""
     for seed in seeds:
-        turns = draw(seed, example.ground.kind)
+        turns = draw(seed, example.setup.kind)
         example.reset()
         for turn in turns:
             _play(example, turn)

@@ -37,7 +37,7 @@ from gobblin_dagster.state.files.store import FileStateStore
 from gobblin_dagster.state.sql.tables import leases, metadata
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 from gobblin_dagster.testing.faults import FaultPoints, Halted, counted_storage, counted_store
-from gobblin_dagster.testing.protocol.storages import Ground
+from gobblin_dagster.testing.protocol.storages import StorageSetup
 
 JOB = "kafka_to_lake"
 URN = "MyTopic"
@@ -84,13 +84,13 @@ class Example:
     """The scenario in a folder of its own; one clock for all its runs."""
 
     root: Path
-    """A local folder: the SQLite file, the files of the ground `local`."""
+    """A local folder: the SQLite file, the files of the storage `local`."""
     kind: StoreKind = "sqlite"
     branches: tuple[str, ...] = ("main",)
     loses: str = ""
     """Work unit whose staged files vanish in run A after its sequence is prepared; empty for none."""
     shape: Shape = "plain"
-    ground: Ground = field(default_factory=lambda: Ground(""))
+    setup: StorageSetup = field(default_factory=lambda: StorageSetup(""))
     """Root of the files; `root` if the storage names no folder."""
     store_url: str = ""
     """URL of the database, for `postgres`; this example may empty it."""
@@ -101,24 +101,24 @@ class Example:
     _engine: Engine | None = None
 
     def __post_init__(self) -> None:
-        if not self.ground.root:
-            self.ground = replace(self.ground, root=str(self.root))
-        self.halts = self.halts or self.kind == "postgres" or not self.ground.outlives_processes
+        if not self.setup.root:
+            self.setup = replace(self.setup, root=str(self.root))
+        self.halts = self.halts or self.kind == "postgres" or not self.setup.outlives_processes
 
     @property
     def output_root(self) -> str:
         """Root of published data."""
-        return f"{self.ground.root}/job-output"
+        return f"{self.setup.root}/job-output"
 
     @property
     def storage(self) -> Storage:
         """The storage without fault points, for checks of the files."""
-        return self.ground.storage
+        return self.setup.storage
 
     def reset(self) -> None:
         """Start from an empty, opened store; a saved copy makes it cheap."""
-        if self.ground.root != str(self.root):
-            self.storage.delete_tree(self.ground.root)
+        if self.setup.root != str(self.root):
+            self.storage.delete_tree(self.setup.root)
         shutil.rmtree(self.root, ignore_errors=True)
         self.clock.instant = START
         template = self.root.with_name(f"{self.root.name}-{self.kind}-new")
@@ -128,7 +128,7 @@ class Example:
             shutil.copytree(self.root, template)
         else:
             shutil.copytree(template, self.root)
-        if self.ground.root != str(self.root):
+        if self.setup.root != str(self.root):
             self.close_store(self.open_store())
         if self.kind == "postgres":
             self._execute(*map(delete, reversed(metadata.sorted_tables)))
@@ -155,7 +155,7 @@ class Example:
 
     def _open_files(self, storage: Storage, points: FaultPoints | None) -> StateStore:
         counted = counted_storage(storage, points, "log") if points else storage
-        return FileStateStore(f"{self.ground.root}/state", counted, self.clock)
+        return FileStateStore(f"{self.setup.root}/state", counted, self.clock)
 
     def _execute(self, *statements: Executable) -> None:
         if self._engine is None:
@@ -203,7 +203,7 @@ class Example:
             grant = store.acquire_leases(JOB, [URN], owner, TTL)
             if URN not in grant.granted:
                 return False
-            counted = self.ground.over(counted_storage(files, points) if points else files)
+            counted = self.setup.over(counted_storage(files, points) if points else files)
             self._recover(store, counted, grant)
             self._work(runner, ends, store, counted, grant.granted[URN].epoch)
             store.release_leases(JOB, [grant.granted[URN]])

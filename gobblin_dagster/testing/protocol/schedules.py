@@ -214,7 +214,7 @@ def _moves_of(example: Example) -> list[tuple[str, str]]:
 def _move_at(example: Example, at: int, moves: list[tuple[str, str]], number: int, name: str) -> None:
     for source, target in moves if number == at else ():
         with suppress(OSError):
-            example.ground.over(example.storage).move(source, target)
+            example.setup.over(example.storage).move(source, target)
 
 
 def run_a(example: Example, points: FaultPoints, storage: Storage | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.storage import LocalStorage, MemoryStorage, open_storage
 
-GroundKind: TypeAlias = Literal["local", "memory", "copies", "s3", "hdfs"]
+StorageKind: TypeAlias = Literal["local", "memory", "copies", "s3", "hdfs"]
 """`copies` moves as an object store does, in memory."""
 
 
@@ -18,12 +18,12 @@ def _as_it_is(storage: Storage) -> Storage:
 
 
 @dataclass(frozen=True)
-class Ground:
+class StorageSetup:
     """A storage and the folder in it that an example may fill and delete."""
 
     root: str
     """Absolute path, or a URL for `storage`."""
-    kind: GroundKind = "local"
+    kind: StorageKind = "local"
     storage: Storage = field(default_factory=LocalStorage)
     over: Callable[[Storage], Storage] = _as_it_is
     """Wraps the storage and its fault points: adds moves by copying, or late listings."""
@@ -34,7 +34,7 @@ class Ground:
         return self.kind == "local"
 
 
-def make_ground(kind: GroundKind, root: str) -> Ground:
+def make_storage(kind: StorageKind, root: str) -> StorageSetup:
     """Return a storage of one kind, with its folder.
 
     Args:
@@ -43,13 +43,13 @@ def make_ground(kind: GroundKind, root: str) -> Ground:
     """
     match kind:
         case "local":
-            return Ground(root)
+            return StorageSetup(root)
         case "memory":
-            return Ground("/lake", kind, MemoryStorage())
+            return StorageSetup("/lake", kind, MemoryStorage())
         case "copies":
-            return Ground("/lake", kind, MemoryStorage(), copying)
+            return StorageSetup("/lake", kind, MemoryStorage(), copying)
         case _:
-            return Ground(root, kind, open_storage(root))
+            return StorageSetup(root, kind, open_storage(root))
 
 
 def copying(storage: Storage) -> Storage:
