@@ -252,6 +252,9 @@ class ConvertError(TerminalError):
     problem: str
     branch: str | None = None
     file: str | None = None
+    is_of_rows: bool = True
+    """Whether the batch may pass without some row. If False (a time limit), nobody searches for it: each try may take
+    as long."""
 
     def message(self) -> str:
         branch = f", branch {self.branch!r}" if self.branch else ""

@@ -34,7 +34,7 @@ def on_rows(run: Callable[[pa.RecordBatch], T], chunk: Chunk) -> T:
     except ConvertError as error:
         if chunk.batch.num_rows > 1 and not _is_searched.get():
             raise
-        if not chunk.batch.num_rows or _fails_without_rows(run, chunk.batch):
+        if not error.is_of_rows or not chunk.batch.num_rows or _fails_without_rows(run, chunk.batch):
             raise dataclasses.replace(error, file=chunk.file) from error
         position = first_failing_row(run, chunk.batch)
         try:
@@ -68,6 +68,8 @@ def first_failing_row(run: Callable[[pa.RecordBatch], object], batch: pa.RecordB
         try:
             run(batch.slice(good, middle - good))
             good = middle
-        except ConvertError:
+        except ConvertError as error:
+            if not error.is_of_rows:
+                raise
             bad = middle
     return good

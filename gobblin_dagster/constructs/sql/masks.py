@@ -42,8 +42,8 @@ class SqlMasks(SqlSelect):
             self.check(batch.schema)
         try:
             result = self.run(batch)
-        except ConvertError:
-            if len(self._expressions) > 1:
+        except ConvertError as error:
+            if error.is_of_rows and len(self._expressions) > 1:
                 for text in self._expressions:
                     with self._blame(text, batch.schema):
                         thread_session().prepare(_mask(text, 0), batch.schema).run(batch)

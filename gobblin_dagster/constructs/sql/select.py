@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -60,14 +61,16 @@ class SqlSelect:
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, MemoryError) as error:
             if isinstance(error, duckdb.FatalException | duckdb.InternalException):
                 forget_session()
-            if isinstance(error, duckdb.InterruptException) and session_limits.was_late:
+            is_late = isinstance(error, duckdb.InterruptException) and session_limits.was_late
+            if is_late:
                 reason = f"took more than {limits.TIME_LIMIT_S:g} s for one batch, and was ended"
             elif isinstance(error, duckdb.OutOfMemoryException | MemoryError):
                 most = f"{MEMORY_LIMIT} in tables, {limits.GROWTH_LIMIT_BYTES >> 20} MB in all"
                 reason = f"needs more memory than one batch may take ({most}): {_reason(error)}"
             else:
                 reason = _reason(error)
-            raise self.error(f"{shorten(expression)!r}: {reason}; columns: {columns_text(schema)}") from error
+            failed = self.error(f"{shorten(expression)!r}: {reason}; columns: {columns_text(schema)}")
+            raise replace(failed, is_of_rows=not is_late) from error
 
     def error(self, problem: str) -> ConvertError:
         """Return an error that names dataset, branch and construct."""

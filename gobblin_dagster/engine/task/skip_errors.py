@@ -37,7 +37,7 @@ class TolerantConverter:
                 # Convert the whole chunk before yielding any part of it: a part that was yielded cannot be taken back.
                 converted = list(self._converter.convert(chunk))
         except ConvertError as error:
-            rows = chunk.batch.num_rows
+            rows = chunk.batch.num_rows if error.is_of_rows else 0
             if rows > 1:
                 yield from self.convert(chunk.slice(0, rows // 2))
                 yield from self.convert(chunk.slice(rows // 2))

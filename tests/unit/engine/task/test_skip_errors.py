@@ -61,3 +61,13 @@ def test_row_is_looked_for_again_after_a_tolerant_converter() -> None:
     list(TolerantConverter(NoSevens(), 10, lambda *_: None).convert(_numbers([5])))
     with pytest.raises(ConvertError, match=r"file in/flights.csv, NoSevens: row 700: got 7"):
         list(NoSevens().convert(_numbers([700])))
+
+
+@pytest.mark.parametrize("is_tolerant", [True, False])
+def test_batch_that_took_too_long_is_tried_once_and_by_nobody_in_halves(is_tolerant: bool) -> None:
+    slow = ConvertError(dataset_urn="d", construct="NoSevens", problem="took more than 60 s", is_of_rows=False)
+    converter, dropped = NoSevens(slow), list[str]()
+    tried = TolerantConverter(converter, 10, lambda _, reason: dropped.append(reason)) if is_tolerant else converter
+    with pytest.raises(ConvertError, match="NoSevens: took more than 60 s"):
+        list(tried.convert(_numbers([3])))
+    assert (converter.runs, dropped) == (1, [])
