@@ -26,7 +26,7 @@ class CheckedFile:
     """Name of the job; None if the file has faults."""
     faults: tuple[SpecFault, ...] = ()
     notes: tuple[SpecFault, ...] = ()
-    """What of a job file of Gobblin's is left out on purpose, with the reason."""
+    """Settings of a Gobblin job file that are left out on purpose, with the reason."""
 
     @property
     def problem(self) -> str:
@@ -44,13 +44,13 @@ _FILES: tuple[Column[CheckedFile], ...] = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProjectCheck(Table[CheckedFile]):
-    """What is wrong with a project: its files, those without fault first; shown as a table and every fault below it."""
+    """The faults of a project: its files, those without fault first; shown as a table and every fault below it."""
 
     files: tuple[CheckedFile, ...]
 
     @property
     def is_valid(self) -> bool:
-        """Whether no file has a fault."""
+        """True if no file has a fault."""
         return not any(one.faults for one in self.files)
 
     def _title(self) -> str:

@@ -8,7 +8,7 @@ INTERNAL_DIR = "_gobblin"
 """Folder below the output root for staging and manifests."""
 MANIFEST_DIR = "manifests"
 SPARK_LOG = ".gobblin/spark.log"
-"""What Spark prints; below the project folder."""
+"""Log of Spark's output; below the project folder."""
 
 
 def internal_dir(output_root: str, *names: str) -> str:

@@ -41,7 +41,7 @@ class RowsSource:
     full_extract = "start_over"
 
     class Options(SpecModel):
-        """What exists."""
+        """The datasets and the size of batches."""
 
         datasets: dict[str, RowsDataset]
         """Datasets by urn."""

@@ -1,4 +1,5 @@
-"""Every module is tested somewhere that can be found: in the file that mirrors its path, or where `where_tested.py` says."""
+"""Every module is tested somewhere that can be found: in the file that mirrors its path, or where `where_tested.py`
+says."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def mirror(module: str) -> Path:
 
 
 def imported(file: Path) -> Iterator[str]:
-    """Yield the package's modules that a file imports, and those that a name comes from through a package's `__init__`."""
+    """Yield the package's modules that a file imports, and those that a name comes from through a package's
+    `__init__`."""
     for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -32,7 +32,7 @@ class Rewriting:
     before: DatasetState
     """The dataset's state; the commit is refused if the store has another one by then."""
     run_id: str
-    """Who rewrites."""
+    """Id of the run that rewrites."""
     output_root: str
     """Absolute."""
     commit_id: str = field(default_factory=new_commit_id)

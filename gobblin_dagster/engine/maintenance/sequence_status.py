@@ -32,7 +32,7 @@ class SequenceStatus(Table[StepStatus]):
     steps: tuple[StepStatus, ...]
     """The stored steps, in order."""
     progress: tuple[StepStatus, ...]
-    """What follows them: the transaction that moves the watermark, and the manifest."""
+    """The parts after the steps: the transaction that moves the watermark, and the manifest."""
 
     def _title(self) -> str:
         one = self.stored

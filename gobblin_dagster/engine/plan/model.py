@@ -17,7 +17,7 @@ from gobblin_dagster.core.work_unit import WorkUnit
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """What a run would do for one dataset."""
+    """The plan of one dataset: what a run would read and commit."""
 
     dataset_urn: str
     commit_id: str
@@ -109,7 +109,7 @@ _PLANS: tuple[Column[DatasetPlan], ...] = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobPlan(Table[DatasetPlan]):
-    """What a run would do, as data: compared by value, iterated and shown as a table of its datasets."""
+    """The plan of a job, as data: compared by value, iterated and shown as a table of its datasets."""
 
     job: str
     run_id: str

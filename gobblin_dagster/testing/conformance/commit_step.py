@@ -1,4 +1,4 @@
-"""What every commit step promises: it may be killed anywhere, and done again by another process."""
+"""Tests that every commit step must pass: it may be killed anywhere, and run again by another process."""
 
 from __future__ import annotations
 

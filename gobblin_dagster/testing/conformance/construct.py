@@ -1,4 +1,4 @@
-"""What every construct that a job file names promises: it is found, checked and made as a job does it."""
+"""Tests that every construct of a job file must pass: it is found, checked and made as a job does it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ConstructConformance(Conformance):
 
     kind: ClassVar[ConstructKind]
     spec: Mapping[str, Any]
-    """What stands in the job file: `type`, as `my_module:MyConverter`, and the options."""
+    """The declaration in the job file: `type`, as `my_module:MyConverter`, and the options."""
     facts: Mapping[str, Any] = MappingProxyType({})
-    """What else `ConstructContext` says: `load_time`, `branch`, `in_order` and so on."""
+    """Further fields of `ConstructContext`: `load_time`, `branch`, `in_order` and so on."""
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> ConstructContext:

@@ -1,4 +1,4 @@
-"""What every converter promises."""
+"""Tests that every converter must pass."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ConverterConformance(ConstructConformance):
     rows: pa.RecordBatch
     """Rows that it can take, at least two."""
     expected: pa.RecordBatch | None = None
-    """What becomes of them; None where only their number and shape are to be tested."""
+    """The converted rows; None if only their number and shape are tested."""
     unfit_schemas: Sequence[pa.Schema] = ()
     """Schemas that it cannot take: a column that it needs is missing, or of another type."""
     unfit_rows: Sequence[pa.RecordBatch] = ()
     """Rows whose schema it takes, and whose values it cannot."""
     is_repeatable: bool = True
-    """Whether a fresh object makes the same of the same rows; False where chance is meant, as in encryption."""
+    """True if a new object converts equal rows equally; False if chance is intended, as in encryption."""
 
     def convert(self, context: ConstructContext, chunk: Chunk) -> tuple[pa.Schema, list[Chunk]]:
         """Convert a chunk by a fresh object, as a task does: the schema first."""
@@ -78,7 +78,7 @@ class ConverterConformance(ConstructConformance):
         assert rows_of(*(chunk.batch for chunk in chunks)) == []
 
     def test_rows_inside_a_larger_batch_are_taken_alone(self, context: ConstructContext) -> None:
-        """Of a batch that is a slice of another one only its own rows count."""
+        """Of a batch that is a slice of another batch, only its own rows are converted."""
         _, chunks = self.convert(context, numbered(inside_another(self.rows)))
         _, plain = self.convert(context, numbered(self.rows))
         found, wanted = (rows_of(*(chunk.batch for chunk in some)) for some in (chunks, plain))

@@ -1,4 +1,4 @@
-"""What every extractor promises; `source.py` runs the extractors of a source's work units through the same checks."""
+"""Tests that every extractor must pass; `source.py` runs them on the extractors of a source's work units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every format of the source `files` promises."""
+"""Tests that every format of the source `files` must pass."""
 
 from __future__ import annotations
 

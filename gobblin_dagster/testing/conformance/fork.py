@@ -1,4 +1,4 @@
-"""What every fork operator promises."""
+"""Tests that every fork operator must pass."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class ForkConformance(ConstructConformance):
         assert found == {name: [] for name in self.takes}
 
     def test_rows_inside_a_larger_batch_are_shared_out_alone(self, context: ConstructContext) -> None:
-        """Of a batch that is a slice of another one only its own rows count."""
+        """Of a batch that is a slice of another batch, only its own rows are forked."""
         plain = self.taken(self.operator(context), self.rows)
         assert self.taken(self.operator(context), inside_another(self.rows)) == plain
 
     def test_batches_may_be_cut_anywhere(self, context: ConstructContext) -> None:
-        """Where a row goes does not depend on the batch that it comes in."""
+        """The branches of a row do not depend on the batch that it comes in."""
         operator = self.operator(context)
         parts = [self.taken(operator, self.rows.slice(at, 1)) for at in range(self.rows.num_rows)]
         joined = {name: [flag for part in parts for flag in part[name]] for name in self.takes}

@@ -1,4 +1,4 @@
-"""What every PublishedFormat promises."""
+"""Tests that every PublishedFormat must pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every publisher promises: it says what is to be done, and does nothing itself."""
+"""Tests that every publisher must pass: it returns what is to be done, and does nothing itself."""
 
 from __future__ import annotations
 

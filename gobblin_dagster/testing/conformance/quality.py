@@ -1,4 +1,4 @@
-"""What row-level and task-level policies promise."""
+"""Tests that row-level and task-level policies must pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RowPolicyConformance(ConstructConformance):
     rows: pa.RecordBatch
     """Rows to judge."""
     passes: Sequence[bool]
-    """Whether each of them passes."""
+    """True for each row that passes."""
     unfit_rows: Sequence[pa.RecordBatch] = ()
     """Rows that cannot be judged: a column is missing, or of another type."""
 
@@ -62,7 +62,7 @@ class RowPolicyConformance(ConstructConformance):
         assert len(self.judged(context, self.rows.slice(0, 0))) == 0
 
     def test_rows_inside_a_larger_batch_are_judged_alone(self, context: ConstructContext) -> None:
-        """Of a batch that is a slice of another one only its own rows are judged."""
+        """Of a batch that is a slice of another batch, only its own rows are checked."""
         flags = self.judged(context, inside_another(self.rows))
         assert [bool(flag) for flag in flags.to_pylist()] == list(self.passes)
 
@@ -87,14 +87,14 @@ class RowPolicyConformance(ConstructConformance):
 
 @dataclass(frozen=True)
 class BranchOutput:
-    """What a branch of a work unit wrote, for a task-level policy to judge."""
+    """The output of a branch of a work unit, for a task-level policy to check."""
 
     rows: pa.RecordBatch
     """The rows written; a policy that observes sees them one batch after the other, a row each."""
     file_bytes: Sequence[int] = (1000,)
     """Sizes of the files; the first holds all rows."""
     rows_expected: int | None = None
-    """What the source announced; None where it does not know."""
+    """Number of rows that the source announced; None if it does not know."""
     previous_schema: str | None = None
     """As `name: type` lines; None the first time."""
     counts: BranchCounts | None = None

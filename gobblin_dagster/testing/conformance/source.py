@@ -1,4 +1,4 @@
-"""What every source promises: pure planning, ordered work units, and rows that can be read again."""
+"""Tests that every source must pass: pure planning, ordered work units, and rows that can be read again."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class PlanConformance(ConstructConformance):
     expected: Mapping[str, Sequence[Mapping[str, Any]]]
     """The rows that there are, by dataset.urn, in the order of their work units."""
     extract: Extract = Extract("conformance", "rows")
-    """What the job extracts."""
+    """The extract of the job."""
     is_incremental: bool = True
-    """Whether what was committed is not offered again; False where every run reads everything."""
+    """True if committed data is not offered again; False if every run reads everything."""
 
     @pytest.fixture
     def source(self, context: ConstructContext) -> Source:
@@ -62,7 +62,7 @@ class PlanConformance(ConstructConformance):
         return {offer.dataset_urn: offer for offer in offers}
 
     def committed(self, offers: Mapping[str, DatasetOffer]) -> dict[str, DatasetState]:
-        """Return the states of datasets of which everything offered was committed."""
+        """Return the states of datasets after everything that was offered is committed."""
         return {urn: _state(offer) for urn, offer in offers.items() if offer.work_units}
 
     def test_each_dataset_is_offered(self, source: Source) -> None:
@@ -107,7 +107,7 @@ class PlanConformance(ConstructConformance):
                 assert _sent(unit) == unit
 
     def test_what_was_committed_is_not_offered_again(self, source: Source) -> None:
-        """`plan` offers a dataset of which nothing is new too, with no work unit that reads anything."""
+        """`plan` also offers a dataset without new data, with no work unit that reads anything."""
         offers = self.planned(source)
         again = self.planned(source, self.committed(offers))
         assert set(again) == set(offers), "a dataset of which nothing is new is offered too"
@@ -183,7 +183,7 @@ class SourceConformance(PlanConformance):
 
 
 def _state(offer: DatasetOffer) -> DatasetState:
-    """Return the state of a dataset of which everything offered was committed; raises RangeOverlapError."""
+    """Return the state of a dataset after everything that was offered is committed; raises RangeOverlapError."""
     done = CommittedRanges(type(offer.work_units[0].low), {}).anchored(offer.work_units[0].low)
     done = done.add_all([unit.interval for unit in offer.work_units], offer.dataset_urn)
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What every Storage promises."""
+"""Tests that every Storage must pass."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class StorageConformance(Conformance):
 
     protocol = "gobblin_dagster.core.storage.Storage"
     moves_atomically: bool = True
-    """What `Storage.is_move_atomic` has to be: whether `move` is one step for every reader."""
+    """Expected value of `Storage.is_move_atomic`: True if `move` is one step for every reader."""
     syncs_folders: bool = True
-    """Whether `sync_dir` does anything, and so fails for a folder that is not there."""
+    """True if `sync_dir` does anything, and so fails for a folder that does not exist."""
 
     @pytest.fixture
     def storage(self) -> Storage:
@@ -48,7 +48,7 @@ class StorageConformance(Conformance):
         return str(tmp_path)
 
     def test_what_was_just_written_is_read_whole(self, storage: Storage, root: str) -> None:
-        """What `put_if_absent` and a finished sink wrote is read whole at once, by `read` and `sha256`."""
+        """Data of `put_if_absent` and of a finished sink is read whole at once, by `read` and `sha256`."""
         for number in range(20):
             content = b"x" * (100 + number)
             assert storage.put_if_absent(f"{root}/{number}", content)
@@ -99,7 +99,7 @@ class StorageConformance(Conformance):
         assert storage.list_names(root) == []
 
     def test_reads_of_missing_file_say_so(self, storage: Storage, root: str) -> None:
-        """Of a path where nothing is `size` is None, lists are empty, `read` and `sha256` raise FileNotFoundError."""
+        """For a path without a file, `size` is None, lists are empty, `read` and `sha256` raise FileNotFoundError."""
         for path in (f"{root}/none.bin", f"{root}/no/such/folder"):
             assert storage.size(path) is None
             assert storage.list_names(path) == []
@@ -159,7 +159,7 @@ class StorageConformance(Conformance):
         assert storage.list_names(root) == []
 
     def test_move_raced_onto_one_target_has_one_winner(self, storage: Storage, root: str) -> None:
-        """Of moves that race for one target one wins; the others raise FileExistsError and keep their files."""
+        """If moves race for one target, one wins; the others raise FileExistsError and keep their files."""
         sources = [write(storage, f"{root}/source-{n}", str(n).encode()) for n in range(8)]
         won = race_for(sources, lambda source: _was_moved(storage, source, f"{root}/target"))
 
@@ -176,7 +176,7 @@ class StorageConformance(Conformance):
         assert list(storage.walk_files(root)) == [f"{root}/log/1"]
 
     def test_put_if_absent_raced_has_one_winner_per_path(self, storage: Storage, root: str) -> None:
-        """Of calls of `put_if_absent` that race for one path one returns True, and its content is there."""
+        """If calls of `put_if_absent` race for one path, one returns True, and its content is stored."""
         for n in range(20):
             path = f"{root}/log/{n}"
             values = [f"writer-{w} of {n}" * 100 for w in range(6)]
@@ -224,7 +224,7 @@ class FolderStorageConformance(StorageConformance):
             storage.open_new(f"{path}/b/c.bin")
 
     def test_folder_has_neither_size_nor_content(self, storage: Storage, root: str) -> None:
-        """Of a folder `size` is None, `read` and `sha256` raise IsADirectoryError."""
+        """For a folder, `size` is None, `read` and `sha256` raise IsADirectoryError."""
         storage.make_dirs(f"{root}/folder")
         assert storage.size(f"{root}/folder") is None
         for read in (storage.read, storage.sha256):

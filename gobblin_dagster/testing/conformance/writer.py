@@ -1,4 +1,4 @@
-"""What every writer promises."""
+"""Tests that every writer must pass."""
 
 from __future__ import annotations
 

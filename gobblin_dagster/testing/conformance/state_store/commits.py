@@ -1,4 +1,4 @@
-"""What a state store promises of the write-ahead and of the commit: all of it, or nothing."""
+"""Tests of a state store's write-ahead and commit: all of it happens, or nothing."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Leases(OpensStore):
         store.release_leases(JOB, [])
 
     def test_of_two_runs_that_race_for_a_lease_one_gets_it(self, store: StateStore) -> None:
-        """Of two calls of `acquire_leases` that race, each lease is granted to one."""
+        """If two calls of `acquire_leases` race, each lease is granted to one."""
         urns = [f"d{n}" for n in range(20)]
 
         def acquire(owner: LeaseOwner, order: Sequence[str]) -> set[str]:

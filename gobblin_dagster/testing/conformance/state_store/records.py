@@ -1,4 +1,4 @@
-"""What a state store promises of what it lists: sequences, reports to Dagster, runs."""
+"""Tests of the lists of a state store: sequences, reports to Dagster, runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state store promises of snapshots, also when a dataset goes back to an older one."""
+"""Tests of a state store's snapshots, also after a rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state store promises of startpoints: one for each dataset, consumed by id in the commit's own transaction."""
+"""Tests of a state store's startpoints: one per dataset, consumed by id in the commit's own transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state store promises of dataset states, and of itself: opened again, by several, with much in it."""
+"""Tests of a state store's dataset states, and of the store: opened again, by several processes, with much data."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class States(OpensStore):
         assert again.load_runs() == [run_record("run-1", START)]
 
     def test_a_second_opening_sees_what_the_first_commits(self, maker: StoreMaker) -> None:
-        """What one opening of a store commits, another one sees at once."""
+        """A commit by one opened store is seen by another at once."""
         one, two = maker.open(), maker.open()
         assert two.load_dataset_states(JOB) == {}
 
