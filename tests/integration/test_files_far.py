@@ -45,7 +45,7 @@ class Ground(Protocol):
     def url(self) -> str: ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file anew."""
+        """Write a file again."""
 
     def delete(self, path: str) -> None:
         """Delete a file."""

@@ -406,7 +406,7 @@ def test_watermark_types_read_each_row_once_by_units_of_their_own_width(
 
 
 def test_table_of_nothing_but_a_decimal_is_planned_and_read(url: str, connect: Connect) -> None:
-    """How many rows there are is told as JSON, which was taken for a value of its column."""
+    """The number of rows is passed as JSON, which was mistaken for a value of its column."""
     owner = connect()
     with owner.cursor() as cursor:
         cursor.execute("CREATE TABLE numbers AS SELECT n::numeric(30, 0) AS id FROM generate_series(1, 8) n")

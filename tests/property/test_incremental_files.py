@@ -46,7 +46,7 @@ class Folder:
         self.versions: dict[tuple[str, int], list[frozenset[int]]] = {}
 
     def put(self, urn: str, day: int, rows: int) -> None:
-        """Write a file anew, later than all others."""
+        """Write a file again, later than all others."""
         path = self.lake.root / "in" / urn / f"2013-01-{day:02}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         ids = frozenset(next(self._ids) for _ in range(rows))
@@ -56,7 +56,7 @@ class Folder:
         self.versions.setdefault((urn, day), []).append(ids)
 
     def touch(self, urn: str, day: int, *, is_later: bool) -> None:
-        """Write a file anew as it is, with another time of change than it ever had."""
+        """Write a file again unchanged, with a time of change that it never had."""
         second = next(self._seconds) if is_later else 1_000_000_000 - next(self._seconds) % 900_000_000
         os.utime(self.lake.root / "in" / urn / f"2013-01-{day:02}.csv", (second, second))
 

@@ -32,7 +32,7 @@ STEPS = st.lists(
 
 
 class Log:
-    """Partitions that grow and lose their oldest offsets, of a topic that may be made anew."""
+    """Partitions that grow and lose their oldest offsets, of a topic that may be created again."""
 
     def __init__(self) -> None:
         self.bounds: list[list[int]] = []

@@ -145,7 +145,7 @@ class Commits(RuleBasedStateMachine):
         )
 
     def prepare(self, runner: str, urn: str) -> None:
-        """A runner stores its sequence, or is told that it is too late."""
+        """A runner stores its sequence, or gets the error that it is too late."""
         work = self.work.get((runner, urn))
         if work is None or work.sequence is None or work.is_prepared:
             return
@@ -156,7 +156,7 @@ class Commits(RuleBasedStateMachine):
             del self.work[runner, urn]
 
     def move_some(self, runner: str, urn: str) -> None:
-        """A runner moves its first file and is interrupted, whoever has the dataset by now."""
+        """A runner moves its first file and is interrupted, even if another run holds the dataset by now."""
         work = self.work.get((runner, urn))
         if work is None or work.sequence is None or not work.is_prepared:
             return
@@ -166,7 +166,7 @@ class Commits(RuleBasedStateMachine):
             first.execute(self.world.storage)
 
     def commit(self, runner: str, urn: str) -> None:
-        """A runner publishes what it prepared, or is told that another finished it."""
+        """A runner publishes its sequence, or gets the error that another finished it."""
         work = self.work.get((runner, urn))
         if work is None or work.sequence is None or not work.is_prepared:
             return

@@ -1,5 +1,5 @@
-"""Logins and encryption on a real broker: who is let in reads, who is not is told why, and no password goes
-anywhere."""
+"""Logins and encryption on a real broker: allowed users read, others get an error with the reason, and no password
+is shown anywhere."""
 
 from __future__ import annotations
 

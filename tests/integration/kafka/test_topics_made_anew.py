@@ -1,5 +1,5 @@
-"""Topics that were deleted and made anew, on a real broker: nothing is taken for what the former topic held, nothing is
-lost."""
+"""Topics that were deleted and created again, on a real broker: their data is not mistaken for the old topic's, and
+nothing is lost."""
 
 from __future__ import annotations
 

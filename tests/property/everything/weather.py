@@ -71,7 +71,7 @@ def some_call(storm: Storm, kind: str = "") -> tuple[int, str]:
 
 
 def killed(storm: Storm, work: Work) -> None:
-    """The process ends at a call; whoever comes next sees that it is dead."""
+    """The process ends at a call; the next one sees that it is dead."""
     at, name = some_call(storm)
     points = FaultPoints(Fault(at, storm.dice.choice([crash_before, crash_after]), name))
 
@@ -111,7 +111,7 @@ def store_fails(storm: Storm, work: Work) -> None:
 
 
 def answer_is_lost(storm: Storm, work: Work) -> None:
-    """One call of the store is done, and nobody is told."""
+    """One call of the store is executed, but its answer is lost."""
     _err(storm, work, "store", lose_answer)
 
 

@@ -1,4 +1,4 @@
-"""A state store that was lost or set back, told by what a table itself notes of its commits: its rows are there
+"""A state store that was lost or restored from an old copy, found by the commits that a table notes: its rows are there
 once."""
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_rows_are_not_counted_to_find_something_new(tmp_path: Path, monkeypatch:
 
 
 class Slow:
-    """A look that goes on until it is told to end."""
+    """A poll that goes on until it is ended."""
 
     def __init__(self, answer: Callable[[], PollResult]) -> None:
         self.go = threading.Event()

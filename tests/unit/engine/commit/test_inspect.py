@@ -1,4 +1,4 @@
-"""What is done of a sequence is told by the files and the store, not by what is noted of it."""
+"""Files and store show which steps of a sequence are done, not its record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gobblin_dagster.testing.conformance.state_store.values import JOB, START, U
 
 @dataclass(frozen=True)
 class Known:
-    """A step of which it is known, or cannot be found out, whether it is done."""
+    """A step that is done, not done, or unknown."""
 
     is_done: bool | None
     type_name: ClassVar[str] = "test_known"

@@ -105,7 +105,7 @@ def leave(world: World, store: StateStore, owner: LeaseOwner, ttl: timedelta = T
 
 
 def a_run(world: World, **facts: object) -> LeaseOwner:
-    """Return a process of which nobody here can tell whether it lives."""
+    """Return a process that may be alive or dead: nobody on this machine can find out."""
     return LeaseOwner(new_run_id(world.clock.now()), "another-host", "boot", 1, "1")
 
 

@@ -55,7 +55,7 @@ def _quarantined(root: Path, job: JobSpec) -> Counter[str]:
 
 
 def _require_audit(root: Path, job: JobSpec) -> None:
-    """Compare source, published and quarantined rows anew."""
+    """Count source, published and quarantined rows again and compare them."""
     source = RowsSource(RowsSource.Options.model_validate(job.source.options), ConstructContext(job.job, "/"))
     store = project(root, job).open_store()
     try:

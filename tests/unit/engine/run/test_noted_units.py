@@ -21,7 +21,7 @@ from tests.unit.engine.jobs import by_urn, job_spec, project, published
 
 
 def touched_job(root: Path, **parts: Any) -> JobSpec:
-    """Return a job that has read two files, of which one was touched since."""
+    """Return a job that has read two files; one was touched since."""
     source = {"type": "files", "path": "in/{dataset}/*.csv", "compare": "checksum"}
     csv = {"type": "csv", "columns": {"id": "int64", "value": "int64"}}
     job = job_spec({}, source=source | {"format": csv}, **parts)

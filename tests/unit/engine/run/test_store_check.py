@@ -1,4 +1,4 @@
-"""What a plan tells of a state store that was lost, without a lease and without waiting for far storages."""
+"""A plan reports a lost state store, without a lease and without waiting for remote storages."""
 
 from __future__ import annotations
 

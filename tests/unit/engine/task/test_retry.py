@@ -1,4 +1,4 @@
-"""In-run retries: only what may pass is tried again, and every attempt begins anew."""
+"""Retries within a run: only transient failures are retried, and every attempt starts from the beginning."""
 
 from __future__ import annotations
 
