@@ -209,7 +209,7 @@ class SendToKafkaStep:
 
 
 @contextmanager
-def _errors(topic: str, dataset_urn: str = "") -> Iterator[None]:
+def _errors(topic: str, dataset_urn: str | None = None) -> Iterator[None]:
     """Raise the client's errors as StorageError."""
     with optional_package("confluent_kafka"):
         from confluent_kafka import KafkaException  # noqa: PLC0415  # optional package

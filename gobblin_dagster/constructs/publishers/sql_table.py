@@ -331,7 +331,7 @@ class _Database:
     """Name of the table in messages."""
 
     @contextmanager
-    def connection(self, doing: str, dataset_urn: str = "") -> Iterator[sa.Connection]:
+    def connection(self, doing: str, dataset_urn: str | None = None) -> Iterator[sa.Connection]:
         """Yield a new connection; raises StorageError if a retry may help, else StepRefusedError."""
         try:
             with self._engine().connect() as connection:

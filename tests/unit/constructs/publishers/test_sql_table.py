@@ -17,7 +17,7 @@ from gobblin_dagster.constructs.publishers.sql_load import column_type
 from gobblin_dagster.constructs.publishers.sql_table import LoadSqlTableStep, SqlTableOptions, SqlTablePublisher
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.constructs import ConstructContext
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import StorageError, UsageError
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.maintenance.replay import replay_quarantine
@@ -194,6 +194,13 @@ def test_names_of_tables_are_compared_as_the_database_does(
     monkeypatch.setenv("OF_TABLES", url)
     publisher = SqlTablePublisher(SqlTableOptions(url_env="OF_TABLES", table=table), ConstructContext("j", "/"))
     assert {*publisher.targets_of(datasets).values()} == targets
+
+
+def test_database_that_cannot_be_asked_is_told_without_a_dataset_that_it_is_not_about(tmp_path: Path) -> None:
+    options = SqlTableOptions(url="sqlite:///no/such/folder/w.db", table="all")
+    publisher = SqlTablePublisher(options, ConstructContext("j", str(tmp_path)))
+    with pytest.raises(StorageError, match="^cannot publish to table all: the database failed with OperationalError"):
+        publisher.newest_commits(["a", "b"])
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["in the table", "in the files"])
