@@ -1,6 +1,6 @@
 """Writes docs/reference/gobblin-keys.md: each key of Gobblin's job files, the field it became, the test that shows it.
 
-    python scripts/gobblin_keys.py           write the page anew
+    python scripts/gobblin_keys.py           write the page again
     python scripts/gobblin_keys.py --check   exit code 1 where it is out of step
 
 Keys and fields are those of the loader itself (`gobblin_dagster.spec.gobblin.keys`); here stand only the tests that

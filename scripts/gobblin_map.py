@@ -1,6 +1,6 @@
 """Writes docs/gobblin-map.md: each original class of Gobblin, what it became, the difference, the test that shows it.
 
-    python scripts/gobblin_map.py           write the map anew
+    python scripts/gobblin_map.py           write the map again
     python scripts/gobblin_map.py --check   exit code 1 where it is out of step
 
 Originals and differences are read from the `Source:` and `Differs:` sections of docstrings. A test that stands in the

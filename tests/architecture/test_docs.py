@@ -63,7 +63,7 @@ def test_every_page_stands_in_the_navigation_of_the_site_and_is_listed_on_the_fi
 
 def test_map_of_originals_is_in_step_with_docstrings() -> None:
     done = subprocess.run([sys.executable, "scripts/gobblin_map.py", "--check"], cwd=ROOT, check=False)
-    assert done.returncode == 0, "write it anew: python scripts/gobblin_map.py"
+    assert done.returncode == 0, "write it again: python scripts/gobblin_map.py"
 
 
 def test_options_are_in_step_with_the_models_and_each_says_what_it_is() -> None:

@@ -84,7 +84,7 @@ def test_every_seed_or_common_key_that_is_not_carried_has_a_reason() -> None:
 
 def test_page_is_in_step_with_the_loader() -> None:
     done = subprocess.run([sys.executable, "scripts/gobblin_keys.py", "--check"], cwd=ROOT, check=False)
-    assert done.returncode == 0, "write it anew: python scripts/gobblin_keys.py"
+    assert done.returncode == 0, "write it again: python scripts/gobblin_keys.py"
 
 
 def test_keys_that_docstrings_name_are_known_to_the_loader() -> None:
