@@ -199,7 +199,7 @@ def test_names_of_tables_are_compared_as_the_database_does(
 def test_database_that_cannot_be_asked_is_told_without_a_dataset_that_it_is_not_about(tmp_path: Path) -> None:
     options = SqlTableOptions(url="sqlite:///no/such/folder/w.db", table="all")
     publisher = SqlTablePublisher(options, ConstructContext("j", str(tmp_path)))
-    with pytest.raises(StorageError, match="^cannot publish to table all: the database failed with OperationalError"):
+    with pytest.raises(StorageError, match=r"^cannot publish to table all: the database failed with OperationalError"):
         publisher.newest_commits(["a", "b"])
 
 
