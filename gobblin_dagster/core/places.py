@@ -1,7 +1,7 @@
-"""Places: how the state store writes paths, so that a project folder can be moved with all that lies in it.
+"""Places: the form in which the state store keeps paths, so that a project folder can be moved.
 
-A path inside the project's folder is stored relative to it. What lies elsewhere (another disk, S3) stays where it is
-when the project moves, and is stored as it is.
+A path inside the project's folder is stored relative to this folder. A path elsewhere (another disk, S3) is stored
+unchanged, because it does not move with the project.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _PATH = "$path"
-"""Key of the JSON object that stands for a stored path among texts of all kinds."""
+"""Key of a JSON object `{"$path": ...}` that holds a stored path, to tell paths from other texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +26,20 @@ class Places:
     """
 
     base: str = ""
-    """Absolute folder of the project; empty where none is known: then every path stands as it is."""
+    """Absolute folder of the project; empty if it is not known: then paths are not changed."""
     former: str = ""
-    """Its folder when programs that stored absolute paths wrote last; empty where they never did."""
+    """The project's folder at the time when older programs stored absolute paths; empty if they never did."""
 
     def to_stored(self, path: str) -> str:
-        """Return how an absolute path or URL is stored."""
+        """Return the stored form of an absolute path or URL."""
         inside = _inside(path, self.base)
         if inside is not None and "://" not in inside:
             return inside or "."
-        # Two slashes tell it from a path that an older program stored.
+        # Two slashes distinguish it from an absolute path that an older program stored.
         return f"/{path}" if _inside(path, self.former) is not None else path
 
     def from_stored(self, stored: str) -> str:
-        """Return the absolute path or URL of a stored path; of a relative one without a base, the path as it is."""
+        """Return the absolute path or URL of a stored path; a relative one is returned unchanged if `base` is empty."""
         if stored.startswith("//"):
             return stored[1:]
         if stored.startswith("/") or "://" in stored or not self.base:
@@ -47,14 +47,14 @@ class Places:
         return self.base if stored == "." else f"{self.base}/{stored}"
 
     def from_older(self, path: str) -> str:
-        """Return where an absolute path of an older program leads now; any other text comes back as it is."""
+        """Return the present absolute path for one that an older program stored; other texts are returned unchanged."""
         inside = _inside(path, self.former)
         if inside is None:
             return path
         return f"{self.base}/{inside}" if inside else self.base
 
     def to_stored_json(self, value: Any) -> Any:
-        """Return JSON whose absolute paths inside the project became relative ones, told by an object of their own."""
+        """Return JSON in which each absolute path inside the project is replaced by an object `{"$path": relative}`."""
         match value:
             case str():
                 stored = self.to_stored(value)
@@ -80,7 +80,7 @@ class Places:
         return value
 
     def from_older_json(self, value: Any) -> Any:
-        """Return JSON of an older program whose absolute paths lead to where the project is now."""
+        """Return JSON of an older program with its absolute paths replaced by the present ones."""
         match value:
             case str():
                 return self.from_older(value)
@@ -92,11 +92,11 @@ class Places:
 
 
 AS_STORED = Places()
-"""For readers that touch no file."""
+"""Changes no path; for readers that do not open files."""
 
 
 def _inside(path: str, folder: str) -> str | None:
-    """Return the part of a path below a folder, empty for the folder itself; None where it lies elsewhere."""
+    """Return the part of a path below a folder; empty for the folder itself, None if the path is not inside of it."""
     if not folder or not path.startswith(folder):
         return None
     if len(path) == len(folder):

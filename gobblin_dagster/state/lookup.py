@@ -1,4 +1,4 @@
-"""Finding jobs and datasets in a state store by the names that people give."""
+"""Find jobs and datasets in a state store by the names that people type."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def known_jobs(store: StateStore, names: Collection[str] | None) -> list[str]:
 
 
 def require_match(selection: Selection, urns: Iterable[str]) -> None:
-    """Raise UsageError for globs that select none of these datasets: a typing error must not look like an empty store.
+    """Raise UsageError if globs select none of these datasets: a typing error must not look like an empty store.
 
-    The datasets are asked for only if globs are given.
+    `urns` is used only if there are globs.
     """
     if not selection.select and not selection.exclude:
         return
@@ -53,7 +53,7 @@ def find_state(store: StateStore, dataset: str, job: str | None) -> DatasetState
 
 
 def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, CorruptRecordError | None]:
-    """Return the job of a dataset and why its state cannot be read; None if it can. Raises as `find_state`."""
+    """Return the job of a dataset, and the error if its state cannot be read, else None. Raises like `find_state`."""
     damaged = {
         name: error
         for name in ([job] if job else store.list_jobs())

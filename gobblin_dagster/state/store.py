@@ -57,7 +57,7 @@ class StateStore(Protocol):
 
     @property
     def places(self) -> Places:
-        """How it stores paths, and where they lead. It takes and returns absolute paths, except inside of bodies."""
+        """The stored form of paths. Paths in arguments and results are absolute, except inside of bodies."""
 
     def close(self) -> None:
         """Release connections."""

@@ -28,32 +28,32 @@ _ETAG_OF_ONE_PIECE = re.compile(r"etag=([0-9a-f]{32})")
 
 def take_checksum(path: str) -> str:
     """Return the checksum of a file: the one of its store, else the SHA-256 of its bytes; raises OSError."""
-    return told_checksum(path) or _digest(path, "sha256")
+    return stored_checksum(path) or _digest(path, "sha256")
 
 
-def told_checksum(path: str) -> str:
+def stored_checksum(path: str) -> str:
     """Return the checksum that the store keeps of a file, without reading the file.
 
     Empty if the store keeps none. Raises OSError.
     """
-    return scheme_of(path).told_checksum(path) if "://" in path else ""
+    return scheme_of(path).stored_checksum(path) if "://" in path else ""
 
 
-def has_content(path: str, known: str, told: str = "") -> bool:
+def has_content(path: str, known: str, stored: str = "") -> bool:
     """Return True if the file's checksum equals `known`; False if it differs or cannot be computed.
 
     Args:
         path: absolute path or URL.
         known: checksum of the expected content.
-        told: checksum of the file by `told_checksum`, if the caller has it already; empty otherwise.
+        stored: checksum of the file by `stored_checksum`, if the caller has it already; empty otherwise.
 
     Raises:
         OSError: the file is gone, or cannot be read.
     """
-    told = told or told_checksum(path)
-    if told == known:
+    stored = stored or stored_checksum(path)
+    if stored == known:
         return True
-    if known.startswith("sha256=") or (known.startswith("md5=") and not told.startswith("md5=")):
+    if known.startswith("sha256=") or (known.startswith("md5=") and not stored.startswith("md5=")):
         return _digest(path, known.partition("=")[0]) == known
     etag = _ETAG_OF_ONE_PIECE.fullmatch(known)
     return etag is not None and _digest(path, "md5") == f"md5={etag[1]}"

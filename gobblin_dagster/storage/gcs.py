@@ -73,7 +73,7 @@ class GcsScheme(Scheme):
     def files(self, authority: str) -> RemoteFiles:
         return GcsFiles(f"{self.name}://", client_of(self.name, ""))
 
-    def told_checksum(self, url: str) -> str:
+    def stored_checksum(self, url: str) -> str:
         files = client_of(self.name, "")
         with files.open_input_stream(url.partition("://")[2]) as file:
             told = {name: value.decode() for name, value in file.metadata().items()}

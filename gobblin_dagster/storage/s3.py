@@ -288,7 +288,7 @@ class S3Scheme(Scheme):
 
         return ArrowFiles("s3://", client_of(self.name, ""))
 
-    def told_checksum(self, url: str) -> str:
+    def stored_checksum(self, url: str) -> str:
         from gobblin_dagster.storage.s3_files import told_etag  # noqa: PLC0415  # slow to load
 
         return told_etag(url)

@@ -1,8 +1,8 @@
-"""Scheme: all that the package knows of the files behind one scheme of URLs (`s3://`); one map finds it by name.
+"""Scheme: access to the files of one scheme of URLs (such as `s3://`); a registry finds the class by the scheme's name.
 
-Adding a storage is its own module and one line of `_TARGETS`, or a name in the entry-point group
-`gobblin_dagster.storages`. `open_storage`, `arrow_files`, `remote_files`, checksums and checks of job files ask the
-scheme, and know no name.
+To add a storage, write a module and add a line to `_TARGETS`, or use the entry-point group `gobblin_dagster.storages`.
+`open_storage`, `arrow_files`, `remote_files`, checksums and checks of job files use the registry, so they name no
+scheme.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _TARGETS: dict[str, str] = {
     "gcs": f"{_HERE}.gcs:GcsScheme",
     "sftp": f"{_HERE}.sftp:SftpScheme",
 }
-"""Classes by the scheme that they stand for."""
+"""Classes (`module:Class`) by name of the scheme."""
 _LOADED: dict[str, Scheme] = {}
 
 
 class Scheme:
-    """The files behind one scheme of URLs: a storage to publish to, files to read from, or both.
+    """Access to the files of one scheme of URLs: a storage to publish to, input files to read, or both.
 
-    This class itself stands for schemes that only fsspec knows: files to read, nothing to publish to.
+    This base class serves schemes that only fsspec knows: their files can be read, but nothing can be published there.
 
     Args:
         name: the scheme, e.g. `s3`.
@@ -47,71 +47,69 @@ class Scheme:
     packages: ClassVar[tuple[str, ...]] = ()
     """Modules of optional packages that it imports (`core.utils.optional_packages`)."""
     example: ClassVar[str] = ""
-    """How a URL to publish to is written, for messages; empty if nothing can be published there."""
+    """Example of a URL to publish to, for messages; empty if nothing can be published there."""
     decodes_paths: ClassVar[bool] = False
-    """Whether `%2F` in a URL to publish to is one character; where the system's own tools take it for three, it is
-    not."""
+    """Whether percent signs in a URL to publish to are decoded. False if the system's own tools do not decode them."""
     takes_user: ClassVar[bool] = False
-    """Whether a URL to read from may name a user, without a password."""
+    """Whether a URL to read from may hold a user name, without a password."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     # -- publishing ----------------------------------------------------------------------------------------------------
     def url_problem(self, host: str, path: str) -> str:
-        """Return what is wrong with a URL to publish to, as `names no bucket`; empty if nothing is."""
+        """Return the problem of a URL to publish to, for example `names no bucket`; empty if there is none."""
         return ""
 
     def storage(self, host: str, *, durable: bool) -> Storage:
-        """Return the storage of a URL that has no problem; connects to nothing. Called if there is an `example`.
+        """Return the storage of a URL without a problem; do not connect yet. Called only if `example` is set.
 
-        Its methods take whole URLs, which they give back as they got them, and absolute paths inside it.
+        The methods of the storage must accept whole URLs, which they return unchanged, and absolute paths inside it.
 
         Args:
-            host: what stands between `://` and the next `/`.
+            host: the part of the URL between `://` and the next `/`.
             durable: whether files must survive a power loss (`commit.durability: full`) or only a killed process.
         """
         raise NotImplementedError
 
     def arrow(self, host: str, paths: Sequence[str]) -> tuple[pafs.FileSystem, list[str]]:
-        """Return the file system with which pyarrow reads published files, and their paths as it knows them.
+        """Return a pyarrow file system to read published files, and the paths of these files in it.
 
-        By default files are read through the storage, each as a whole.
+        The default reads each file as a whole, through the storage.
 
         Raises:
             EnvironmentFaultError: the storage's package is not installed.
         """
-        # Here and not above: it loads pyarrow's file systems, which a run without an audit need not wait for.
+        # Imported here because it imports pyarrow's file systems, which is slow and not needed by most runs.
         from gobblin_dagster.storage.arrow import read_whole  # noqa: PLC0415
 
         return read_whole(self.storage(host, durable=True)), list(paths)
 
-    # -- reading what others put there
-    # -----------------------------------------------------------------------------------
+    # -- reading input files -------------------------------------------------------------------------------------------
     def connect(self, authority: str) -> Any:
         """Return the client of a file system; `storage.remote.client_of` calls it once per process and authority.
 
         Raises:
-            UsageError: nobody knows the scheme.
-            EnvironmentFaultError: the package for it is not installed.
+            UsageError: the scheme is unknown.
+            EnvironmentFaultError: the package for the scheme is not installed.
         """
         from gobblin_dagster.storage.fsspec_files import known_to_fsspec  # noqa: PLC0415  # slow to load
 
         return known_to_fsspec(self.name)
 
     def files(self, authority: str) -> RemoteFiles:
-        """Return the file system of a URL's authority; raises as `connect`."""
+        """Return the file system of a URL's authority; raises like `connect`."""
         from gobblin_dagster.storage.fsspec_files import FsspecFiles  # noqa: PLC0415  # slow to load
         from gobblin_dagster.storage.remote import client_of  # noqa: PLC0415  # it imports this module
 
         return FsspecFiles("", client_of(self.name, ""))
 
-    def told_checksum(self, url: str) -> str:
-        """Return the checksum that the store knows of a file, without reading it; empty if unknown; raises OSError."""
+    def stored_checksum(self, url: str) -> str:
+        """Return the checksum that the store keeps of a file, without reading it; empty if none. Raises OSError."""
         return ""
 
     def scan_with_checksums(self, url: str) -> Iterable[RemoteEntry]:
-        """Return the names in a folder, with the checksums that the store's lists hold; raises OSError."""
+        """Return the entries of a folder, with checksums if the store lists them; raises OSError."""
         from gobblin_dagster.storage.remote import remote_files  # noqa: PLC0415  # it imports this module
 
         return remote_files(url).scan(url)
@@ -125,7 +123,7 @@ def register_scheme(name: str, target: str) -> None:
         target: `module:Class`.
 
     Raises:
-        UsageError: the scheme stands for another class.
+        UsageError: another class is registered for the scheme.
     """
     known = _TARGETS.setdefault(name, target)
     if known != target:
@@ -133,11 +131,11 @@ def register_scheme(name: str, target: str) -> None:
             problem=f"The scheme {name!r} is {known}; {target} cannot take the same name.",
             hint="Register it under another name.",
         )
-    _LOADED.pop(name, None)  # it may have been looked for before
+    _LOADED.pop(name, None)  # before, fsspec may have been tried for this scheme
 
 
 def scheme_named(name: str) -> Scheme:
-    """Return what stands behind a scheme; of one that nobody registered, what fsspec may know.
+    """Return the Scheme with this name; the base class, which uses fsspec, if none is registered.
 
     Raises:
         UsageError: its class cannot be imported.
@@ -151,20 +149,20 @@ def scheme_named(name: str) -> Scheme:
         except ImportError as error:
             raise UsageError(
                 problem=f"Storage of scheme {name!r} cannot be loaded from {target}: {error}.",
-                hint="Install its package, or mend the name.",
+                hint="Install its package, or correct the name.",
             ) from error
     return _LOADED[name]
 
 
 def examples() -> str:
-    """Return how URLs to publish to are written, for messages."""
+    """Return examples of URLs to publish to, for messages."""
     _discover()
     *first, last = [one.example for one in map(scheme_named, _TARGETS) if one.example]
     return f"an absolute path, {', '.join(first)}, or {last}"
 
 
 def scheme_of(url: str) -> Scheme:
-    """Return what stands behind a URL; raises as `scheme_named`."""
+    """Return the Scheme of a URL; raises like `scheme_named`."""
     return scheme_named(url.partition("://")[0])
 
 

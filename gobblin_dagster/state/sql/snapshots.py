@@ -52,7 +52,7 @@ def load_history(connection: Connection, job: str, dataset_urn: str, places: Pla
 
 
 def file_digest(*row: str | int) -> str:
-    """Return the digest of a file's row, which shows changes by other programs; takes job, dataset.urn and columns."""
+    """Return the digest of a file's row (job, dataset.urn and columns as stored), which shows foreign changes."""
     return body_digest(repr(row))
 
 

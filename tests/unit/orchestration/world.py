@@ -36,7 +36,7 @@ BAD_BRANCH = {
 
 @dataclass
 class World:
-    """One job whose datasets tests change between runs; each run loads it anew, as Dagster's run processes do."""
+    """One job whose datasets tests change between runs; each run loads it again, as Dagster's run processes do."""
 
     root: Path
     instance: dg.DagsterInstance

@@ -15,7 +15,7 @@ from gobblin_dagster.testing.faults import Fault, FaultPoints, counted_store, fa
 
 
 class Time:
-    """A clock that goes on while somebody waits."""
+    """A clock that moves on only when a wait is called."""
 
     def __init__(self) -> None:
         self.now = 0.0

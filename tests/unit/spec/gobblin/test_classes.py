@@ -1,4 +1,4 @@
-"""Classes of Gobblin's converters and policies: what they do with rows, told by their own keys alone."""
+"""Gobblin's converter and policy classes: what they do with rows, configured by Gobblin's keys only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Gobblin's keys become: branches, classes, policies, sources, output; and what is refused or only told."""
+"""Gobblin's keys become branches, classes, policies, sources and output; other keys are refused or only reported."""
 
 from __future__ import annotations
 

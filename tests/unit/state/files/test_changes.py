@@ -1,4 +1,4 @@
-"""Checks of the commit that a store reaches only after somebody edited its files."""
+"""Checks of the commit that can fail only if the files of the store were edited by hand."""
 
 from __future__ import annotations
 

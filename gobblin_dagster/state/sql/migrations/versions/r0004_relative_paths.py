@@ -1,4 +1,4 @@
-"""Paths relative to the project's folder: where that was while paths were absolute."""
+"""Paths relative to the project's folder: a table for the folder at the time when stored paths were absolute."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +10,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make room for the project's folder if anything was stored, for the store to fill; absolute paths stay."""
+    """Add a table with an empty row, which the store fills, if anything was stored; absolute paths in rows stay."""
     op.create_table("gobblin_former_bases", sa.Column("base", sa.Text, primary_key=True))
     op.execute("INSERT INTO gobblin_former_bases SELECT '' WHERE EXISTS (SELECT 1 FROM gobblin_sequences)")
