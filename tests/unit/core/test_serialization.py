@@ -25,7 +25,7 @@ STORED = {
     "Startpoint/1",
     "StoredSequence/1",
 }
-"""A class may be renamed, its format may not. If you raise a version here, the version before must still be readable."""
+"""A class may be renamed, its format may not. If a version is raised here, the one before must still be readable."""
 OF_ONE_RUN = {"RunContext/1", "TaskInput/1", "TaskState/1"}
 """Documents that driver and tasks of one run exchange; no other program reads them."""
 
