@@ -44,6 +44,8 @@ class Watermark(ABC):
     """Name in stored state; never change it."""
     version: ClassVar[int] = 1
     """Version of the stored form."""
+    is_layered: ClassVar[bool] = False
+    """Whether committed ranges are stored in layers (`core.watermark.layers`), for types of very many components."""
     also_reads: ClassVar[tuple[int, ...]] = ()
     """Earlier versions of the stored form that this class can read; it refuses others."""
 

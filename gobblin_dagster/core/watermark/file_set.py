@@ -11,9 +11,6 @@ end of the line are known, and need no entry of their own.
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from gobblin_dagster.core.watermark import Position, Ranges, TimestampWatermark, Watermark, register_watermark_type
+from gobblin_dagster.core.watermark.layers import pack, unpack
 
 LINE = ""
 """Name of the component that holds the line of dates; no file has this name."""
@@ -94,8 +92,9 @@ class FileSetWatermark(Watermark):
     before: datetime | None = None
     """End of the line of dates: all files dated before it are known. None if there is no line of dates."""
     type_name: ClassVar[str] = "file_set"
-    version: ClassVar[int] = 2
-    also_reads: ClassVar[tuple[int, ...]] = (1,)
+    version: ClassVar[int] = 3
+    is_layered: ClassVar[bool] = True
+    also_reads: ClassVar[tuple[int, ...]] = (1, 2)
     """Version 1 had no checksums."""
 
     def __post_init__(self) -> None:
@@ -134,19 +133,12 @@ class FileSetWatermark(Watermark):
 
     @classmethod
     def encode(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Pack the values: a state of 100,000 files is written with every commit."""
-        text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
-        return {"packed": base64.b64encode(zlib.compress(text.encode())).decode()}
+        """Pack the values: an interval may have very many files."""
+        return {"packed": pack(values)}
 
     @classmethod
     def decode(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        try:
-            values = json.loads(zlib.decompress(base64.b64decode(stored["packed"], validate=True)))
-        except zlib.error as error:
-            raise ValueError(f"the packed files are damaged: {error}") from error
-        if not isinstance(values, dict):
-            raise TypeError(f"expected files by name, got {str(values)[:80]!r}")
-        return values
+        return unpack(stored["packed"])
 
     @classmethod
     def settled(cls, ranges: Ranges) -> Ranges:

@@ -5,13 +5,14 @@ All intervals are half-open, `[low, high)`: the low bound is the next position t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from gobblin_dagster.core.errors import CorruptRecordError, RangeOverlapError, WatermarkTypeError
 from gobblin_dagster.core.watermark import Position, Ranges, Watermark, same_type, typed_json
+from gobblin_dagster.core.watermark.layers import Layers, add_layer, read_layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class CommittedRanges:
 
     watermark_type: type[Watermark]
     ranges: Ranges
+    layers: Layers | None = field(default=None, compare=False, repr=False)
+    """How they, or those that they come from, are stored; None for ranges that were never stored, or not in layers."""
 
     def add(self, interval: WatermarkInterval, dataset_urn: str = "") -> CommittedRanges:
         """Return the ranges with `interval` added and neighbours merged.
@@ -106,7 +109,7 @@ class CommittedRanges:
             for name, low, high in interval.pairs():
                 if low != high:
                     ranges[name] = self._merged(ranges.get(name, ()), low, high, interval, dataset_urn)
-        return CommittedRanges(self.watermark_type, self.watermark_type.settled(ranges))
+        return CommittedRanges(self.watermark_type, self.watermark_type.settled(ranges), self.layers)
 
     def anchored(self, low: Watermark) -> CommittedRanges:
         """Return the ranges with an empty range at `low` for each component that has none yet.
@@ -116,7 +119,7 @@ class CommittedRanges:
         ranges = dict(self.ranges)
         for name, position in low.anchors().items():
             ranges.setdefault(name, ((position, position),))
-        return CommittedRanges(self.watermark_type, ranges)
+        return CommittedRanges(self.watermark_type, ranges, self.layers)
 
     def _merged(
         self,
@@ -163,13 +166,14 @@ class CommittedRanges:
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form."""
-        encode = self.watermark_type.position_to_json
-        ranges = {n: [[encode(a), encode(b)] for a, b in parts] for n, parts in sorted(self.ranges.items())}
-        return {
-            "type": self.watermark_type.type_name,
-            "version": self.watermark_type.version,
-            "ranges": self.watermark_type.encode(ranges),
-        }
+        kind = self.watermark_type
+        if kind.is_layered:
+            known = self.layers or Layers((), {})
+            changed = known.changed(self.ranges)
+            stored: dict[str, Any] = {"layers": add_layer(known.packed, _to_json(kind, changed))}
+        else:
+            stored = kind.encode(_to_json(kind, dict(sorted(self.ranges.items()))))
+        return {"type": kind.type_name, "version": kind.version, "ranges": stored}
 
     @classmethod
     def from_json(cls, raw: Any) -> CommittedRanges:
@@ -177,10 +181,22 @@ class CommittedRanges:
         kind, body = typed_json(raw, "ranges")
         decode = kind.position_from_json
         try:
-            stored = kind.decode(body)
-            return cls(kind, {n: tuple((decode(a), decode(b)) for a, b in parts) for n, parts in stored.items()})
-        except (TypeError, ValueError) as error:
+            # Older versions stored all ranges in one packed text, which is a first layer.
+            packed = tuple(body["layers"] if "layers" in body else [body["packed"]]) if kind.is_layered else ()
+            stored = read_layers(packed) if kind.is_layered else kind.decode(body)
+            ranges = {n: tuple((decode(a), decode(b)) for a, b in parts) for n, parts in stored.items()}
+            return cls(kind, ranges, Layers(packed, ranges) if kind.is_layered else None)
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(what="Stored committed ranges", problem=str(error)) from error
 
     def __str__(self) -> str:
         return self.watermark_type.describe(self.ranges)
+
+
+def _to_json(kind: type[Watermark], ranges: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ranges as JSON by component; None stays None."""
+    encode = kind.position_to_json
+    return {
+        name: parts if parts is None else [[encode(low), encode(high)] for low, high in parts]
+        for name, parts in ranges.items()
+    }

@@ -1,6 +1,7 @@
 """DatasetFiles: the folder of one dataset in a plain-file state store.
 
     log/<version>.json          the head; only its newest version counts
+    parts/<hash>                long texts that heads and bodies of sequences have in common, named by them
     snapshots/<n>-<hash>.json   files of snapshots; the head names the newest of these parts
     unreported/<id>.json        archived sequences that are committed but not reported yet
     closed/<id>.json            all other archived sequences; if a sequence is in both folders, this file counts
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
@@ -25,6 +27,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, Removal, SequenceEntry, SnapshotPart, decode, encode
+from gobblin_dagster.state.parts import part_names, put_together, take_apart
 
 _TRIES = 50
 """How often a change is tried if other writers are faster each time."""
@@ -61,7 +64,7 @@ class DatasetFiles:
         number, content = self._log.read_newest()
         if number == 0:
             return 0, DatasetHead(self.job, self.dataset_urn)
-        head = decode(DatasetHead, content, self._log.path(number))
+        head = self._decoded(content, self._log.path(number))
         if (head.job, head.dataset_urn) != (self.job, self.dataset_urn):
             problem = f"it belongs to dataset {head.dataset_urn!r} of job {head.job!r}"
             raise CorruptRecordError(what=f"The record {self._log.path(number)}", problem=problem)
@@ -85,12 +88,45 @@ class DatasetFiles:
             if changed is None:
                 return head
             try:
-                is_done = self._log.append(number + 1, encode(changed))
+                is_done = self._log.append(number + 1, encode(changed, self._store_parts))
             except OSError as error:
                 raise AnswerLostError(error.errno, error.strerror, error.filename) from error
             if is_done:
                 return changed
         raise TransientError(problem=f"Dataset {self.dataset_urn!r} of job {self.job!r}: {_TRIES} writers were faster.")
+
+    # -- parts of heads and of bodies
+    def _decoded(self, content: bytes, path: str) -> DatasetHead:
+        return decode(DatasetHead, content, path, self._load_parts)
+
+    def store_apart(self, body: str) -> str:
+        """Store the parts of a sequence's body that are not there yet, and return the body with their names."""
+        stored, parts = take_apart(body)
+        self._store_parts(parts)
+        return stored
+
+    def whole_body(self, stored: str) -> str:
+        """Return a stored body with its parts; one of which a part is missing stays as it is, and its digest tells."""
+        with suppress(CorruptRecordError):
+            return put_together(stored, self._load_parts(part_names([stored])), "Its body")
+        return stored
+
+    def _part_of_body(self, name: str) -> str:
+        return posixpath.join(self.folder, "parts", name)
+
+    def _store_parts(self, parts: Mapping[str, str]) -> None:
+        for name, part in parts.items():
+            path = self._part_of_body(name)
+            # Asked first, because a part may be large and is mostly there.
+            if self.storage.size(path) is None:
+                self.storage.put_if_absent(path, part.encode())
+
+    def _load_parts(self, names: Collection[str]) -> dict[str, str]:
+        parts = {}
+        for name in sorted(names):
+            with suppress(FileNotFoundError):
+                parts[name] = self.storage.read(self._part_of_body(name)).decode(errors="replace")
+        return parts
 
     # -- sequences that left the head ----------------------------------------------------------------------------------
     def _archive_path(self, kind: str, sequence_id: str) -> str:
@@ -130,14 +166,14 @@ class DatasetFiles:
                     # Raise the epoch by as many grants as the damaged heads may have held, so that old holders are
                     # refused.
                     grown = replace(head, epoch=head.epoch + newest - number, lease=None)
-                    if not self._log.append(newest + 1, encode(grown)):
+                    if not self._log.append(newest + 1, encode(grown, self._store_parts)):
                         raise TransientError(problem=f"{self.folder} was changed meanwhile.") from damage
                     return
             raise
 
     def _older_head(self, number: int) -> DatasetHead | None:
         try:
-            return decode(DatasetHead, self.storage.read(self._log.path(number)), self._log.path(number))
+            return self._decoded(self.storage.read(self._log.path(number)), self._log.path(number))
         except (CorruptRecordError, FileNotFoundError):
             return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -11,6 +12,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.state.parts import part_names, put_together, take_apart
 
 T = TypeVar("T", bound=serialization.Document)
 
@@ -80,21 +82,32 @@ class DatasetHead:
         return self.state.version if self.state else 0
 
 
-def encode(value: serialization.Document) -> bytes:
-    """Return the content of the value's file: a line of JSON, and the digest of this line."""
+def encode(value: serialization.Document, store_parts: Callable[[Mapping[str, str]], None] | None = None) -> bytes:
+    """Return a value as the content of its file: a line of JSON, and the digest of that line.
+
+    With `store_parts`, long texts are given to it by name and the line holds their names; the digest is that of the whole.
+    """
     body = serialization.to_json(value)
-    return f"{body}\n{body_digest(body)}\n".encode()
+    stored, parts = take_apart(body) if store_parts is not None else (body, {})
+    if store_parts is not None:
+        store_parts(parts)
+    return f"{stored}\n{body_digest(body)}\n".encode()
 
 
-def decode(cls: type[T], content: bytes, path: str) -> T:
-    """Read what `encode` wrote; older files have no digest. Raises CorruptRecordError, which names the path."""
+def decode(
+    cls: type[T], content: bytes, path: str, load_parts: Callable[[Collection[str]], Mapping[str, str]] | None = None
+) -> T:
+    """Read what `encode` wrote, also without a digest by older versions; raises CorruptRecordError naming the path."""
+    what = f"The record {path}"
     try:
         body, _, digest = content.decode().partition("\n")
+        if load_parts is not None:
+            body = put_together(body, load_parts(part_names([body])), what)
         if digest.strip() not in ("", body_digest(body)):
             problem = "it does not match its digest: another program changed it"
-            raise CorruptRecordError(what=f"The record {path}", problem=problem)
+            raise CorruptRecordError(what=what, problem=problem)
         return serialization.from_json(cls, body)
     except UnicodeDecodeError as error:
-        raise CorruptRecordError(what=f"The record {path}", problem=f"not UTF-8: {error}") from error
+        raise CorruptRecordError(what=what, problem=f"not UTF-8: {error}") from error
     except CorruptRecordError as error:
-        raise CorruptRecordError(what=f"The record {path}", problem=error.problem) from error
+        raise CorruptRecordError(what=what, problem=error.problem) from error

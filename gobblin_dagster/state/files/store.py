@@ -246,7 +246,9 @@ class FileStateStore:
         except FileNotFoundError:
             content = b""
         # A body that was damaged or lost is handed out as it is: its digest tells, for this dataset alone.
-        return replace(entry.sequence, body=content.partition(b"\n")[2].decode(errors="replace"))
+        body = content.partition(b"\n")[2].decode(errors="replace")
+        dataset = self._dataset(entry.sequence.job, entry.sequence.dataset_urn)
+        return replace(entry.sequence, body=dataset.whole_body(body))
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
@@ -361,7 +363,8 @@ class FileStateStore:
     def _put_body(self, sequence: StoredSequence) -> None:
         path = self._sequence_path(sequence.id)
         owner = canonical_json({"job": sequence.job, "dataset_urn": sequence.dataset_urn})
-        content = f"{owner}\n{sequence.body}".encode()
+        body = self._dataset(sequence.job, sequence.dataset_urn).store_apart(sequence.body)
+        content = f"{owner}\n{body}".encode()
         if not self._storage.put_if_absent(path, content) and self._storage.read(path) != content:
             raise CorruptRecordError(what=f"The record {path}", problem="another sequence of this id was stored before")
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import fields, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, select, update
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
 
@@ -29,7 +30,8 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UnfinishedSequenceError, WatermarkMovedError
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.database.dialect import insert, is_among
-from gobblin_dagster.state.sql import startpoints
+from gobblin_dagster.state.parts import put_together
+from gobblin_dagster.state.sql import parts, startpoints
 from gobblin_dagster.state.sql.leases import require_epoch
 from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, file_digest
 from gobblin_dagster.state.sql.tables import dataset_states, is_unreported, sequences, snapshot_files, snapshot_removals
@@ -50,7 +52,9 @@ def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> Non
     if blocking is not None:
         raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=blocking)
     values = {name: getattr(sequence, name) for name in _COLUMNS}
-    connection.execute(plain_insert(sequences).values({**values, "state": SequenceState.PREPARED.value}))
+    body = parts.store_apart(connection, job, urn, sequence.body)
+    values |= {"body": body, "state": SequenceState.PREPARED.value}
+    connection.execute(plain_insert(sequences).values(values))
 
 
 def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:
@@ -66,7 +70,11 @@ def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect:
 
 
 def lock(connection: Connection, sequence_id: str) -> StoredSequence:
-    """Return a sequence, and lock it until the transaction ends; raises CorruptRecordError if there is none."""
+    """Return a sequence with its body as it is stored, and lock it until the transaction ends.
+
+    Raises:
+        CorruptRecordError: there is none.
+    """
     query = select(sequences).where(sequences.c.id == sequence_id).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
@@ -115,13 +123,13 @@ def load(
         query = query.where(sequences.c.job == job)
     if urns is not None:
         query = query.where(is_among(connection, sequences.c.dataset_urn, urns))
-    return [_sequence(row) for row in connection.execute(query).mappings()]
+    return _whole(connection, query)
 
 
 def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
     """Return one sequence, not locked."""
-    row = connection.execute(select(sequences).where(sequences.c.id == sequence_id)).mappings().one_or_none()
-    return None if row is None else _sequence(row)
+    found = _whole(connection, select(sequences).where(sequences.c.id == sequence_id))
+    return found[0] if found else None
 
 
 def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRecordError) -> None:
@@ -132,19 +140,20 @@ def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRec
         sequences.c.version_read == _version(connection, job, urn) - 1,
         _has_state({SequenceState.COMMITTED}),
     )
-    row = connection.execute(query).mappings().one_or_none()
-    if row is None or body_digest(row["body"]) != row["digest"]:
+    found = _whole(connection, query)
+    if not found or body_digest(found[0].body) != found[0].digest:
         raise damage
-    after = serialization.from_document(DatasetState, json.loads(row["body"])["after"])
-    body = serialization.to_json(after)
+    after = serialization.from_document(DatasetState, json.loads(found[0].body)["after"])
+    whole = serialization.to_json(after)
+    body = parts.store_apart(connection, job, urn, whole)
     key = (dataset_states.c.job == job, dataset_states.c.dataset_urn == urn)
-    connection.execute(update(dataset_states).where(*key).values(body=body, digest=body_digest(body)))
+    connection.execute(update(dataset_states).where(*key).values(body=body, digest=body_digest(whole)))
 
 
 def load_unreported(connection: Connection, job: str) -> list[StoredSequence]:
     """Return committed sequences that were not reported, oldest first."""
     query = select(sequences).where(is_unreported, sequences.c.job == job).order_by(sequences.c.number)
-    return [_sequence(row) for row in connection.execute(query).mappings()]
+    return _whole(connection, query)
 
 
 def mark_reported(connection: Connection, sequence_ids: Collection[str]) -> None:
@@ -175,8 +184,9 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
 def _swap_state(connection: Connection, after: DatasetState) -> None:
     """Replace the state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
     key = {"job": after.job, "dataset_urn": after.dataset_urn}
-    body = serialization.to_json(after)
-    values = {"version": after.version, "body": body, "digest": body_digest(body)}
+    whole = serialization.to_json(after)
+    body = parts.store_apart(connection, after.job, after.dataset_urn, whole)
+    values = {"version": after.version, "body": body, "digest": body_digest(whole)}
     if after.version == 1:
         statement = insert(connection, dataset_states).values({**key, **values}).on_conflict_do_nothing()
     else:
@@ -228,6 +238,18 @@ def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], r
     else:
         parameters = list(map(itemgetter(*(columns.index(name) for name in statement.positiontup)), rows))
     connection.exec_driver_sql(str(statement), parameters)
+
+
+def _whole(connection: Connection, query: Select[Any]) -> list[StoredSequence]:
+    """Return sequences with whole bodies; one of which a part is missing stays as it is stored, and its digest tells."""
+    found = [_sequence(row) for row in connection.execute(query).mappings()]
+    known = parts.load(connection, [one.body for one in found])
+    whole = []
+    for one in found:
+        with suppress(CorruptRecordError):
+            one = replace(one, body=put_together(one.body, known, "Its body"))  # noqa: PLW2901
+        whole.append(one)
+    return whole
 
 
 def _sequence(row: RowMapping) -> StoredSequence:

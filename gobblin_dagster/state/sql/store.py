@@ -33,7 +33,9 @@ from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.database.dialect import is_among
 from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
+from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import leases as sql_leases
+from gobblin_dagster.state.sql import parts as sql_parts
 from gobblin_dagster.state.sql import sequences as sql_sequences
 from gobblin_dagster.state.sql import snapshots as sql_snapshots
 from gobblin_dagster.state.sql import startpoints as sql_startpoints
@@ -126,11 +128,12 @@ class SqlStateStore:
             if urns is not None:
                 query = query.where(is_among(connection, dataset_states.c.dataset_urn, urns))
             rows = connection.execute(query).all()
+            known = sql_parts.load(connection, [row.body for row in rows])
         states: dict[str, DatasetState] = {}
         damaged: dict[str, CorruptRecordError] = {}
         for row in rows:
             try:
-                states[row.dataset_urn] = _load_state(job, *row)
+                states[row.dataset_urn] = _load_state(known, job, *row)
             except CorruptRecordError as error:
                 damaged[row.dataset_urn] = error
         return states, damaged
@@ -316,14 +319,15 @@ def _commit(transaction: RootTransaction, sequence: StoredSequence) -> None:
 def _state_of(connection: Connection, job: str, urn: str) -> DatasetState | None:
     columns = dataset_states.c
     row = connection.execute(_STATES.where(columns.job == job, columns.dataset_urn == urn)).one_or_none()
-    return None if row is None else _load_state(job, *row)
+    return None if row is None else _load_state(sql_parts.load(connection, [row.body]), job, *row)
 
 
 _STATES = select(*(dataset_states.c[name] for name in ("dataset_urn", "body", "digest")))
 
 
-def _load_state(job: str, urn: str, body: str, digest: str | None) -> DatasetState:
+def _load_state(known: Mapping[str, str], job: str, urn: str, stored: str, digest: str | None) -> DatasetState:
     what = f"The state of dataset {urn!r} of job {job!r}"
+    body = put_together(stored, known, what)
     if digest is not None and digest != body_digest(body):
         raise CorruptRecordError(what=what, problem="it does not match its digest: another program changed it")
     try:

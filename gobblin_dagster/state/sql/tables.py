@@ -119,6 +119,17 @@ startpoints = Table(
     Column("body", Text, nullable=False),
 )
 
+body_parts = Table(
+    "gobblin_body_parts",
+    metadata,
+    # Long texts that bodies of states and sequences have in common, by digest; never changed.
+    Column("job", Text, primary_key=True),
+    Column("dataset_urn", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+Index("gobblin_body_parts_by_name", body_parts.c.name)
+
 former_bases = Table(
     "gobblin_former_bases",
     metadata,

@@ -1,0 +1,36 @@
+"""Parts of bodies as SQL, inside the caller's transaction; see `state.parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, select
+
+from gobblin_dagster.database.dialect import insert, is_among
+from gobblin_dagster.state.parts import part_names, take_apart
+from gobblin_dagster.state.sql.tables import body_parts
+
+
+def store_apart(connection: Connection, job: str, dataset_urn: str, body: str) -> str:
+    """Store the parts of a body that are not there yet, and return the body with their names."""
+    stored, parts = take_apart(body)
+    if parts:
+        columns = body_parts.c
+        of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
+        # Asked first, because a part may be large and is mostly there.
+        query = select(columns.name).where(*of_dataset, is_among(connection, columns.name, parts))
+        missing = parts.keys() - {*connection.scalars(query)}
+        rows = [{"job": job, "dataset_urn": dataset_urn, "name": name, "body": parts[name]} for name in sorted(missing)]
+        if rows:
+            connection.execute(insert(connection, body_parts).on_conflict_do_nothing(), rows)
+    return stored
+
+
+def load(connection: Connection, stored: Iterable[str]) -> dict[str, str]:
+    """Return the parts of stored bodies by name, in one query; none if the bodies have none."""
+    names = part_names(stored)
+    if not names:
+        return {}
+    columns = body_parts.c
+    query = select(columns.name, columns.body).where(is_among(connection, columns.name, names))
+    return dict(connection.execute(query).tuples().all())
