@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -179,13 +180,12 @@ class CommittedRanges:
     def from_json(cls, raw: Any) -> CommittedRanges:
         """Read what `to_json` wrote; raises like `watermark_from_json`."""
         kind, body = typed_json(raw, "ranges")
-        decode = kind.position_from_json
         try:
-            # Older versions stored all ranges in one packed text, which is a first layer.
-            packed = tuple(body["layers"] if "layers" in body else [body["packed"]]) if kind.is_layered else ()
-            stored = read_layers(packed) if kind.is_layered else kind.decode(body)
-            ranges = {n: tuple((decode(a), decode(b)) for a, b in parts) for n, parts in stored.items()}
-            return cls(kind, ranges, Layers(packed, ranges) if kind.is_layered else None)
+            if kind.is_layered:
+                # Older versions stored all ranges in one packed text, which is a first layer.
+                layers = _layers_of(kind, tuple(body["layers"] if "layers" in body else [body["packed"]]))
+                return cls(kind, layers.ranges, layers)
+            return cls(kind, _from_json(kind, kind.decode(body)))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(what="Stored committed ranges", problem=str(error)) from error
 
@@ -200,3 +200,14 @@ def _to_json(kind: type[Watermark], ranges: Mapping[str, Any]) -> dict[str, Any]
         name: parts if parts is None else [[encode(low), encode(high)] for low, high in parts]
         for name, parts in ranges.items()
     }
+
+
+def _from_json(kind: type[Watermark], stored: Mapping[str, Any]) -> Ranges:
+    decode = kind.position_from_json
+    return {name: tuple((decode(low), decode(high)) for low, high in parts) for name, parts in stored.items()}
+
+
+@lru_cache(maxsize=2)
+def _layers_of(kind: type[Watermark], packed: tuple[str, ...]) -> Layers:
+    """Read layers; kept, because a plain-file store loads the state of a dataset several times for one commit."""
+    return Layers(packed, _from_json(kind, read_layers(packed)))

@@ -1,0 +1,114 @@
+"""Long texts of bodies are written once: in SQL stores, and in file stores whatever interrupts the commit."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.core.errors import CorruptRecordError
+from gobblin_dagster.core.ids import new_commit_id
+from gobblin_dagster.core.lease import LeaseOwner
+from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
+from gobblin_dagster.state import StateStore, open_store
+from gobblin_dagster.state.files.store import FileStateStore
+from gobblin_dagster.storage import LocalStorage
+from gobblin_dagster.testing.conformance.state_store import ManualClock
+from gobblin_dagster.testing.conformance.state_store.values import JOB, START, TTL, URN
+from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, Halted, counted_storage, halt_after, halt_before
+from tests.unit.core.watermark.test_layers import NONE, added
+
+OWNER = LeaseOwner("run-1", "node-1", "boot-1", 1, "1")
+STORES = ["sqlite:///state.db", "files:state"]
+
+
+def commit(store: StateStore, count: int) -> DatasetState:
+    """Commit a state with more remembered files, without any other effect."""
+    before = store.load_dataset_states(JOB).get(URN)
+    if before is None:
+        before = DatasetState(JOB, URN, 0, NONE, snapshot=0, run_id="r", updated_at=START)
+    start = len(before.committed.ranges)
+    after = replace(before, version=before.version + 1, committed=added(before.committed, range(start, start + count)))
+    sequence = CommitSequence.to(after, commit_id=new_commit_id(), output_root="/lake")
+    epoch = store.acquire_leases(JOB, [URN], OWNER, TTL).granted[URN].epoch
+    for left in store.load_sequences(JOB):
+        effect = decode_sequence(left, store.places).effect
+        store.commit(left.id, epoch, effect)
+        return effect.after
+    store.prepare(encode_sequence(sequence, store.places), epoch)
+    store.commit(sequence.id, epoch, sequence.effect)
+    return after
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_state_and_sequences_come_back_whole(url: str, tmp_path: Path) -> None:
+    with closing(open_store(url, tmp_path, ManualClock())) as store:
+        states = [commit(store, count) for count in (2000, 1, 1)]
+        assert store.load_dataset_states(JOB)[URN] == states[-1]
+        found = store.load_sequences(JOB, {SequenceState.COMMITTED})
+        assert [decode_sequence(one, store.places).after for one in reversed(found)] == states
+        assert store.load_sequence(found[0].id) == found[0]
+        assert sorted(store.load_unreported(JOB), key=lambda one: one.version_read) == found[::-1]
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_commit_of_one_file_writes_no_part_again(url: str, tmp_path: Path) -> None:
+    with closing(open_store(url, tmp_path, ManualClock())) as store:
+        commit(store, 5000)
+        commit(store, 1)
+        store.load_dataset_states(JOB)
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+            sizes = [size for (size,) in connection.execute("SELECT length(body) FROM gobblin_body_parts")]
+            bodies = connection.execute("SELECT max(length(body)) FROM gobblin_sequences").fetchone()
+    else:
+        sizes = [path.stat().st_size for path in tmp_path.glob("state/**/parts/*")]
+        bodies = (max(path.stat().st_size for path in tmp_path.glob("state/**/*.json*")),)
+    assert len(sizes) == 1
+    assert sizes[0] > 50_000
+    assert bodies[0] < 5_000
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_dataset_whose_part_is_lost_is_damaged_alone(url: str, tmp_path: Path) -> None:
+    with closing(open_store(url, tmp_path, ManualClock())) as store:
+        commit(store, 2000)
+        if url.startswith("sqlite"):
+            with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+                connection.execute("DELETE FROM gobblin_body_parts")
+        else:
+            for path in tmp_path.glob("state/**/parts/*"):
+                path.unlink()
+        states, damaged = store.load_readable_states(JOB)
+        assert states == {}
+        assert "is missing" in str(damaged[URN])
+        for stored in store.load_sequences(JOB, {SequenceState.COMMITTED}):
+            with pytest.raises(CorruptRecordError, match="does not match its digest"):
+                decode_sequence(stored, store.places)
+
+
+@pytest.mark.parametrize("action", [halt_before, halt_after], ids=["before", "after"])
+def test_fault_at_any_operation_leaves_the_old_or_the_new_state_whole(tmp_path: Path, action: Action) -> None:
+    first = FileStateStore(f"{tmp_path}/base", LocalStorage(durable=False), ManualClock())
+    before = commit(first, 2000)
+    for at in range(1, 200):
+        root = tmp_path / f"{action.__name__}-{at}"
+        shutil.copytree(tmp_path / "base", root)
+        points = FaultPoints(Fault(at, action))
+        with suppress(Halted):
+            commit(FileStateStore(str(root), counted_storage(LocalStorage(durable=False), points), ManualClock()), 1500)
+        store = FileStateStore(str(root), LocalStorage(durable=False), ManualClock())
+        assert len(store.load_dataset_states(JOB)[URN].committed.ranges) in (2000, 3500)
+        after = commit(store, 1500)
+        assert after.version > before.version
+        assert store.load_dataset_states(JOB)[URN] == after
+        shutil.rmtree(root)
+        if not points.is_struck:
+            return
+    raise AssertionError("the commit never came through")
