@@ -1,7 +1,7 @@
 """Parts: long packed texts inside of stored bodies, which many bodies have in common and a store writes once.
 
-A body is stored with the names of its parts in their place. A name is the digest of its part, so a part that is there need
-not be written again; the digest of a body is that of the whole one.
+A body is stored with the names of its parts in their place. A name is the digest of its part, so a part that is there
+need not be written again; the digest of a body is that of the whole one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Layers: how ranges of very many components are stored, so that a commit writes what it changed and little more.
 
-The first layer holds all components that there were once, each later one those that changed since. A layer is a text that
-stays the same from commit to commit, so that a state store writes it once (`state.parts`). Layers that are not larger than
-twice what comes after them become one with it: there are never more than about log2 of the size, and each component is
-written about as often.
+The first layer holds all components that there were once, each later one those that changed since. A layer is a text
+that stays the same from commit to commit, so a state store writes it once (`state.parts`). A layer that is not larger
+than twice what comes after it becomes one with it: there are never more layers than about log2 of the size, and each
+component is written about as often.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ class DatasetHead:
 def encode(value: serialization.Document, store_parts: Callable[[Mapping[str, str]], None] | None = None) -> bytes:
     """Return a value as the content of its file: a line of JSON, and the digest of that line.
 
-    With `store_parts`, long texts are given to it by name and the line holds their names; the digest is that of the whole.
+    With `store_parts`, long texts are given to it by name and the line holds their names; the digest is that of the
+    whole line.
     """
     body = serialization.to_json(value)
     stored, parts = take_apart(body) if store_parts is not None else (body, {})

@@ -241,7 +241,7 @@ def _insert_rows(connection: Connection, table: Table, columns: Sequence[str], r
 
 
 def _whole(connection: Connection, query: Select[Any]) -> list[StoredSequence]:
-    """Return sequences with whole bodies; one of which a part is missing stays as it is stored, and its digest tells."""
+    """Return sequences with whole bodies; a body with a missing part stays as it is stored, and its digest tells."""
     found = [_sequence(row) for row in connection.execute(query).mappings()]
     known = parts.load(connection, [one.body for one in found])
     whole = []
