@@ -379,11 +379,11 @@ def test_export_is_whole_where_a_run_commits_meanwhile(filled: StateStore, monke
         (lambda rows: [rows[0], '{"sequence": 7}'], "line 2 is not a sequence"),
         (
             lambda rows: [rows[0], re.sub('"reason":"[^"]*"', '"reason":null', rows[1])],
-            "no sequence: reason: .* string",
+            "not a sequence: reason: .* string",
         ),
         (
             lambda rows: [rows[0], re.sub('"body":".*","created', '"body":null,"created', rows[1])],
-            "no sequence: body: ",
+            "not a sequence: body: ",
         ),
         (lambda rows: [rows[0], rows[1].replace('"committed"', '"prepared"')], "line 2 is a sequence that is prepared"),
     ],
