@@ -38,6 +38,9 @@ COMMANDS = {
     "verify": "Compare published files and manifests with the state store.",
     "clean": "Delete what killed runs left, and what has expired.",
     "doctor": "Check Java, Spark, folders, state store and clock.",
+    "serve": "Start the service: REST, scheduler and an executor, for the project's templates.",
+    "flow": "Flows of the service: create, run, watch and change them.",
+    "worker": "Run jobs that the service hands over; `gobblin serve` starts it.",
     "dev": "Open the project in Dagster's UI.",
     "version": "Show versions of everything that matters.",
 }

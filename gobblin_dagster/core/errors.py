@@ -6,7 +6,12 @@
     │   ├── UsageError              a command was called wrongly
     │   ├── InvalidUrnError         a dataset.urn that cannot be a folder name or partition key
     │   ├── WatermarkTypeError      a watermark of an unknown or unexpected type
-    │   └── WorkingStateError       a work unit's new state cannot follow its present one
+    │   ├── WorkingStateError       a work unit's new state cannot follow its present one
+    │   ├── InvalidFlowError        a flow that was posted has the wrong shape
+    │   ├── FlowCompileError        a flow cannot be made into jobs
+    │   ├── FlowNotFoundError       no such flow, or no such execution of it
+    │   ├── FlowExistsError         a flow of this group and name exists
+    │   └── FlowChangedError        another change of the flow, or of its execution, came first
     ├── TransientError          retry helps
     │   └── SparkLostError          Spark lost tasks
     ├── TerminalError           retry does not help until something is repaired
@@ -172,6 +177,62 @@ class WorkingStateError(SpecError):
     def message(self) -> str:
         legal = " or ".join(self.legal) or "nothing: it is the last one"
         return f"A work unit that is {self.before} cannot become {self.after}; what may follow is {legal}."
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidFlowError(SpecError):
+    """A flow that was posted has the wrong shape; all faults are listed."""
+
+    code: ClassVar[str] = "flow-invalid"
+    faults: tuple[SpecFault, ...]
+
+    def message(self) -> str:
+        return "".join(f"ERROR :: {fault.path} :: {fault.problem}\n" for fault in self.faults)
+
+
+@dataclass(eq=False, kw_only=True)
+class FlowCompileError(SpecError):
+    """A flow cannot be made into jobs; all reasons are listed."""
+
+    code: ClassVar[str] = "flow-not-compiled"
+    flow: str
+    reasons: tuple[str, ...]
+
+    def message(self) -> str:
+        return f"Flow {self.flow} cannot be compiled: {'; '.join(self.reasons)}."
+
+
+@dataclass(eq=False, kw_only=True)
+class FlowNotFoundError(SpecError):
+    """There is no such flow, or no such execution of it."""
+
+    code: ClassVar[str] = "flow-not-found"
+    problem: str
+
+    def message(self) -> str:
+        return self.problem
+
+
+@dataclass(eq=False, kw_only=True)
+class FlowExistsError(SpecError):
+    """A flow of this group and name exists already."""
+
+    code: ClassVar[str] = "flow-exists"
+    problem: str
+
+    def message(self) -> str:
+        return self.problem
+
+
+@dataclass(eq=False, kw_only=True)
+class FlowChangedError(SpecError):
+    """The flow, or its execution, is no longer as the change assumes."""
+
+    code: ClassVar[str] = "flow-changed"
+    problem: str
+
+    def message(self) -> str:
+        return self.problem
 
 
 @dataclass(eq=False, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from gobblin_dagster.core.errors import SpecFault
-from gobblin_dagster.spec.env import expand
+from gobblin_dagster.spec.env import Expanded, expand
 
 Loc: TypeAlias = tuple[str | int, ...]
 """Keys and list indexes from the root of a document to one of its parts."""
@@ -136,8 +136,14 @@ def _common(text: str, at: int, form: str) -> int:
 _Loader.yaml_implicit_resolvers = plain_scalars()
 
 
-def read_document(content: bytes, environ: Mapping[str, str], *, has_defaults: bool = True) -> Document:
-    """Read YAML; faults are collected in the document, never raised. `has_defaults` as in `expand`."""
+def read_document(content: bytes, environ: Mapping[str, str] | None, *, has_defaults: bool = True) -> Document:
+    """Read YAML; faults are collected in the document, never raised.
+
+    Args:
+        content: the file.
+        environ: environment variables for references; None: references stay as they are written.
+        has_defaults: as in `expand`.
+    """
     document = Document()
     try:
         # _Loader is a SafeLoader, and its constructors are not used.
@@ -175,7 +181,7 @@ class _TooLargeError(Exception):
 class _Builder:
     """Visits the nodes of one document and fills a `Document`."""
 
-    def __init__(self, document: Document, environ: Mapping[str, str], has_defaults: bool) -> None:
+    def __init__(self, document: Document, environ: Mapping[str, str] | None, has_defaults: bool) -> None:
         self._document = document
         self._environ = environ
         self._has_defaults = has_defaults
@@ -245,7 +251,10 @@ class _Builder:
                 self._fault(loc, "'<<' takes a mapping or a list of mappings", _line(node))
 
     def _scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
-        expanded = expand(node.value, self._environ, has_defaults=self._has_defaults)
+        if self._environ is None:
+            expanded = Expanded(node.value)
+        else:
+            expanded = expand(node.value, self._environ, has_defaults=self._has_defaults)
         for problem in expanded.problems:
             self._fault(loc, problem, _line(node))
         tag = node.tag

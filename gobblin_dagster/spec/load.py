@@ -130,6 +130,58 @@ def load_job(
     return _load_job(path, check, environ, gobblin or GobblinFiles(path.parent))[0]
 
 
+def load_job_text(
+    content: bytes,
+    name: str,
+    check: ConstructCheck | None = None,
+    environ: Mapping[str, str] | None = None,
+    allow: AllowLists = EVERYTHING,
+) -> JobSpec:
+    """Load a job that comes from no file, such as one that a service made of a template.
+
+    Args:
+        content: YAML or JSON.
+        name: names the job in errors.
+        check: checks the options of constructs; default: they stay unchecked.
+        environ: environment variables for references; default: those of the process.
+        allow: what the job may touch.
+
+    Raises:
+        InvalidSpecError: the job has faults; all are listed.
+    """
+    gobblin = GobblinFiles(Path(), allow=allow)
+    return _load_job(Path(name), check, environ, gobblin, lambda _, variables: read_document(content, variables))[
+        0
+    ].spec
+
+
+def job_text_faults(content: bytes, check: ConstructCheck, allow: AllowLists = EVERYTHING) -> list[SpecFault]:
+    """Return the faults of a job that can be found without its environment.
+
+    Places that hold references to environment variables are not judged: their values are known where the job runs.
+    """
+    document = read_document(content, None)
+    faults = [document.fault(*fault) for fault in document.faults]
+    if faults or document.data is None:
+        return faults
+    unknown = {loc for loc, text in _texts(document.data, ()) if "$" in text}
+    written = {loc: text for loc, text in _texts(document.data, ()) if loc in unknown}
+    found = list(_construct_faults(document.data, check, allow, written))
+    try:
+        JobSpec.model_validate(document.data)
+    except ValidationError as error:
+        found += explain(error, JobSpec, document.written.get)
+    return [document.fault(loc, problem) for loc, problem in found if loc not in unknown]
+
+
+def _texts(data: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+    if isinstance(data, str):
+        yield at, data
+    elif isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _texts(value, (*at, key))
+
+
 def load_jobs(
     root: Path,
     project: ProjectSpec,
@@ -187,27 +239,17 @@ def shown_path(path: Path) -> str:
 
 
 def _load_job(
-    path: Path, check: ConstructCheck | None, environ: Mapping[str, str] | None, gobblin: GobblinFiles
+    path: Path,
+    check: ConstructCheck | None,
+    environ: Mapping[str, str] | None,
+    gobblin: GobblinFiles,
+    read: Callable[[Path, Mapping[str, str]], Document] | None = None,
 ) -> tuple[LoadedJob, Document]:
-    def construct_faults(data: Any) -> Iterator[tuple[Loc, str]]:
-        for loc, kind, node in constructs(data) if check else ():
-            options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
-            if ":" in node["type"] and (problem := gobblin.allow.module_problem(node["type"])):
-                yield (*loc, "type"), problem  # do not check further: that would import the module
-                continue
-            for inner, problem in check(kind, node["type"], options) if check else ():
-                yield (*loc, *inner), problem
-        for loc, _, node in constructs(data):
-            yield from literal_secrets(loc, node, written)
-        output = data.get("output") if isinstance(data, dict) else None
-        if isinstance(output, dict):
-            yield from literal_secrets(("output",), output, written)
-
-    read = gobblin.read if path.suffix.lower() in GOBBLIN_SUFFIXES | {".json"} else _read_yaml
+    read_file = read or (gobblin.read if path.suffix.lower() in GOBBLIN_SUFFIXES | {".json"} else _read_yaml)
     written: dict[Loc, str] = {}
 
     def read_it(path: Path, environ: Mapping[str, str]) -> Document:
-        document = read(path, environ)
+        document = read_file(path, environ)
         written.update(document.written)
         for loc, values in document.values.items():
             for reference, _ in values:
@@ -216,8 +258,36 @@ def _load_job(
                     document.faults.append((loc, problem, document.line(loc)))
         return document
 
-    spec, document = _load(path, JobSpec, environ, construct_faults, read_it)
+    def faults(data: Any) -> Iterator[tuple[Loc, str]]:
+        return _construct_faults(data, check, gobblin.allow, written)
+
+    spec, document = _load(path, JobSpec, environ, faults, read_it)
     return LoadedJob(spec, path, tuple(document.warnings)), document
+
+
+def _construct_faults(
+    data: Any, check: ConstructCheck | None, allow: AllowLists, written: Mapping[Loc, str]
+) -> Iterator[tuple[Loc, str]]:
+    """Yield the faults of a job's constructs, and secrets that stand in the job as they are.
+
+    Args:
+        data: the raw job.
+        check: checks the options of a construct; None: they stay unchecked.
+        allow: what the job may use.
+        written: the texts of values that held references, as they stand in the file.
+    """
+    for loc, kind, node in constructs(data) if check else ():
+        options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
+        if ":" in node["type"] and (problem := allow.module_problem(node["type"])):
+            yield (*loc, "type"), problem  # do not check further: that would import the module
+            continue
+        for inner, problem in check(kind, node["type"], options) if check else ():
+            yield (*loc, *inner), problem
+    for loc, _, node in constructs(data):
+        yield from literal_secrets(loc, node, written)
+    output = data.get("output") if isinstance(data, dict) else None
+    if isinstance(output, dict):
+        yield from literal_secrets(("output",), output, written)
 
 
 def constructs(data: Any) -> Iterator[tuple[Loc, str, dict[str, Any]]]:

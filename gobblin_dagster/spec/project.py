@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from ipaddress import ip_address
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, field_validator
 
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.spec.job import ConstructSpec, Name, SpecModel
@@ -57,6 +58,36 @@ class AllowSpec(SpecModel):
         return AllowLists(self.paths, self.environment, self.modules, self.hosts)
 
 
+class ServiceSpec(SpecModel):
+    """The service that `gobblin serve` starts."""
+
+    host: str = "127.0.0.1"
+    """Address on which requests are answered; only addresses of the machine itself are allowed so far."""
+    port: int = Field(default=6956, ge=0, le=65535)
+    """Port of REST; 0 takes any that is free."""
+    store: Annotated[str, StringConstraints(min_length=1)] = "sqlite:///.gobblin/service.db"
+    """Flows and their executions: `sqlite:///path` (relative to the project) or `postgresql://...`."""
+    templates: str = "templates"
+    """Folder of templates, relative to the project."""
+    jobs_at_once: int = Field(default=4, ge=1, le=256)
+    """Jobs that the embedded executor runs side by side."""
+    anonymous: bool = False
+    """Whether requests without a token are allowed everything: for clients that can send none, on a machine of one's own."""
+
+    @field_validator("host")
+    @classmethod
+    def _is_local(cls, host: str) -> str:
+        try:
+            is_local = ip_address(host).is_loopback
+        except ValueError:
+            is_local = host == "localhost"
+        if not is_local:
+            raise ValueError(
+                "the service answers on this machine only: use 127.0.0.1, and put a proxy with TLS and login before it"
+            )
+        return host
+
+
 class ProjectSpec(SpecModel):
     """The settings that all jobs of a project share."""
 
@@ -76,3 +107,5 @@ class ProjectSpec(SpecModel):
     spark: SparkSpec = Field(default_factory=SparkSpec)
     allow: AllowSpec = Field(default_factory=AllowSpec)
     """What job files may use; see the page on trust. Default: everything."""
+    service: ServiceSpec = Field(default_factory=ServiceSpec)
+    """The service that `gobblin serve` starts for this project."""

@@ -1,0 +1,194 @@
+"""Commands that change flows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gobblin_dagster.cli.commands.flow.connect import FlowArgument, UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.state.change import YesOption
+from gobblin_dagster.cli.confirm import confirm
+from gobblin_dagster.cli.context import Output, OutputOption
+from gobblin_dagster.cli.render.console import console
+from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.core.errors import FlowCompileError, UsageError
+
+TemplateOption = Annotated[
+    list[str],
+    typer.Option(
+        "--template", "-t", metavar="URI", help="Template such as FS:///shop/to-lake.template; several run in order."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A parameter of the template, or a property of the flow; may be repeated."
+    ),
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule", metavar="CRON", help="Quartz cron of 6 or 7 fields: '0 0/5 * ? * *' is every 5 minutes."
+    ),
+]
+RunNowOption = Annotated[bool, typer.Option("--run-now", help="Run once at once, besides the schedule.")]
+
+
+def create(
+    ctx: typer.Context,
+    flow: FlowArgument,
+    template: TemplateOption,
+    values: SetOption = None,
+    schedule: ScheduleOption = None,
+    run_now: RunNowOption = False,
+    url: UrlOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Create a flow: without a schedule it runs once, now."""
+    group, name = group_and_name(flow)
+    with connect(ctx, url) as client:
+        stored = client.create(group, name, ",".join(template), _pairs(values), cron=schedule, run_immediately=run_now)
+    number = stored["properties"].get("flow.executionId")
+    if output is Output.JSON:
+        print_json(flow=stored)
+        return
+    out = console(sys.stdout)
+    out.print(f"Flow {flow} is stored.")
+    if number is not None:
+        out.print(f"It runs once, now, as execution {number}: gobblin flow status {flow}")
+    elif schedule is not None:
+        out.print(f"Its schedule is {schedule}. Run it now: gobblin flow run {flow}")
+
+
+def update(
+    ctx: typer.Context,
+    flow: FlowArgument,
+    template: Annotated[
+        list[str] | None, typer.Option("--template", "-t", metavar="URI", help="Other templates.")
+    ] = None,
+    values: SetOption = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Leave out a property; may be repeated.")
+    ] = None,
+    schedule: ScheduleOption = None,
+    run_now: RunNowOption = False,
+    url: UrlOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Change a flow: what is not named stays as it is. Executions that run go on with the old version."""
+    group, name = group_and_name(flow)
+    with connect(ctx, url) as client:
+        newest = client.history(group, name)[-1]
+        old = newest["flowConfig"]
+        properties = {**old["properties"], **_pairs(values)}
+        for key in unset or ():
+            if properties.pop(key, None) is None:
+                raise UsageError(
+                    problem=f"Flow {flow} has no property {key!r}.", hint=f"It has: {', '.join(properties)}."
+                )
+        client.update(
+            group,
+            name,
+            ",".join(template) if template else old["templateUris"],
+            properties,
+            cron=schedule or old.get("schedule", {}).get("cronSchedule"),
+            run_immediately=run_now,
+            version=newest["version"],
+        )
+        stored = client.get(group, name)
+    if output is Output.JSON:
+        print_json(flow=stored)
+    else:
+        console(sys.stdout).print(f"Flow {flow} is changed: version {newest['version'] + 1}.")
+
+
+def explain(
+    ctx: typer.Context,
+    flow: FlowArgument,
+    template: TemplateOption,
+    values: SetOption = None,
+    schedule: ScheduleOption = None,
+    url: UrlOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show the jobs that a flow would become, or why it cannot; stores nothing."""
+    group, name = group_and_name(flow)
+    with connect(ctx, url) as client:
+        told = client.create(group, name, ",".join(template), _pairs(values), cron=schedule, explain=True)
+    errors = json.loads(told["properties"].get("gobblin.flow.compile.errors", "[]"))
+    if errors:
+        raise FlowCompileError(flow=flow, reasons=tuple(errors))
+    jobs: list[dict[str, Any]] = json.loads(told["properties"]["gobblin.flow.compiled"])
+    if output is Output.JSON:
+        print_json(jobs=jobs)
+        return
+    out = console(sys.stdout)
+    for job in jobs:
+        after = f", after {', '.join(job['parents'])}" if job["parents"] else ""
+        out.print(f"Job {job['job']} on executor {job['executor']}{after}:")
+        out.print(json.dumps(job["config"], indent=2, ensure_ascii=False))
+
+
+def pause(ctx: typer.Context, flow: FlowArgument, url: UrlOption = None) -> None:
+    """Let a flow's schedule rest."""
+    _act(ctx, flow, url, "pause", "rests")
+
+
+def unpause(ctx: typer.Context, flow: FlowArgument, url: UrlOption = None) -> None:
+    """Let a flow's schedule go on; fire times in between are not caught up."""
+    _act(ctx, flow, url, "unpause", "goes on with its schedule")
+
+
+def rollback(
+    ctx: typer.Context,
+    flow: FlowArgument,
+    version: Annotated[
+        int, typer.Argument(metavar="VERSION", min=1, help="A version that `gobblin flow history` lists.")
+    ],
+    url: UrlOption = None,
+) -> None:
+    """Make an older version of a flow the newest."""
+    _act(ctx, flow, url, "rollback", f"is as it was in version {version}", {"version": version})
+
+
+def unschedule(ctx: typer.Context, flow: FlowArgument, url: UrlOption = None) -> None:
+    """End a flow's schedule, and keep the flow."""
+    group, name = group_and_name(flow)
+    with connect(ctx, url) as client:
+        client.unschedule(group, name)
+    console(sys.stdout).print(f"Flow {flow} has no schedule any more.")
+
+
+def delete(ctx: typer.Context, flow: FlowArgument, yes: YesOption = False, url: UrlOption = None) -> None:
+    """Take a flow out of the catalog; executions that run go on, and its history stays."""
+    group, name = group_and_name(flow)
+    with connect(ctx, url) as client:
+        client.get(group, name)
+        confirm(f"Delete the flow {flow}?", yes)
+        client.delete(group, name)
+    console(sys.stdout).print(f"Flow {flow} is deleted.")
+
+
+def _act(
+    ctx: typer.Context, flow: str, url: str | None, action: str, told: str, body: dict[str, Any] | None = None
+) -> None:
+    group, name = group_and_name(flow)
+    with connect(ctx, url) as client:
+        version = client.act(group, name, action, body)["version"]
+    console(sys.stdout).print(f"Flow {flow} {told} (version {version}).")
+
+
+def _pairs(values: list[str] | None) -> dict[str, str]:
+    """Return `NAME=VALUE` texts as a mapping; raises UsageError."""
+    pairs: dict[str, str] = {}
+    for text in values or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(problem=f"--set takes NAME=VALUE, got {text[:80]!r}.")
+        if name in pairs:
+            raise UsageError(problem=f"--set names {name!r} twice.")
+        pairs[name] = value
+    return pairs

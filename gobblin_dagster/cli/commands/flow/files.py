@@ -1,0 +1,183 @@
+"""Flows as files: `export` writes them, `apply` makes the service's flows equal to them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from gobblin_dagster.cli.commands.flow.catalog import change_lines, differences
+from gobblin_dagster.cli.commands.flow.connect import UrlOption, connect, group_and_name
+from gobblin_dagster.cli.commands.state.change import DryRunOption, YesOption
+from gobblin_dagster.cli.confirm import confirm
+from gobblin_dagster.cli.context import Output, OutputOption
+from gobblin_dagster.cli.render.console import console, count
+from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.client import FlowClient
+from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.spec.document import read_document
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of flow files.")]
+_KEYS = {"flow", "templates", "set", "schedule"}
+
+
+def apply(
+    ctx: typer.Context,
+    folder: FolderArgument,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete flows that came from this folder and are no longer in it.")
+    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    url: UrlOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Make the service's flows equal to those of a folder: shows what changes, then does exactly that.
+
+    A flow that somebody else changes in between is not overwritten.
+    """
+    wanted = dict(_read(folder))
+    managed_by = folder.resolve().name
+    out = console(sys.stdout if output is Output.TEXT else sys.stderr)
+    with connect(ctx, url) as client:
+        steps = list(_steps(client, wanted, managed_by, prune=prune))
+        for step in steps:
+            out.print(f"{step['action']} {step['flow']}")
+            for line in change_lines(step["changes"]):
+                out.print(line)
+        if not steps:
+            out.print("Nothing to do: the service has these flows.")
+        elif not dry_run:
+            confirm(f"Change {count(len(steps), 'flow')}?", yes)
+            for step in steps:
+                _do(client, step, wanted, managed_by)
+            out.print(f"{count(len(steps), 'flow')} changed.")
+    if output is Output.JSON:
+        print_json(
+            dry_run=dry_run, changes=[{key: step[key] for key in ("action", "flow", "changes")} for step in steps]
+        )
+
+
+def export(ctx: typer.Context, folder: FolderArgument, url: UrlOption = None) -> None:
+    """Write flows to a folder, one file each; files that exist are left alone unless they are equal."""
+    with connect(ctx, url) as client:
+        flows = [client.history(*_names(flow))[-1]["flowConfig"] for flow in client.find()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for flow in flows:
+        path = folder / _file_name(*_names(flow))
+        document = {
+            "flow": "/".join(_names(flow)),
+            "templates": flow["templateUris"].split(","),
+            **({"schedule": flow["schedule"]["cronSchedule"]} if "schedule" in flow else {}),
+            # A `$` would else begin a reference when the file is read.
+            "set": {key: value.replace("$", "$$") for key, value in flow["properties"].items()},
+        }
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise UsageError(
+                problem=f"{path} exists and differs from the service's flow.", hint="Choose an empty folder."
+            )
+        path.write_text(text, encoding="utf-8")
+    console(sys.stdout).print(f"{count(len(flows), 'flow')} written to {folder}.")
+
+
+def _read(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and flow of each file of a folder; raises InvalidSpecError with the faults of the first bad file."""
+    if not folder.is_dir():
+        raise UsageError(problem=f"There is no folder {folder}.")
+    seen: dict[str, Path] = {}
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        document = read_document(path.read_bytes(), {})
+        faults = [document.fault(*fault) for fault in document.faults] or list(_faults(document.data))
+        if faults:
+            raise InvalidSpecError(file=str(path), faults=tuple(faults))
+        flow = document.data["flow"]
+        if flow in seen:
+            raise UsageError(problem=f"The flow {flow} stands in {seen[flow]} and in {path}.")
+        seen[flow] = path
+        templates = document.data["templates"]
+        found: dict[str, Any] = {
+            "templateUris": templates if isinstance(templates, str) else ",".join(templates),
+            "properties": {name: _plain(value) for name, value in (document.data.get("set") or {}).items()},
+        }
+        if document.data.get("schedule"):
+            found["schedule"] = {"cronSchedule": document.data["schedule"], "runImmediately": False}
+        yield flow, found
+
+
+def _faults(data: Any) -> Iterator[SpecFault]:
+    if not isinstance(data, dict):
+        yield SpecFault("", "expected keys: flow, templates, set, schedule")
+        return
+    for key in sorted({*map(str, data)} - _KEYS):
+        yield SpecFault(key, f"is not known; keys: {', '.join(sorted(_KEYS))}")
+    if not re.fullmatch(r"[^/]+/.+", str(data.get("flow", ""))):
+        yield SpecFault("flow", f"takes GROUP/NAME, got {str(data.get('flow'))[:80]!r}")
+    templates = data.get("templates")
+    if not (isinstance(templates, str) or (isinstance(templates, list) and templates)):
+        yield SpecFault("templates", "takes a URI or a list of URIs")
+    if not isinstance(data.get("set") or {}, dict):
+        yield SpecFault("set", "takes names and values")
+    if not isinstance(data.get("schedule") or "", str):
+        yield SpecFault("schedule", "takes a Quartz cron expression as text")
+
+
+def _plain(value: Any) -> str:
+    """Return a value as a property: YAML's `true` is `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _steps(
+    client: FlowClient, wanted: dict[str, dict[str, Any]], managed_by: str, *, prune: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield what must be done, flow by flow; nothing for flows that are equal already."""
+    for flow, config in wanted.items():
+        try:
+            newest = client.history(*group_and_name(flow))[-1]
+        except FlowNotFoundError:
+            newest = None
+        if newest is None or newest["change"] in ("deleted", "finished"):
+            changes = differences({"templateUris": "", "properties": {}}, config)
+            if newest is not None and newest["change"] == "finished" and not differences(newest["flowConfig"], config):
+                continue  # it has no schedule, and it ran
+            yield {"action": "create", "flow": flow, "changes": changes}
+        elif changes := differences(newest["flowConfig"], config):
+            yield {"action": "update", "flow": flow, "changes": changes, "version": newest["version"]}
+    for known in client.find() if prune else ():
+        name = "/".join(_names(known))
+        if name not in wanted:
+            newest = client.history(*_names(known))[-1]
+            if newest["managedBy"] == managed_by:
+                yield {"action": "delete", "flow": name, "changes": []}
+
+
+def _do(client: FlowClient, step: dict[str, Any], wanted: dict[str, dict[str, Any]], managed_by: str) -> None:
+    group, name = group_and_name(step["flow"])
+    if step["action"] == "delete":
+        client.delete(group, name)
+        return
+    config = wanted[step["flow"]]
+    cron = config.get("schedule", {}).get("cronSchedule")
+    told = (group, name, config["templateUris"], config["properties"])
+    if step["action"] == "create":
+        client.create(*told, cron=cron, managed_by=managed_by)
+    else:
+        client.update(*told, cron=cron, version=step["version"], managed_by=managed_by)
+
+
+def _names(flow: dict[str, Any]) -> tuple[str, str]:
+    return flow["id"]["flowGroup"], flow["id"]["flowName"]
+
+
+def _file_name(group: str, name: str) -> str:
+    """Return a file name that no other flow has: readable, with a digest if letters had to be replaced."""
+    plain = f"{group}.{name}"
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", group)[:60] + "." + re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60]
+    digest = hashlib.sha256(f"{group}\0{name}".encode()).hexdigest()[:8]
+    return f"{safe}.yaml" if safe == plain and plain.lower() == plain else f"{safe}.{digest}.yaml"

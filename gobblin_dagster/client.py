@@ -1,0 +1,266 @@
+"""FlowClient: the service's REST API as Python methods; what `gobblin flow` uses, for programs of your own.
+
+Documents are those of Gobblin's REST API, as JSON-ready dicts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import requests
+
+from gobblin_dagster.core.errors import (
+    FlowChangedError,
+    FlowCompileError,
+    FlowExistsError,
+    FlowNotFoundError,
+    GobblinDagsterError,
+    TransientError,
+    UsageError,
+)
+
+PAGE = 500
+"""Flows that one request asks for."""
+
+
+class FlowClient:
+    """Talks to a service.
+
+    Args:
+        url: where the service answers, e.g. `http://127.0.0.1:6956`.
+        token: what the service printed at its first start; None if it allows anonymous requests.
+        timeout_s: seconds to wait for an answer.
+
+    Methods raise:
+        FlowNotFoundError, FlowExistsError, FlowChangedError, FlowCompileError: as the service says.
+        UsageError: the service refuses the request.
+        TransientError: the service does not answer, or its store is away; trying again may help.
+
+    Example:
+        with FlowClient("http://127.0.0.1:6956", token) as client:
+            client.create("shop", "orders", "FS:///shop/to-lake.template", {"dataset": "orders"})
+    """
+
+    def __init__(self, url: str, token: str | None = None, timeout_s: float = 30) -> None:
+        self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False  # a proxy of the environment must not see the token
+        self._session.headers["X-RestLi-Protocol-Version"] = "2.0.0"
+        if token is not None:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def create(
+        self,
+        group: str,
+        name: str,
+        template_uris: str,
+        properties: Mapping[str, str],
+        *,
+        cron: str | None = None,
+        run_immediately: bool = False,
+        explain: bool = False,
+        idempotency_key: str | None = None,
+        managed_by: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a flow, and return it as stored; `explain` only compiles it, and stores nothing.
+
+        Args:
+            group: the flow's group.
+            name: its name in the group.
+            template_uris: URIs of templates, with commas between them.
+            properties: parameters of the templates, and settings of the flow.
+            cron: Quartz cron; None: the flow runs once, now.
+            run_immediately: whether it runs once now, besides its schedule.
+            explain: whether it is only compiled.
+            idempotency_key: a second request with the same key gets the first one's answer.
+            managed_by: the folder of flow files that the flow comes from.
+        """
+        document = _config(group, name, template_uris, properties, cron, run_immediately=run_immediately)
+        if explain:
+            document["explain"] = True
+        headers = _present({"Idempotency-Key": idempotency_key, "X-Gobblin-Managed-By": managed_by})
+        return self._document("POST", "/flowconfigsV2", document, headers)
+
+    def update(
+        self,
+        group: str,
+        name: str,
+        template_uris: str,
+        properties: Mapping[str, str],
+        *,
+        cron: str | None = None,
+        run_immediately: bool = False,
+        version: int | None = None,
+        managed_by: str | None = None,
+    ) -> None:
+        """Put a flow in the place of one that exists; `version` refuses it if another change came first."""
+        document = _config(group, name, template_uris, properties, cron, run_immediately=run_immediately)
+        expected = None if version is None else f'"{version}"'
+        headers = _present({"If-Match": expected, "X-Gobblin-Managed-By": managed_by})
+        self._call("PUT", f"/flowconfigsV2/{_key(group, name)}", document, headers)
+
+    def templates(self) -> list[dict[str, Any]]:
+        """Return the templates that flows can be made of, with their parameters."""
+        return self._elements("/flowtemplates")
+
+    def get(self, group: str, name: str) -> dict[str, Any]:
+        """Return a flow."""
+        return self._document("GET", f"/flowconfigsV2/{_key(group, name)}")
+
+    def find(self, **filters: str) -> Iterator[dict[str, Any]]:
+        """Yield flows by group and name, page by page; filters are those of `q=filterFlows`."""
+        query = "&".join(f"{name}={_value(value)}" for name, value in {"q": "filterFlows", **filters}.items())
+        start = 0
+        while True:
+            page = self._document("GET", f"/flowconfigsV2?{query}&start={start}&count={PAGE}")["elements"]
+            yield from page
+            if len(page) < PAGE:
+                return
+            start += PAGE
+
+    def delete(self, group: str, name: str) -> None:
+        """Take a flow out of the catalog; executions that run go on."""
+        self._call("DELETE", f"/flowconfigsV2/{_key(group, name)}")
+
+    def run(self, group: str, name: str) -> int:
+        """Ask for an execution now, and return its id."""
+        answer = self._call("POST", f"/flowconfigsV2/{_key(group, name)}?action=runImmediately", {})
+        return _execution_in(answer.headers["Location"])
+
+    def act(self, group: str, name: str, action: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Pause, unpause or roll back a flow, and return its newest version."""
+        answer = self._document("POST", f"/flowconfigsV2/{_key(group, name)}?action={action}", dict(body or {}))
+        value: dict[str, Any] = answer["value"]
+        return value
+
+    def unschedule(self, group: str, name: str) -> None:
+        """End a flow's schedule, and keep the flow."""
+        flow = self.get(group, name)
+        flow["properties"]["flow.unschedule"] = "true"
+        self._call("PUT", f"/flowconfigsV2/{_key(group, name)}", flow)
+
+    def history(self, group: str, name: str) -> list[dict[str, Any]]:
+        """Return all versions of a flow, oldest first."""
+        return self._elements(f"/flowconfigsV2?q=history&flowId={_key(group, name)}")
+
+    def executions(self, group: str, name: str, count: int = 10) -> list[dict[str, Any]]:
+        """Return the newest executions of a flow, newest first."""
+        found = f"/flowexecutions?q=latestFlowExecution&flowId={_key(group, name)}&count={count}&includeIssues=true"
+        return self._elements(found)
+
+    def execution(self, group: str, name: str, number: int) -> dict[str, Any]:
+        """Return one execution."""
+        return self._document("GET", f"/flowexecutions/{_execution_key(group, name, number)}")
+
+    def events(self, group: str, name: str, number: int, after: int = 0) -> list[dict[str, Any]]:
+        """Return what happened in an execution, after the event with a number."""
+        query = f"q=events&flowId={_key(group, name)}&flowExecutionId={number}&after={after}"
+        return self._elements(f"/flowexecutions?{query}")
+
+    def kill(self, group: str, name: str, number: int) -> None:
+        """End an execution."""
+        self._call("DELETE", f"/flowexecutions/{_execution_key(group, name, number)}")
+
+    def resume(self, group: str, name: str, number: int) -> None:
+        """Run again what failed, was cancelled or did not run."""
+        self._call("POST", f"/flowexecutions/{_execution_key(group, name, number)}?action=resume", {})
+
+    def _elements(self, path: str) -> list[dict[str, Any]]:
+        elements: list[dict[str, Any]] = self._document("GET", path)["elements"]
+        return elements
+
+    def _document(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        document: dict[str, Any] = self._call(method, path, body, headers).json()
+        return document
+
+    def _call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        data = None if body is None else json.dumps(body).encode()
+        # Prepared by hand: requests would decode what Rest.li's keys must keep encoded.
+        prepared = self._session.prepare_request(
+            requests.Request(
+                method, self._url, data=data, headers={"Content-Type": "application/json", **(headers or {})}
+            )
+        )
+        prepared.url = self._url + path
+        try:
+            answer = self._session.send(prepared, timeout=self._timeout_s)
+        except requests.ConnectionError as error:
+            raise TransientError(
+                problem=f"No service answers at {self._url}; start it with `gobblin serve`."
+            ) from error
+        except requests.RequestException as error:
+            raise TransientError(problem=f"The service at {self._url} does not answer: {error}.") from error
+        if answer.ok:
+            return answer
+        raise _error(answer)
+
+
+def _error(answer: requests.Response) -> GobblinDagsterError:
+    """Return what the service refused, as an error of ours."""
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"The service answered {answer.status_code}: {answer.text[:200]}"
+    if answer.status_code == 400 and message.startswith('{"singleHopErrors"'):
+        return FlowCompileError(flow="as posted", reasons=tuple(json.loads(message)["singleHopErrors"]))
+    kinds: dict[int, type[FlowNotFoundError | FlowExistsError | FlowChangedError | TransientError]] = {
+        404: FlowNotFoundError,
+        409: FlowExistsError,
+        412: FlowChangedError,
+        503: TransientError,
+    }
+    return kinds.get(answer.status_code, UsageError)(problem=message.strip())
+
+
+def _config(
+    group: str, name: str, template_uris: str, properties: Mapping[str, str], cron: str | None, *, run_immediately: bool
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": {"flowGroup": group, "flowName": name},
+        "templateUris": template_uris,
+        "properties": dict(properties),
+    }
+    if cron is not None:
+        document["schedule"] = {"cronSchedule": cron, "runImmediately": run_immediately}
+    return document
+
+
+def _present(headers: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if value is not None}
+
+
+def _value(text: str) -> str:
+    return quote(text, safe="-._~!*@") if text else "''"
+
+
+def _key(group: str, name: str) -> str:
+    return f"(flowGroup:{_value(group)},flowName:{_value(name)})"
+
+
+def _execution_key(group: str, name: str, number: int) -> str:
+    return f"(flowExecutionId:{number},flowGroup:{_value(group)},flowName:{_value(name)})"
+
+
+def _execution_in(location: str) -> int:
+    return int(location.partition("flowExecutionId:")[2].partition(",")[0])

@@ -1,0 +1,277 @@
+"""The ASGI application: reads requests within limits, finds the resource and the method, and turns errors into answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from anyio import to_thread
+from starlette.types import Message, Receive, Scope, Send
+
+from gobblin_dagster import __version__
+from gobblin_dagster.core.errors import (
+    FlowChangedError,
+    FlowCompileError,
+    FlowExistsError,
+    FlowNotFoundError,
+    GobblinDagsterError,
+    InvalidFlowError,
+    SpecError,
+    StorageError,
+    TransientError,
+)
+from gobblin_dagster.service.api import restli
+from gobblin_dagster.service.api.errors import (
+    BadRequest,
+    Conflict,
+    Invalid,
+    NotAcceptable,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    RestError,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from gobblin_dagster.service.api.messages import Answer, Request, error_answer
+from gobblin_dagster.service.api.openapi import openapi_document
+from gobblin_dagster.service.security.access import Access, Principal
+
+log = logging.getLogger(__name__)
+
+MAX_BODY = 1 << 20
+"""Bytes of a body at most."""
+BODY_WAIT_S = 10
+"""Seconds in which a body must have come whole."""
+
+
+class Resource(Protocol):
+    """What answers below one path; further methods (`get`, `get_all`, `create`, ...) are those that it supports."""
+
+    def find(self, request: Request, name: str) -> Answer:
+        """Return what a finder finds."""
+
+    def action(self, request: Request, name: str) -> Answer:
+        """Do something with one entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the health pages say."""
+
+    is_live: Callable[[], bool]
+    problems: Callable[[], list[str]]
+    """Why the service cannot work now; empty: it is ready."""
+
+
+class RestApp:
+    """Serves the REST API.
+
+    Args:
+        resources: what answers, by the first part of the path.
+        access: tells who asks.
+        health: what the health pages say.
+        changed: called after each request that may have changed something, so that loops need not wait.
+    """
+
+    def __init__(
+        self, resources: dict[str, Resource], access: Access, health: Health, changed: Callable[[], None]
+    ) -> None:
+        self._resources = resources
+        self._access = access
+        self._health = health
+        self._changed = changed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one connection's event."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            body = await _body(scope, receive)
+        except RestError as error:
+            answer, version = error_answer(error, 2), 2
+        else:
+            answer, version = await to_thread.run_sync(self._answer, scope, body)
+        headers = {"Content-Length": str(len(answer.body)), **answer.all_headers(version)}
+        raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+
+    def _answer(self, scope: Scope, body: bytes) -> tuple[Answer, int]:
+        """Return the answer to a request, and the version of the protocol in which it is told."""
+        version = 2
+        try:
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            path = scope["raw_path"].decode("latin-1")
+            if (page := self._page(scope["method"], path)) is not None:
+                return page, version
+            principal = self._access.authenticate(headers.get("authorization"))
+            if principal is None:
+                advice = "Send `Authorization: Bearer TOKEN`; the service printed its token at its first start."
+                raise Unauthenticated(advice, headers={"WWW-Authenticate": "Bearer"})
+            request = _request(scope, headers, path, body, principal)
+            version = request.version
+            return self._dispatch(request), version
+        except RestError as error:
+            return error_answer(error, version), version
+        except GobblinDagsterError as error:
+            return error_answer(_rest_error(error, headers), version), version
+        except Exception:  # a fault of ours must not end the connection without an answer
+            log.exception("request failed")
+            return error_answer(RestError("The service failed; its log says why."), version), version
+
+    def _page(self, method: str, path: str) -> Answer | None:
+        """Return the answer of pages that need no login; None for all others."""
+        if method not in ("GET", "HEAD"):
+            return None
+        match path:
+            case "/health/live":
+                return Answer(200 if self._health.is_live() else 503, {"live": self._health.is_live()})
+            case "/health/ready":
+                problems = self._health.problems()
+                return Answer(503 if problems else 200, {"ready": not problems, "problems": problems})
+            case "/version":
+                return Answer(200, {"version": __version__})
+            case "/openapi.json":
+                return Answer(200, openapi_document())
+        return None
+
+    def _dispatch(self, request: Request) -> Answer:
+        resource = self._resources.get(request.segments[0])
+        if resource is None:
+            known = ", ".join(f"/{name}" for name in self._resources)
+            raise NotFound(f"There is no resource {request.path[:80]!r}; resources: {known}.")
+        if "text/html" in request.headers.get("accept", "") and "*/*" not in request.headers["accept"]:
+            raise NotAcceptable("Answers are application/json.")
+        if len(request.segments) > 2:
+            raise BadRequest(f"The path {request.path[:80]!r} has too many parts; encode `/` inside of a key as %2F.")
+        answer = self._call(resource, request)
+        if request.method != "GET":
+            self._changed()
+        mask = request.text("fields")
+        return answer if mask is None else _masked(answer, restli.parse_mask(mask))
+
+    def _call(self, resource: Resource, request: Request) -> Answer:
+        """Call the method that the verb, the path, the query and `X-RestLi-Method` name together."""
+        has_key = len(request.segments) == 2
+        wanted = request.headers.get("x-restli-method", "").lower()
+        if "ids" in request.parameters or wanted.startswith("batch"):
+            raise BadRequest("Batches are not supported; name one key in the path.")
+        finder, action = request.text("q"), request.text("action")
+        names = {
+            ("GET", True): "get",
+            ("GET", False): "get_all",
+            ("PUT", True): "update",
+            ("DELETE", True): "delete",
+            ("POST", False): "create",
+            ("POST", True): "partial_update",
+        }
+        name = names.get((request.method, has_key))
+        if finder is not None and name == "get_all":
+            return resource.find(request, finder)
+        if request.method == "POST" and (action is not None or wanted == "action"):
+            if action is None or not has_key:
+                raise BadRequest("An action is POSTed to a key: /resource/(key)?action=name.")
+            return resource.action(request, action)
+        method = getattr(resource, name, None) if name else None
+        if method is None or (wanted and wanted != name):
+            what = wanted or f"{request.method} {'with' if has_key else 'without'} a key"
+            raise BadRequest(f"/{request.segments[0]} has no method {what[:40]!r}.")
+        answer: Answer = method(request)
+        return answer
+
+
+def _request(scope: Scope, headers: dict[str, str], path: str, body: bytes, principal: Principal) -> Request:
+    method, query = scope["method"], scope["query_string"].decode("latin-1")
+    if method not in ("GET", "HEAD", "POST", "PUT", "DELETE"):
+        raise NotAllowed(f"{method[:20]} is not supported.")
+    if method == "HEAD":
+        method = "GET"
+    override = headers.get("x-http-method-override")
+    if method == "POST" and override is not None:
+        # A query that is too long for a target comes as the body of a POST.
+        if override.upper() != "GET" or "x-www-form-urlencoded" not in headers.get("content-type", ""):
+            raise BadRequest("X-HTTP-Method-Override takes GET, with the query as a form in the body.")
+        method, query, body = "GET", body.decode("latin-1"), b""
+    return Request(method, path, query, headers, body, principal)
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """Return a request's body; raises TooLarge or BadRequest."""
+    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+    if lengths and lengths[0].isdigit() and int(lengths[0]) > MAX_BODY:
+        raise TooLarge(f"A body has at most {MAX_BODY:,} bytes, got {int(lengths[0]):,}.")
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_WAIT_S):
+            while True:
+                message: Message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise BadRequest("The client went away before its body was whole.")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > MAX_BODY:
+                    raise TooLarge(f"A body has at most {MAX_BODY:,} bytes.")
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise BadRequest(f"The body did not come whole within {BODY_WAIT_S} s.") from None
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def _masked(answer: Answer, mask: restli.Mask) -> Answer:
+    document = answer.document
+    if not isinstance(document, dict):
+        return answer
+    if "elements" in document:
+        elements = [restli.project(element, mask) for element in document["elements"]]
+        return replace(answer, document={**document, "elements": elements})
+    return replace(answer, document=restli.project(document, mask))
+
+
+def _rest_error(error: GobblinDagsterError, headers: dict[str, str]) -> RestError:
+    """Return the answer to an error of the service."""
+    if isinstance(error, InvalidFlowError):
+        return Invalid(error.message())
+    if isinstance(error, FlowCompileError):
+        return BadRequest(_compile_message(error))
+    if isinstance(error, TransientError | StorageError):
+        return Unavailable(f"The service's store cannot be used now: {error}")
+    kinds: list[tuple[type[GobblinDagsterError], type[RestError]]] = [
+        (FlowNotFoundError, NotFound),
+        (FlowExistsError, Conflict),
+        (FlowChangedError, PreconditionFailed if "if-match" in headers else Conflict),
+        (SpecError, BadRequest),
+    ]
+    for kind, answer in kinds:
+        if isinstance(error, kind):
+            return answer(str(error))
+    log.error("request failed: %s", error)
+    return RestError(str(error))
+
+
+def _compile_message(error: FlowCompileError) -> str:
+    """Return why a flow does not compile, as JSON in a text: the form that Gobblin's clients show."""
+    told: dict[str, Any] = {
+        "singleHopErrors": list(error.reasons),
+        "multiHopErrors": [],
+        "message": ["Flow was not compiled successfully. " + "; ".join(error.reasons)],
+    }
+    return json.dumps(told, ensure_ascii=False)

@@ -1,0 +1,338 @@
+"""The resources `/flowconfigs` and `/flowconfigsV2`: one catalog, two wire formats.
+
+Source: gobblin-restli `FlowConfigsResource`, `FlowConfigsV2Resource`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import delete, insert, select
+
+from gobblin_dagster.core.errors import FlowCompileError, FlowExistsError, UsageError
+from gobblin_dagster.service.api import restli
+from gobblin_dagster.service.api.errors import BadRequest, Conflict, Forbidden
+from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
+from gobblin_dagster.service.api.records import (
+    config_document,
+    created_document,
+    explained_document,
+    flow_document,
+    nested,
+    version_document,
+)
+from gobblin_dagster.service.catalog.flow_config import parse_flow_config
+from gobblin_dagster.service.manager import FlowManager, Stored, apply_patch
+from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
+from gobblin_dagster.service.security.access import Access, Action
+from gobblin_dagster.service.security.audit import ALLOWED, DENIED, add_audit_row
+from gobblin_dagster.service.store.flow_rows import FlowFilter, PropertyFilter
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
+from gobblin_dagster.service.store.tables import requests
+
+KEEP_REQUESTS = timedelta(hours=24)
+"""How long an `Idempotency-Key` is remembered."""
+
+_PROPERTY_FILTERS = {
+    "userToProxy": "user.to.proxy",
+    "sourceIdentifier": "gobblin.flow.sourceIdentifier",
+    "destinationIdentifier": "gobblin.flow.destinationIdentifier",
+}
+_FILTERS = (
+    "flowGroup",
+    "flowName",
+    "templateUri",
+    "schedule",
+    "isRunImmediately",
+    "owningGroup",
+    "propertyFilter",
+    "search",
+)
+
+
+class Guard:
+    """Lets an action through if a rule allows it, and keeps the audit trail."""
+
+    def __init__(self, store: ServiceStore, access: Access) -> None:
+        self._store = store
+        self._access = access
+
+    def require(self, request: Request, action: Action, flow: FlowId | None) -> None:
+        """Refuse what no rule allows.
+
+        Raises:
+            Forbidden: and a row of the audit trail says so.
+        """
+        if self._access.allows(request.principal, action, flow):
+            return
+        resource = "all flows" if flow is None else str(flow)
+        with self._store.write() as transaction:
+            now = self._store.now(transaction)
+            add_audit_row(transaction, now, request.principal, action, resource, DENIED)
+        raise Forbidden(f"{request.principal.name} may not {action} {resource}.")
+
+    def note(self, transaction: Transaction, request: Request, action: Action, flow: FlowId, detail: str = "") -> None:
+        """Leave a row for a change, in the transaction of the change."""
+        now = self._store.now(transaction)
+        add_audit_row(transaction, now, request.principal, action, str(flow), ALLOWED, detail)
+
+
+class FlowConfigsResource:
+    """Answers requests about flows.
+
+    Args:
+        store: the service's store.
+        manager: changes flows.
+        guard: decides who may.
+    """
+
+    def __init__(self, store: ServiceStore, manager: FlowManager, guard: Guard) -> None:
+        self._store = store
+        self._manager = manager
+        self._guard = guard
+
+    def create(self, request: Request) -> Answer:
+        """POST a new flow."""
+        is_v1 = request.segments[0] == "flowconfigs"
+        document = request.document()
+        config = parse_flow_config(nested(document) if is_v1 else document)
+        if is_v1 and (config.explain or config.owning_group is not None):
+            raise BadRequest("/flowconfigs knows neither explain nor owningGroup; use /flowconfigsV2.")
+        self._guard.require(request, Action.CREATE, config.id)
+        if config.explain:
+            return self._explain(request, config)
+        with self._store.write() as transaction:
+            key = request.headers.get("idempotency-key")
+            if key is not None and (known := self._answered(transaction, request, key)) is not None:
+                return known
+            managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
+            stored = self._manager.create(transaction, config, request.principal.name, managed_by=managed_by)
+            self._guard.note(transaction, request, Action.CREATE, config.id, f"version {stored.spec.version}")
+            answer = _created(request, config, stored.execution, is_v1=is_v1)
+            if key is not None:
+                self._remember(transaction, request, key, answer)
+        return answer
+
+    def get(self, request: Request) -> Answer:
+        """GET one flow."""
+        flow = _flow_of(request)
+        self._guard.require(request, Action.READ, flow)
+        spec = self._manager.get(flow)
+        return Answer(200, flow_document(spec), {"ETag": f'"{spec.version}"'})
+
+    def get_all(self, request: Request) -> Answer:
+        """GET all flows, or a page of them."""
+        self._guard.require(request, Action.READ, None)
+        return self._page(request, FlowFilter())
+
+    def update(self, request: Request) -> Answer:
+        """PUT a whole flow in the place of one that exists."""
+        flow = _flow_of(request)
+        document = request.document()
+        config = parse_flow_config(nested(document) if request.segments[0] == "flowconfigs" else document)
+        self._guard.require(request, Action.UPDATE, flow)
+        with self._store.write() as transaction:
+            self._manager.require(transaction, flow)
+            return self._update(transaction, request, flow, config)
+
+    def partial_update(self, request: Request) -> Answer:
+        """POST a patch."""
+        flow = _flow_of(request)
+        document = request.document()
+        if not isinstance(document, dict) or "patch" not in document:
+            raise BadRequest('The body of a partial update is {"patch": {...}}.')
+        self._guard.require(request, Action.UPDATE, flow)
+        with self._store.write() as transaction:
+            old = self._manager.require(transaction, flow)
+            config = apply_patch(config_document(old.config), document["patch"])
+            return self._update(transaction, request, flow, config)
+
+    def delete(self, request: Request) -> Answer:
+        """DELETE a flow."""
+        flow = _flow_of(request)
+        self._guard.require(request, Action.DELETE, flow)
+        with self._store.write() as transaction:
+            self._manager.delete(transaction, flow, request.principal.name, version=request.expected_version())
+            self._guard.note(transaction, request, Action.DELETE, flow)
+        return Answer()
+
+    def action(self, request: Request, name: str) -> Answer:
+        """POST an action on one flow: runImmediately, pause, unpause, rollback."""
+        flow = _flow_of(request)
+        if name == "runImmediately":
+            self._guard.require(request, Action.RUN, flow)
+            with self._store.write() as transaction:
+                number = self._manager.run_now(transaction, flow)
+                self._guard.note(transaction, request, Action.RUN, flow, f"execution {number}")
+            told = f"Successfully triggered flow {{flowGroup={flow.group}, flowName={flow.name}}}"
+            return Answer(200, {"value": told}, {"Location": _location("flowconfigsV2", flow, number)})
+        self._guard.require(request, Action.UPDATE, flow)
+        by = request.principal.name
+        with self._store.write() as transaction:
+            if name in ("pause", "unpause"):
+                spec = self._manager.pause(transaction, flow, by, paused=name == "pause")
+            elif name == "rollback":
+                spec = self._manager.roll_back(transaction, flow, _wanted_version(request.document()), by)
+            else:
+                raise BadRequest(
+                    f"There is no action {name[:40]!r}; actions: runImmediately, pause, unpause, rollback."
+                )
+            self._guard.note(transaction, request, Action.UPDATE, flow, f"{name}: version {spec.version}")
+        return Answer(200, {"value": version_document(spec)})
+
+    def find(self, request: Request, name: str) -> Answer:
+        """GET what a finder finds: filterFlows, history."""
+        if name == "history":
+            flow = _flow_parameter(request)
+            self._guard.require(request, Action.READ, flow)
+            versions = [version_document(spec) for spec in self._manager.history(flow)]
+            return collection(versions, request.path, request.query, 0, None, more=False)
+        if name != "filterFlows":
+            raise BadRequest(f"There is no finder {name[:40]!r}; finders: filterFlows, history.")
+        self._guard.require(request, Action.READ, None)
+        return self._page(request, _filter_of(request))
+
+    def _update(self, transaction: Transaction, request: Request, flow: FlowId, config: FlowConfig) -> Answer:
+        if config.id != flow:
+            raise BadRequest("flowName and flowGroup cannot be changed in update")
+        by, version = request.principal.name, request.expected_version()
+        managed_by = request.headers.get("x-gobblin-managed-by")
+        stored = self._manager.update(transaction, config, by, version=version, managed_by=managed_by)
+        self._guard.note(transaction, request, Action.UPDATE, flow, f"version {stored.spec.version}")
+        return Answer(200, None, _update_headers(flow, stored))
+
+    def _explain(self, request: Request, config: FlowConfig) -> Answer:
+        with self._store.read() as transaction:
+            if self._manager.exists(transaction, config.id):
+                raise FlowExistsError(problem=f"Flow {config.id} already exists; explain takes a flow that does not.")
+        try:
+            dag = self._manager.explain(config)
+        except FlowCompileError as error:
+            document = explained_document(config, None)
+            document["properties"]["gobblin.flow.compile.errors"] = json.dumps(error.reasons, ensure_ascii=False)
+            return Answer(200, document)
+        return Answer(200, explained_document(config, dag))
+
+    def _page(self, request: Request, where: FlowFilter) -> Answer:
+        is_paged = {"start", "count"} & set(request.parameters)
+        start = restli.int_parameter(request.parameters, "start", 0)
+        count = restli.int_parameter(request.parameters, "count", 10) if is_paged else None
+        found = self._manager.find(where, start, None if count is None else count + 1)
+        more = count is not None and len(found) > count
+        elements = [flow_document(spec) for spec in found[:count]]
+        return collection(elements, request.path, request.query, start, count, more=more)
+
+    def _answered(self, transaction: Transaction, request: Request, key: str) -> Answer | None:
+        """Return the answer that a request with this key got before."""
+        if not 1 <= len(key) <= 200:
+            raise BadRequest("An Idempotency-Key is 1 to 200 characters.")
+        query = select(requests).where(
+            requests.c.idempotency_key == key, requests.c.principal == request.principal.name
+        )
+        row = transaction.execute(query).one_or_none()
+        if row is None:
+            return None
+        if row.digest != _request_digest(request):
+            raise Conflict(f"The Idempotency-Key {key[:40]!r} was used for another request.")
+        told = json.loads(row.answer)
+        return Answer(told["status"], told["document"], told["headers"])
+
+    def _remember(self, transaction: Transaction, request: Request, key: str, answer: Answer) -> None:
+        now = self._store.now(transaction)
+        told = {"status": answer.status, "document": answer.document, "headers": dict(answer.headers)}
+        transaction.execute(delete(requests).where(requests.c.at < now - KEEP_REQUESTS))
+        transaction.execute(
+            insert(requests).values(
+                idempotency_key=key,
+                principal=request.principal.name,
+                digest=_request_digest(request),
+                answer=json.dumps(told),
+                at=now,
+            )
+        )
+
+
+def flow_location(flow: FlowId, number: int) -> str:
+    """Return the record inside of `$params`, by which Gobblin's client finds the execution id."""
+    inner: dict[str, str | int] = {"flowGroup": flow.group, "flowName": flow.name, "flowExecutionId": number}
+    return restli.encode_key(inner)
+
+
+def _location(resource: str, flow: FlowId, number: int) -> str:
+    key = restli.encode_key({"flowGroup": flow.group, "flowName": flow.name})[1:]
+    params = "()" if resource == "flowconfigs" else flow_location(flow, number)
+    return f"/{resource}/($params:{params},{key}"
+
+
+def _location_v1(resource: str, flow: FlowId, number: int) -> str:
+    """Return the location as protocol 1.0.0 writes it."""
+    pairs = [("flowGroup", flow.group), ("flowName", flow.name)]
+    params = [("flowExecutionId", str(number)), *pairs] if resource == "flowconfigsV2" else []
+    told = [f"$params.{name}={restli.encode(value)}" for name, value in params]
+    return f"/{resource}/" + "&".join([*told, *(f"{name}={restli.encode(value)}" for name, value in pairs)])
+
+
+def _created(request: Request, config: FlowConfig, execution: int, *, is_v1: bool) -> Answer:
+    resource = request.segments[0]
+    if request.version == 1:
+        key = f"flowGroup={restli.encode(config.id.group)}&flowName={restli.encode(config.id.name)}"
+        headers = {"X-LinkedIn-Id": key, "Location": _location_v1(resource, config.id, execution)}
+    else:
+        key = restli.encode_header_key({"flowGroup": config.id.group, "flowName": config.id.name})
+        headers = {"X-RestLi-Id": key, "Location": _location(resource, config.id, execution)}
+    return Answer(201, None if is_v1 else created_document(config, execution), headers)
+
+
+def _update_headers(flow: FlowId, stored: Stored) -> dict[str, str]:
+    headers = {"ETag": f'"{stored.spec.version}"'}
+    if stored.execution != NO_EXECUTION:
+        headers["Location"] = _location("flowconfigsV2", flow, stored.execution)
+    return headers
+
+
+def _flow_of(request: Request) -> FlowId:
+    group, name = require_fields(request.key(), ("flowGroup", "flowName"), f"/{request.segments[0]}")
+    return FlowId(group, name)
+
+
+def _flow_parameter(request: Request) -> FlowId:
+    fields = restli.record_parameter(request.parameters, "flowId", ("flowGroup", "flowName"))
+    return FlowId(fields["flowGroup"], fields["flowName"])
+
+
+def _filter_of(request: Request) -> FlowFilter:
+    known = {*_FILTERS, *_PROPERTY_FILTERS, "q", "start", "count", "fields"}
+    unknown = sorted(set(request.parameters) - known)
+    if unknown:
+        raise BadRequest(f"filterFlows knows no parameter {unknown[0][:40]!r}; it knows {', '.join(sorted(known))}.")
+    exact = [
+        (property_name, value)
+        for name, property_name in _PROPERTY_FILTERS.items()
+        if (value := request.text(name)) is not None
+    ]
+    filters = [part.partition("=") for part in (request.text("propertyFilter") or "").split(",") if part]
+    return FlowFilter(
+        request.text("flowGroup"),
+        request.text("flowName"),
+        request.text("templateUri"),
+        request.text("schedule"),
+        restli.bool_parameter(request.parameters, "isRunImmediately"),
+        request.text("owningGroup"),
+        tuple(PropertyFilter(name, text) for name, _, text in filters),
+        tuple(exact),
+        request.text("search"),
+    )
+
+
+def _wanted_version(document: Any) -> int:
+    version = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 < version < 2**31:
+        raise UsageError(problem='The body of a rollback is {"version": N}, a version that `q=history` lists.')
+    return version
+
+
+def _request_digest(request: Request) -> str:
+    return hashlib.sha256(b"\0".join([request.method.encode(), request.path.encode(), request.body])).hexdigest()

@@ -1,0 +1,161 @@
+"""The resources `/flowexecutions` and `/flowstatuses`: what became of flows.
+
+Source: gobblin-restli `FlowExecutionResource`, `FlowStatusResource`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gobblin_dagster.core.errors import FlowNotFoundError
+from gobblin_dagster.service.api import restli
+from gobblin_dagster.service.api.errors import BadRequest
+from gobblin_dagster.service.api.flowconfigs import Guard
+from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
+from gobblin_dagster.service.api.records import event_document, execution_document
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
+from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.security.access import Action
+from gobblin_dagster.service.store.execution_rows import (
+    Execution,
+    flows_with_executions,
+    list_events,
+    list_executions,
+    load_execution,
+    load_jobs,
+)
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
+
+
+class FlowExecutionsResource:
+    """Answers requests about executions.
+
+    Args:
+        store: the service's store.
+        orchestrator: kills and resumes.
+        guard: decides who may.
+    """
+
+    def __init__(self, store: ServiceStore, orchestrator: Orchestrator, guard: Guard) -> None:
+        self._store = store
+        self._orchestrator = orchestrator
+        self._guard = guard
+
+    def get(self, request: Request) -> Answer:
+        """GET one execution, with its jobs and issues."""
+        execution_id = _execution_of(request)
+        self._guard.require(request, Action.READ, execution_id.flow)
+        with self._store.read() as transaction:
+            execution = load_execution(transaction, execution_id)
+            if execution is None:
+                raise _not_found(execution_id)
+            document = execution_document(execution, load_jobs(transaction, execution_id))
+        if request.segments[0] == "flowstatuses":
+            document["issues"] = []
+        return Answer(200, document)
+
+    def delete(self, request: Request) -> Answer:
+        """DELETE ends an execution."""
+        execution_id = _execution_of(request)
+        self._guard.require(request, Action.KILL, execution_id.flow)
+        self._orchestrator.kill(execution_id)
+        with self._store.write() as transaction:
+            self._guard.note(transaction, request, Action.KILL, execution_id.flow, f"execution {execution_id.number}")
+        return Answer()
+
+    def action(self, request: Request, name: str) -> Answer:
+        """POST an action on one execution: resume."""
+        if name != "resume":
+            raise BadRequest(f"There is no action {name[:40]!r}; actions: resume.")
+        execution_id = _execution_of(request)
+        self._guard.require(request, Action.RESUME, execution_id.flow)
+        self._orchestrator.resume(execution_id)
+        with self._store.write() as transaction:
+            self._guard.note(transaction, request, Action.RESUME, execution_id.flow, f"execution {execution_id.number}")
+        return Answer()
+
+    def find(self, request: Request, name: str) -> Answer:
+        """GET what a finder finds."""
+        if name in ("latestFlowExecution", "latestFlowStatus"):
+            return self._latest(request)
+        if name == "latestFlowGroupExecutions":
+            return self._latest_of_group(request)
+        if name == "events":
+            return self._events(request)
+        raise BadRequest(
+            f"There is no finder {name[:40]!r}; finders: latestFlowExecution, latestFlowGroupExecutions, events."
+        )
+
+    def _latest(self, request: Request) -> Answer:
+        flow = _flow_parameter(request)
+        self._guard.require(request, Action.READ, flow)
+        count = restli.int_parameter(request.parameters, "count", 1, least=1)
+        status = _status_parameter(request)
+        with self._store.read() as transaction:
+            found = list_executions(transaction, flow, count, status)
+            if not found:
+                raise FlowNotFoundError(
+                    problem=f"No flow execution found for flowId {flow}. The flowId may be incorrect."
+                )
+            elements = [self._document(transaction, request, execution) for execution in found]
+        return collection(elements, request.path, request.query, 0, None, more=False)
+
+    def _latest_of_group(self, request: Request) -> Answer:
+        group = request.text("flowGroup")
+        if group is None:
+            raise BadRequest("Parameter 'flowGroup' is required")
+        self._guard.require(request, Action.READ, None)
+        count = restli.int_parameter(request.parameters, "countPerFlow", 1, least=1)
+        with self._store.read() as transaction:
+            elements = [
+                self._document(transaction, request, execution)
+                for flow in flows_with_executions(transaction, group)
+                for execution in list_executions(transaction, flow, count)
+            ]
+        return collection(elements, request.path, request.query, 0, None, more=False)
+
+    def _events(self, request: Request) -> Answer:
+        flow = _flow_parameter(request)
+        self._guard.require(request, Action.READ, flow)
+        number = _number(request.text("flowExecutionId") or "")
+        after = restli.int_parameter(request.parameters, "after", 0)
+        with self._store.read() as transaction:
+            found = list_events(transaction, ExecutionId(flow, number), after)
+        elements = [event_document(event) for event in found]
+        return collection(elements, request.path, request.query, 0, None, more=False)
+
+    def _document(self, transaction: Transaction, request: Request, execution: Execution) -> dict[str, object]:
+        document = execution_document(execution, load_jobs(transaction, execution.id), request.text("tag"))
+        if not restli.bool_parameter(request.parameters, "includeIssues"):
+            document["issues"] = []
+        return document
+
+
+def _execution_of(request: Request) -> ExecutionId:
+    names = ("flowGroup", "flowName", "flowExecutionId")
+    group, name, number = require_fields(request.key(), names, f"/{request.segments[0]}")
+    return ExecutionId(FlowId(group, name), _number(number))
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise BadRequest(f"flowExecutionId takes a number, epoch milliseconds, got {text[:40]!r}.")
+    return int(text)
+
+
+def _flow_parameter(request: Request) -> FlowId:
+    fields = restli.record_parameter(request.parameters, "flowId", ("flowGroup", "flowName"))
+    return FlowId(fields["flowGroup"], fields["flowName"])
+
+
+def _status_parameter(request: Request) -> ExecutionStatus | None:
+    text = request.text("executionStatus")
+    if text is not None and text not in list(ExecutionStatus):
+        raise BadRequest(f"executionStatus takes one of {', '.join(ExecutionStatus)}, got {text[:40]!r}.")
+    return None if text is None else ExecutionStatus(text)
+
+
+def _not_found(execution: ExecutionId) -> FlowNotFoundError:
+    return FlowNotFoundError(
+        problem=f"No flow execution found for flowId {execution.flow}, flowExecutionId {execution.number}."
+    )

@@ -1,0 +1,144 @@
+"""One request and one answer, apart from the server that carries them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gobblin_dagster.service.api import restli
+from gobblin_dagster.service.api.errors import BadRequest, RestError
+from gobblin_dagster.service.security.access import Principal
+
+_JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request whose target is still as it came over the wire."""
+
+    method: str
+    path: str
+    """Percent-encoded, without the query."""
+    query: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+    principal: Principal
+
+    @cached_property
+    def segments(self) -> tuple[str, ...]:
+        """The parts of the path, percent-encoded; a trailing slash makes no part."""
+        return tuple(self.path.strip("/").split("/"))
+
+    @cached_property
+    def version(self) -> int:
+        """The protocol's version, 1 or 2; a key of version 2 is taken for what it is without a header too."""
+        text = self.headers.get("x-restli-protocol-version")
+        if text in ("2.0.0", "1.0.0"):
+            return int(text[0])
+        if text is not None:
+            raise BadRequest(f"Rest.li protocol version {text[:20]!r} is not supported; use 2.0.0 or 1.0.0.")
+        return 2 if len(self.segments) > 1 and self.segments[1].startswith("(") else 1
+
+    @cached_property
+    def parameters(self) -> dict[str, restli.Value]:
+        """The parameters of the query."""
+        return restli.parse_query(self.query, version=self.version)
+
+    def text(self, name: str) -> str | None:
+        """Return a parameter as a text; None if it is not there."""
+        return restli.text_parameter(self.parameters, name)
+
+    def key(self) -> dict[str, str]:
+        """Return the fields of the key in the path."""
+        return restli.parse_path_key(self.segments[1], version=self.version, what=f"the key of /{self.segments[0]}")
+
+    def document(self) -> Any:
+        """Return the body as JSON; raises BadRequest."""
+        try:
+            return json.loads(self.body.decode("utf-8"), parse_constant=_refuse_constant)
+        except UnicodeDecodeError as error:
+            raise BadRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}.") from error
+        except RecursionError as error:
+            raise BadRequest("The body is nested too deeply.") from error
+        except ValueError as error:
+            raise BadRequest(f"The body is not JSON: {error}.") from error
+
+    def expected_version(self) -> int | None:
+        """Return the version of the flow that `If-Match` names; None for any."""
+        text = self.headers.get("if-match")
+        if text is None or text.strip() == "*":
+            return None
+        number = text.strip().strip('"')
+        if not (number.isascii() and number.isdigit() and len(number) < 10):
+            raise BadRequest(f'If-Match takes the version of a flow, such as "3", got {text[:40]!r}.')
+        return int(number)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back."""
+
+    status: int = 200
+    document: Any = None
+    """JSON; None: an empty body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> bytes:
+        """The document as UTF-8."""
+        return b"" if self.document is None else json.dumps(self.document, ensure_ascii=False).encode()
+
+    def all_headers(self, version: int) -> dict[str, str]:
+        """Return the headers, those of the protocol among them."""
+        headers = {"X-RestLi-Protocol-Version": f"{version}.0.0", **self.headers}
+        if self.document is not None:
+            headers["Content-Type"] = _JSON
+        return headers
+
+
+def error_answer(error: RestError, version: int) -> Answer:
+    """Return the answer that tells of an error."""
+    name = "X-LinkedIn-Error-Response" if version == 1 else "X-RestLi-Error-Response"
+    return Answer(error.status, error.document(), {name: "true", **error.headers})
+
+
+def collection(elements: list[Any], path: str, query: str, start: int, count: int | None, *, more: bool) -> Answer:
+    """Return a page of elements, with links to the pages beside it.
+
+    Args:
+        elements: what the page holds.
+        path: of the request.
+        query: of the request.
+        start: how many elements come before the page.
+        count: how many it holds at most; None: all there are.
+        more: whether elements come after it.
+    """
+    shown = 10 if count is None else count
+    kept = [part for part in query.split("&") if part and part.partition("=")[0] not in ("start", "count")]
+
+    def link(rel: str, first: int) -> dict[str, str]:
+        href = "&".join([*kept, f"start={first}", f"count={shown}"])
+        return {"rel": rel, "type": _JSON, "href": f"{path}?{href}"}
+
+    links = []
+    if count is not None and start > 0:
+        links.append(link("prev", max(0, start - shown)))
+    if more:
+        links.append(link("next", start + shown))
+    return Answer(200, {"elements": elements, "paging": {"count": shown, "start": start, "links": links}})
+
+
+def require_fields(key: Mapping[str, str], names: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """Return fields of a key in order; raises BadRequest if one is missing."""
+    missing = [name for name in names if name not in key]
+    if missing:
+        raise BadRequest(f"The key of {what} lacks {', '.join(missing)}.")
+    return tuple(key[name] for name in names)

@@ -1,0 +1,179 @@
+"""The records of Gobblin's clients as JSON documents. No null anywhere: what is not known is left out, or an empty text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID
+from gobblin_dagster.service.model import Dag, ExecutionStatus, FlowConfig, FlowId, FlowSpec
+from gobblin_dagster.service.scheduler.scheduler import epoch_ms
+from gobblin_dagster.service.store.execution_rows import Event, Execution, JobExecution
+
+_REQUESTERS = "gobblin.service.requester.list"
+_HIDDEN = ("job.schedule", "job.template")
+
+
+def key_document(flow: FlowId) -> dict[str, Any]:
+    """Return a FlowId."""
+    return {"flowGroup": flow.group, "flowName": flow.name}
+
+
+def config_document(config: FlowConfig) -> dict[str, Any]:
+    """Return a FlowConfig as it was posted."""
+    document: dict[str, Any] = {
+        **config.more,
+        "id": key_document(config.id),
+        "templateUris": config.template_uris,
+        "properties": dict(config.properties),
+    }
+    if config.schedule is not None:
+        document["schedule"] = {
+            "cronSchedule": config.schedule.cron,
+            "runImmediately": config.schedule.run_immediately,
+        }
+    if config.owning_group is not None:
+        document["owningGroup"] = config.owning_group
+    return document
+
+
+def created_document(config: FlowConfig, execution: int) -> dict[str, Any]:
+    """Return the answer to a create: the flow, with the id of its execution if it runs once."""
+    document = config_document(config)
+    document["properties"].setdefault(_REQUESTERS, "[]")
+    if config.schedule is None:
+        document["properties"][EXECUTION_ID] = str(execution)
+    return document
+
+
+def explained_document(config: FlowConfig, dag: Dag | None) -> dict[str, Any]:
+    """Return the answer to an explain: the flow, with its jobs as a text of JSON; empty if it has none."""
+    document = config_document(config)
+    jobs = [
+        {"job": job.name, "executor": job.executor, "parents": list(job.parents), "config": json.loads(job.body)}
+        for job in (dag.jobs if dag else ())
+    ]
+    document["properties"]["gobblin.flow.compiled"] = json.dumps(jobs, ensure_ascii=False) if jobs else ""
+    return document
+
+
+def flow_document(spec: FlowSpec) -> dict[str, Any]:
+    """Return the answer to a GET: the flow, with the properties that Gobblin's service adds."""
+    document = config_document(spec.config)
+    schedule = spec.config.schedule
+    added = {
+        "flow.group": spec.id.group,
+        "flow.name": spec.id.name,
+        "flow.runImmediately": str(bool(schedule and schedule.run_immediately)).lower(),
+        _REQUESTERS: "[]",
+    }
+    if spec.config.owning_group is not None:
+        added["flow.owningGroup"] = spec.config.owning_group
+    own = {name: value for name, value in document["properties"].items() if name not in _HIDDEN}
+    document["properties"] = {**added, **own}
+    return document
+
+
+def version_document(spec: FlowSpec) -> dict[str, Any]:
+    """Return a version of a flow's history."""
+    return {
+        "version": spec.version,
+        "change": spec.change.value,
+        "changedAt": epoch_ms(spec.changed_at),
+        "changedBy": spec.changed_by,
+        "paused": spec.is_paused,
+        "managedBy": spec.managed_by,
+        "flowConfig": config_document(spec.config),
+    }
+
+
+def execution_document(execution: Execution, jobs: Iterable[JobExecution], tag: str | None = None) -> dict[str, Any]:
+    """Return a FlowExecution; `tag` leaves out the jobs that do not carry it."""
+    flow = execution.id.flow
+    shown = [job_document(flow, job) for job in jobs] if tag is None else []
+    shown.sort(key=lambda job: job["executionStatistics"]["executionStartTime"])
+    return {
+        "id": {**key_document(flow), "flowExecutionId": execution.id.number},
+        "executionStatus": execution.status.value,
+        "message": execution.message,
+        "executionStatistics": {
+            "executionStartTime": execution.id.number,
+            "executionEndTime": _ms(execution.ended_at),
+        },
+        "jobStatuses": shown,
+        "issues": _issues(execution, shown),
+    }
+
+
+def job_document(flow: FlowId, job: JobExecution) -> dict[str, Any]:
+    """Return a JobStatus."""
+    return {
+        "flowId": key_document(flow),
+        "jobId": {"jobName": job.job.name, "jobGroup": flow.group},
+        "executionStatus": job.status.value,
+        "message": job.message,
+        "executionStatistics": {
+            "executionStartTime": _ms(job.started_at),
+            "executionEndTime": _ms(job.ended_at),
+            "processedCount": job.processed_count,
+            "jobProgress": 100 if job.status is ExecutionStatus.COMPLETE else 0,
+            "estimatedSecondsToCompletion": 0,
+        },
+        "jobState": {"lowWatermark": job.low_watermark, "highWatermark": job.high_watermark},
+        "issues": [],
+    }
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """Return something that happened in an execution."""
+    return {
+        "number": event.number,
+        "time": epoch_ms(event.at),
+        "jobName": event.job,
+        "executionStatus": event.status.value,
+        "message": event.message,
+    }
+
+
+def _issues(execution: Execution, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one issue for each job that failed, or one for a flow that failed before it had jobs."""
+    failed = [job for job in jobs if job["executionStatus"] == ExecutionStatus.FAILED]
+    told = [(job["jobId"]["jobName"], job["message"], job["executionStatistics"]["executionEndTime"]) for job in failed]
+    if not told and execution.status is ExecutionStatus.FAILED and execution.message:
+        told = [("", execution.message, _ms(execution.ended_at))]
+    return [
+        {
+            "time": time,
+            "severity": "ERROR",
+            "code": "JOB_FAILED" if name else "FLOW_FAILED",
+            "summary": message[:200],
+            "details": message,
+            "properties": {"jobName": name} if name else {},
+        }
+        for name, message, time in told
+    ]
+
+
+def _ms(instant: datetime | None) -> int:
+    return 0 if instant is None else epoch_ms(instant)
+
+
+def nested(document: Any) -> Any:
+    """Return the seed's flat FlowConfig in Gobblin's nested form; anything else as it is.
+
+    The document that the service follows shows `flowName`, `flowGroup` and a text `schedule` at the top, and calls the
+    template's field `templateUris`, `templateNames` and `templateName` by turns.
+    """
+    if not isinstance(document, dict) or "id" in document or not {"flowName", "flowGroup"} & set(document):
+        return document
+    rest = dict(document)
+    key = {name: rest.pop(name) for name in ("flowGroup", "flowName") if name in rest}
+    for name in ("templateNames", "templateName"):
+        if name in rest:
+            rest.setdefault("templateUris", rest.pop(name))
+    schedule, runs_now = rest.pop("schedule", ""), rest.pop("runImmediately", False)
+    if schedule != "":
+        rest["schedule"] = {"cronSchedule": schedule, "runImmediately": runs_now}
+    return {"id": key, **rest}

@@ -1,0 +1,1 @@
+"""Flows with their history, and the templates that they are made of."""

@@ -1,0 +1,264 @@
+"""A posted JSON document becomes a FlowConfig, or a list of all its faults in the words of Rest.li's validation.
+
+The service's own settings of a flow are properties, so that Gobblin's clients can set them: see `FlowSettings`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from gobblin_dagster.core.errors import InvalidFlowError, SpecFault
+from gobblin_dagster.service.cron import Cron, CronError
+from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
+
+NAME_LENGTH = 128
+"""Characters of a group or a name at most."""
+MAX_PROPERTIES = 1_000
+LEAST_INTERVAL_S = 5
+"""Seconds between two fire times of one flow at least."""
+
+EXECUTION_ID = "flow.executionId"
+"""Gobblin's property with the execution id; the service sets it, users cannot."""
+UNSCHEDULE = "flow.unschedule"
+"""Gobblin's property that stops a flow's schedule in an update."""
+
+_KNOWN = frozenset({"id", "templateUris", "properties", "schedule", "explain", "owningGroup"})
+_MISSING = "field is required but not found and has no default value"
+
+_UTC = ZoneInfo("UTC")
+
+
+class CatchUp(StrEnum):
+    """What happens to fire times that passed while no scheduler ran."""
+
+    ALL = "all"
+    LATEST = "latest"
+    SKIP = "skip"
+
+
+class Concurrency(StrEnum):
+    """What happens to a fire time at which an earlier execution still runs."""
+
+    ALLOW = "allow"
+    QUEUE = "queue"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """What the service itself reads from a flow's properties."""
+
+    time_zone: ZoneInfo = _UTC
+    """`flow.timeZone`: the zone in which the schedule is meant."""
+    catch_up: CatchUp = CatchUp.LATEST
+    """`flow.catchUp`: `all`, `latest` or `skip`."""
+    concurrency: Concurrency = Concurrency.QUEUE
+    """`flow.concurrency`: `allow`, `queue` or `refuse`; Gobblin's `flow.allowConcurrentExecution` is `allow` or `refuse`."""
+    max_attempts: int = 1
+    """`job.maxAttempts`: how often a job that fails is started in all."""
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> FlowSettings:
+        """Read a flow's properties; raises InvalidFlowError with all faults."""
+        faults: list[SpecFault] = []
+        reader = _Settings(properties, faults)
+        settings = cls(
+            reader.zone("flow.timeZone"),
+            reader.choice("flow.catchUp", CatchUp, cls().catch_up),
+            reader.concurrency(cls().concurrency),
+            reader.number("job.maxAttempts", 1, 100),
+        )
+        if faults:
+            raise InvalidFlowError(faults=tuple(faults))
+        return settings
+
+
+SETTINGS = frozenset(
+    {"flow.timeZone", "flow.catchUp", "flow.concurrency", "flow.allowConcurrentExecution", "job.maxAttempts"}
+)
+"""Properties that the service reads; all others are parameters of the template."""
+
+
+class _Settings:
+    def __init__(self, properties: Mapping[str, str], faults: list[SpecFault]) -> None:
+        self._properties = properties
+        self._faults = faults
+
+    def zone(self, name: str) -> ZoneInfo:
+        text = self._properties.get(name, "UTC")
+        try:
+            return ZoneInfo(text)
+        except (KeyError, ValueError, OSError):  # OSError: a folder of the database, or a name that is too long
+            self._refuse(name, text, "is not a time zone; expected a name such as Europe/Berlin")
+        return _UTC
+
+    def choice(self, name: str, choices: type[StrEnum], default: Any) -> Any:
+        text = self._properties.get(name)
+        if text is None:
+            return default
+        if text in [choice.value for choice in choices]:
+            return choices(text)
+        self._refuse(name, text, f"is not one of {', '.join(choices)}")
+        return default
+
+    def concurrency(self, default: Concurrency) -> Concurrency:
+        name = "flow.allowConcurrentExecution"
+        allowed = self._properties.get(name)
+        if allowed is not None and allowed not in ("true", "false"):
+            self._refuse(name, allowed, "is not one of true, false")
+        default = {"true": Concurrency.ALLOW, "false": Concurrency.REFUSE}.get(allowed or "", default)
+        chosen: Concurrency = self.choice("flow.concurrency", Concurrency, default)
+        return chosen
+
+    def number(self, name: str, default: int, most: int) -> int:
+        text = self._properties.get(name, str(default))
+        if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= most:
+            return int(text)
+        self._refuse(name, text, f"is not a number from 1 to {most}")
+        return default
+
+    def _refuse(self, name: str, text: str, problem: str) -> None:
+        self._faults.append(SpecFault(f"/properties/{name}", f'"{text[:80]}" {problem}'))
+
+
+def parse_flow_config(document: Any) -> FlowConfig:
+    """Return the flow that a JSON document describes.
+
+    Args:
+        document: the document in Gobblin's nested form.
+
+    Raises:
+        InvalidFlowError: with all faults.
+
+    Source: gobblin-flow-config-service `FlowConfig.pdl` and its validators. Differs: a flow that fires more often than
+        every `LEAST_INTERVAL_S` seconds is refused.
+    """
+    if not isinstance(document, dict):
+        raise InvalidFlowError(faults=(SpecFault("", f"{_shown(document)} cannot be coerced to a record"),))
+    faults = list(_faults(document))
+    if faults:
+        raise InvalidFlowError(faults=tuple(faults))
+    schedule = document.get("schedule")
+    config = FlowConfig(
+        FlowId(document["id"]["flowGroup"], document["id"]["flowName"]),
+        document["templateUris"],
+        dict(document.get("properties", {})),
+        Schedule(schedule["cronSchedule"], schedule.get("runImmediately", False)) if schedule else None,
+        document.get("owningGroup"),
+        document.get("explain", False),
+        {name: value for name, value in document.items() if name not in _KNOWN},
+    )
+    FlowSettings.of(config.properties)
+    return config
+
+
+def _faults(document: dict[str, Any]) -> Iterator[SpecFault]:
+    if "id" not in document:
+        yield SpecFault("/id", _MISSING)
+    elif not isinstance(document["id"], dict):
+        yield _coerced("/id", document["id"], "a record")
+    else:
+        for name in ("flowGroup", "flowName"):
+            yield from _name_faults(document["id"], name)
+    if "templateUris" not in document:
+        yield SpecFault("/templateUris", _MISSING)
+    elif not isinstance(document["templateUris"], str):
+        yield _coerced("/templateUris", document["templateUris"], "String")
+    elif (problem := template_problem(document["templateUris"])) is not None:
+        yield SpecFault("/templateUris", problem)
+    if "properties" not in document:
+        yield SpecFault("/properties", _MISSING)
+    else:
+        yield from _property_faults(document["properties"])
+    if "schedule" in document:
+        yield from _schedule_faults(document["schedule"])
+    if not isinstance(document.get("explain", False), bool):
+        yield _coerced("/explain", document["explain"], "Boolean")
+    if not isinstance(document.get("owningGroup", ""), str):
+        yield _coerced("/owningGroup", document["owningGroup"], "String")
+
+
+def _name_faults(key: dict[str, Any], name: str) -> Iterator[SpecFault]:
+    place = f"/id/{name}"
+    if name not in key:
+        yield SpecFault(place, _MISSING)
+    elif not isinstance(key[name], str):
+        yield _coerced(place, key[name], "String")
+    elif not 1 <= len(key[name]) <= NAME_LENGTH:
+        yield SpecFault(place, f'length of "{key[name][:200]}" is out of range 1...{NAME_LENGTH}')
+    elif _unstorable(key[name]):
+        yield SpecFault(place, "holds a control character or half a unicode character")
+
+
+def _property_faults(properties: Any) -> Iterator[SpecFault]:
+    if not isinstance(properties, dict):
+        yield _coerced("/properties", properties, "a map")
+        return
+    if len(properties) > MAX_PROPERTIES:
+        yield SpecFault("/properties", f"has {len(properties)} entries; at most {MAX_PROPERTIES} are allowed")
+        return
+    for name, value in properties.items():
+        if not isinstance(value, str):
+            yield _coerced(f"/properties/{name[:80]}", value, "String")
+        elif "\0" in name + value or _has_half_character(name + value):
+            yield SpecFault(f"/properties/{name[:80]!r}", "holds a NUL or half a unicode character")
+
+
+def _schedule_faults(schedule: Any) -> Iterator[SpecFault]:
+    if not isinstance(schedule, dict):
+        yield _coerced("/schedule", schedule, "a record")
+        return
+    if not isinstance(schedule.get("runImmediately", False), bool):
+        yield _coerced("/schedule/runImmediately", schedule["runImmediately"], "Boolean")
+    if "cronSchedule" not in schedule:
+        yield SpecFault("/schedule/cronSchedule", _MISSING)
+        return
+    cron = schedule["cronSchedule"]
+    if not isinstance(cron, str):
+        yield _coerced("/schedule/cronSchedule", cron, "String")
+        return
+    try:
+        interval_s = Cron.parse(cron).least_interval_s()
+    except CronError as error:
+        yield SpecFault("/schedule/cronSchedule", f'"{cron[:200]}" is not in Cron format ({error})')
+    else:
+        if interval_s < LEAST_INTERVAL_S:
+            problem = f'"{cron[:200]}" fires every {interval_s} s; at least {LEAST_INTERVAL_S} s must lie between'
+            yield SpecFault("/schedule/cronSchedule", problem)
+
+
+def template_problem(uris: str) -> str | None:
+    """Return why a text is no list of template URIs; None if it is one."""
+    for uri in uris.split(","):
+        try:
+            parts = urlsplit(uri.strip())
+        except ValueError:
+            parts = None
+        if parts is None or parts.scheme.lower() != "fs" or not parts.path.strip("/") or _unstorable(uri):
+            return f'"{uris[:200]}" is not a well-formed comma-separated list of URIs'
+    return None
+
+
+def _unstorable(text: str) -> bool:
+    return any(sign < " " or sign == "\x7f" for sign in text) or _has_half_character(text)
+
+
+def _has_half_character(text: str) -> bool:
+    """JSON can write half of a character as an escape; no database and no file system takes it."""
+    return any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def _coerced(place: str, value: Any, expected: str) -> SpecFault:
+    return SpecFault(place, f"{_shown(value)} cannot be coerced to {expected}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)[:80]

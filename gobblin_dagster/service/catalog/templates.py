@@ -1,0 +1,298 @@
+"""Templates: job files with declared parameters, one pack of them in one folder.
+
+A flow may set declared parameters and nothing else. A value is inserted by its declared type and by the place where it
+lands: whole values keep their type, texts inside of SQL become literals, paths stay inside of the folder that the
+template names. There is no templating language.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from gobblin_dagster.spec.document import Loc, read_document, show_loc
+from gobblin_dagster.spec.explain import explain
+from gobblin_dagster.spec.job import Name, SpecModel
+
+SUFFIXES = (".template", ".yaml", ".yml")
+
+_REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_.]*)(:-[^}]*)?\}")
+_SQL_KEYS = frozenset({"where", "select", "rule", "sql", "query", "aggregates", "expression", "check"})
+"""Keys below which texts are SQL, whatever the construct."""
+_MAX_BYTES = 1 << 20
+
+
+class ParameterType(StrEnum):
+    """What a parameter's value may be."""
+
+    TEXT = "text"
+    """Any text without control characters."""
+    NAME = "name"
+    """Letters, digits and `_`, beginning with a letter."""
+    PATH = "path"
+    """A relative path that does not leave its folder."""
+    GLOB = "glob"
+    """Names of datasets with `*`, and commas between several."""
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    LIST = "list"
+    """Texts with commas between them; they stand alone in the template, never inside of a text."""
+
+
+class ParameterSpec(SpecModel):
+    """A value that flows set."""
+
+    type: ParameterType = ParameterType.TEXT
+    """What the value may be."""
+    default: str | None = None
+    """The value of flows that set none; without a default, flows must set one."""
+    pattern: str | None = None
+    """A regular expression that the whole value must match."""
+    choices: tuple[str, ...] | None = None
+    """The only values that are allowed."""
+    description: str = ""
+    """What the value means; shown by `gobblin flow explain` and in errors."""
+
+
+class TemplateSpec(SpecModel):
+    """A template file."""
+
+    template: Name
+    """The template's name; part of the names of jobs that are made of it."""
+    description: str = ""
+    parameters: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")], ParameterSpec] = Field(
+        default_factory=dict
+    )
+    """Values that flows set, by name; `${name}` stands for them in the job."""
+    job: dict[str, Any]
+    """A job file without `job`, its name. `${NAME}` that is no parameter is an environment variable of the executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template that was read."""
+
+    uri: str
+    spec: TemplateSpec
+
+
+class TemplateError(Exception):
+    """A template cannot be used; the message says which and why."""
+
+
+class TemplateCatalog:
+    """Templates in a folder: `FS:///shop/orders.template` is the file `shop/orders.template` in it.
+
+    A file is read again when it has changed.
+
+    Source: gobblin-runtime `FSJobCatalog` for templates.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._cache: dict[Path, tuple[tuple[int, int], Template]] = {}
+
+    def load(self, uri: str) -> Template:
+        """Return a template; raises TemplateError if it does not exist, lies outside of the folder, or has faults."""
+        path = self._path(uri)
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            cached = self._cache.get(path)
+            if cached is not None and cached[0] == stamp:
+                return cached[1]
+            if status.st_size > _MAX_BYTES:
+                raise TemplateError(f"template {uri} is larger than {_MAX_BYTES:,} bytes")
+            template = Template(uri, _parse(path.read_bytes(), uri))
+        except OSError as error:
+            known = ", ".join(self.uris()[:10]) or "none"
+            raise TemplateError(f"template {uri} cannot be read: {error.strerror}; templates: {known}") from error
+        self._cache[path] = (stamp, template)
+        return template
+
+    def uris(self) -> list[str]:
+        """Return the URIs of all templates, sorted."""
+        paths = (path for path in self._root.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+        return sorted(f"FS:///{path.relative_to(self._root).as_posix()}" for path in paths)
+
+    def _path(self, uri: str) -> Path:
+        relative = unquote(urlsplit(uri).path).lstrip("/")
+        path = (self._root / relative).resolve()
+        if not path.is_relative_to(self._root) or path == self._root:
+            raise TemplateError(f"template {uri} lies outside of the folder of templates")
+        return path
+
+
+def _parse(content: bytes, uri: str) -> TemplateSpec:
+    # References stay: those of parameters are replaced for each flow, those of the environment by the executor.
+    document = read_document(content, None)
+    faults = [document.fault(*fault) for fault in document.faults]
+    if not faults:
+        try:
+            spec = TemplateSpec.model_validate(document.data)
+        except ValidationError as error:
+            faults = [document.fault(loc, text) for loc, text in explain(error, TemplateSpec, document.written.get)]
+    if not faults:
+        faults = [document.fault(("parameters", name), problem) for name, problem in _parameter_faults(spec)]
+    if not faults and "job" in spec.job:
+        faults = [document.fault(("job", "job"), "is set by the service; leave it out")]
+    if faults:
+        raise TemplateError(f"template {uri} has faults: {'; '.join(fault.text(uri) for fault in faults[:5])}")
+    return spec
+
+
+def _parameter_faults(spec: TemplateSpec) -> Iterator[tuple[str, str]]:
+    used = {found for _, text in _texts(spec.job, ()) for found in _names(text)}
+    for name, parameter in spec.parameters.items():
+        if name not in used:
+            yield name, "is used nowhere in the job"
+        if parameter.pattern is not None:
+            try:
+                re.compile(parameter.pattern)
+            except re.error as error:
+                yield name, f"has a pattern that is no regular expression: {error}"
+                continue
+        if parameter.default is not None and (problem := value_problem(parameter, parameter.default)):
+            yield name, f"has a default that {problem}"
+
+
+def value_problem(parameter: ParameterSpec, value: str) -> str | None:
+    """Return why a parameter cannot have a value; None if it can."""
+    problem = _type_problem(parameter.type, value)
+    if problem is None and parameter.choices is not None and value not in parameter.choices:
+        problem = f"is not one of {', '.join(parameter.choices)}"
+    if problem is None and parameter.pattern is not None and not re.fullmatch(parameter.pattern, value):
+        problem = f"does not match the pattern {parameter.pattern}"
+    return problem
+
+
+_PATTERNS = {
+    ParameterType.NAME: (r"[A-Za-z][A-Za-z0-9_]*", "is no name: letters, digits and `_`, beginning with a letter"),
+    ParameterType.INTEGER: (r"[-+]?[0-9]{1,18}", "is no integer"),
+    ParameterType.NUMBER: (r"[-+]?[0-9]{1,18}(\.[0-9]{1,18})?", "is no decimal number"),
+    ParameterType.BOOLEAN: (r"true|false", "is neither true nor false"),
+}
+
+
+def _type_problem(kind: ParameterType, value: str) -> str | None:
+    if any(sign < " " or sign == "\x7f" for sign in value):
+        return "holds a control character"
+    if kind in _PATTERNS:
+        pattern, problem = _PATTERNS[kind]
+        return None if re.fullmatch(pattern, value) else problem
+    if kind is ParameterType.PATH:
+        parts = value.split("/")
+        if not value or "\\" in value or "://" in value or any(part in ("", ".", "..") for part in parts):
+            return "is no relative path inside of its folder"
+    return None
+
+
+def missing_and_unknown(template: TemplateSpec, values: Mapping[str, str]) -> Iterator[str]:
+    """Yield each parameter that a flow must set and does not, and each value that the template does not take."""
+    for name, parameter in template.parameters.items():
+        if name not in values and parameter.default is None:
+            shown = f" ({parameter.description})" if parameter.description else ""
+            yield f"template {template.template} needs the parameter {name!r}{shown}"
+        elif name in values and (problem := value_problem(parameter, values[name])):
+            yield f"parameter {name!r} of template {template.template}: {values[name][:80]!r} {problem}"
+
+
+def fill(template: TemplateSpec, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the template's job with the values of a flow in it.
+
+    What is left of references are those to environment variables, which the executor replaces; a `$` inside of a value
+    is doubled, so that no value can name a variable.
+
+    Args:
+        template: the template.
+        values: checked by `missing_and_unknown`; parameters without a value take their default.
+
+    Raises:
+        TemplateError: a value cannot stand at its place.
+    """
+    chosen = {name: values.get(name, parameter.default or "") for name, parameter in template.parameters.items()}
+    filled: dict[str, Any] = _filled(template.job, (), template.parameters, chosen)
+    return filled
+
+
+def _filled(node: Any, at: Loc, parameters: Mapping[str, ParameterSpec], values: Mapping[str, str]) -> Any:
+    if isinstance(node, dict):
+        return {key: _filled(value, (*at, key), parameters, values) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_filled(value, (*at, index), parameters, values) for index, value in enumerate(node)]
+    if not isinstance(node, str):
+        return node
+    whole = _REFERENCE.fullmatch(node)
+    if whole and whole[1] in parameters and not _is_sql(at):
+        return _typed(parameters[whole[1]].type, values[whole[1]])
+
+    def insert(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in parameters:
+            return found[0]  # the executor's: a variable of its environment, or `$$`
+        return _inside(parameters[name].type, name, values[name], at).replace("$", "$$")
+
+    return _REFERENCE.sub(insert, node)
+
+
+def _typed(kind: ParameterType, value: str) -> Any:
+    if kind is ParameterType.INTEGER:
+        return int(value)
+    if kind is ParameterType.NUMBER:
+        return float(value)
+    if kind is ParameterType.BOOLEAN:
+        return value == "true"
+    if kind is ParameterType.LIST:
+        return [part.strip().replace("$", "$$") for part in value.split(",") if part.strip()]
+    return value.replace("$", "$$")
+
+
+def _inside(kind: ParameterType, name: str, value: str, at: Loc) -> str:
+    """Return a value as it stands inside of a text."""
+    if kind is ParameterType.LIST:
+        raise TemplateError(f"parameter {name!r} is a list and cannot stand inside of the text at {show_loc(at)}")
+    if not _is_sql(at) or kind in (ParameterType.INTEGER, ParameterType.NUMBER, ParameterType.BOOLEAN):
+        return value
+    if kind is ParameterType.NAME:
+        if at[0] == "source":  # each database has a quote of its own
+            raise TemplateError(
+                f"parameter {name!r} is a name and cannot stand inside of SQL of a source ({show_loc(at)})"
+            )
+        return f'"{value}"'
+    # Some databases take a backslash inside of a literal for an escape; then it could end the literal.
+    if "\\" in value:
+        raise TemplateError(f"parameter {name!r} holds a backslash and stands inside of SQL at {show_loc(at)}")
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _is_sql(at: Loc) -> bool:
+    return any(part in _SQL_KEYS for part in at)
+
+
+def _names(text: str) -> Iterator[str]:
+    return (found[1] for found in _REFERENCE.finditer(text) if found[1])
+
+
+def _texts(node: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _texts(value, (*at, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _texts(value, (*at, index))
+    elif isinstance(node, str):
+        yield at, node
+
+
+def job_document(filled: Mapping[str, Any], name: str) -> str:
+    """Return a filled job as JSON, with its name, as executors get it."""
+    return json.dumps({"job": name, **filled}, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,279 @@
+"""EmbeddedExecutor: runs jobs in one worker process of the service, which keeps its Spark warm.
+
+Orders come from the outbox in the store. An order is deleted once its job was handed over; jobs that were handed over to
+a worker that is gone are handed over again, since what a job publishes is exactly once in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.core.errors import GobblinDagsterError
+from gobblin_dagster.core.ids import new_run_id
+from gobblin_dagster.service.executors.messages import (
+    JobKey,
+    JobNews,
+    Message,
+    RunOrder,
+    Shutdown,
+    StopOrder,
+    from_line,
+    to_line,
+)
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobReport
+from gobblin_dagster.service.store.execution_rows import (
+    Order,
+    drop_orders,
+    list_orders,
+    load_job,
+    unfinished_jobs,
+)
+from gobblin_dagster.service.store.store import ServiceStore
+
+log = logging.getLogger(__name__)
+
+NAME = "embedded"
+TICK_S = 0.2
+"""How often the outbox is looked at."""
+MAX_RESTARTS = 2
+"""How often a job is handed over again because its worker ended under it."""
+_SHUTDOWN_S = 300
+
+
+class EmbeddedExecutor:
+    """An executor inside of the service's own process tree.
+
+    Args:
+        store: the service's store.
+        report: called with what becomes of jobs; raises TransientError or StorageError while the store is away.
+        command: starts the worker process, which speaks `messages` on its standard input and output.
+        folder: working folder of the worker: the project's.
+        log_file: what the worker and its Spark print.
+        clock: names runs.
+        jobs_at_once: jobs that the worker runs side by side; the others wait here, so that they can be killed.
+
+    Source: gobblin-runtime `InMemorySpecExecutor`. Differs: the jobs run, in a process that can be killed.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        store: ServiceStore,
+        report: Callable[[JobReport], None],
+        command: Sequence[str],
+        folder: Path,
+        log_file: Path,
+        clock: Clock,
+        jobs_at_once: int,
+    ) -> None:
+        self._store = store
+        self._tell = report
+        self._command = list(command)
+        self._folder = folder
+        self._log_file = log_file
+        self._clock = clock
+        self._jobs_at_once = jobs_at_once
+        self._waiting: deque[JobKey] = deque()
+        self._running: set[JobKey] = set()
+        self._restarts: dict[JobKey, int] = {}
+        self._lock = threading.RLock()
+        self._worker: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+
+    def start(self) -> None:
+        """Take up jobs that a killed service left, and go on with the outbox, in a thread."""
+        with self._store.read() as transaction:
+            ordered = {_key(order) for order in list_orders(transaction, NAME, 100_000) if not order.is_stop}
+            left = unfinished_jobs(transaction, NAME)
+        for execution, job in left:
+            key = JobKey(*_names(execution), job.job.name, job.generation, job.attempt)
+            if key not in ordered:
+                log.info("job %s is taken up again", key)
+                self._waiting.append(key)
+        self._thread = threading.Thread(target=self._loop, name="executor-embedded", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the outbox now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End jobs gracefully: work units that run end, what is whole is committed. Waits for it."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        worker = self._worker
+        if worker is None:
+            return
+        self._send(Shutdown())
+        try:
+            worker.wait(_SHUTDOWN_S)
+        except subprocess.TimeoutExpired:
+            log.warning(
+                "the worker did not end within %d s and is killed; the next start takes its jobs up", _SHUTDOWN_S
+            )
+            worker.kill()
+
+    def kill(self) -> None:
+        """End the worker at once; the next start takes its jobs up again."""
+        self._stopping.set()
+        self._wake.set()
+        if self._worker is not None:
+            self._worker.kill()
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._take_orders()
+                self._hand_over()
+            except GobblinDagsterError as error:
+                # The store may be away for a while; what was decided stands in it and waits.
+                log.warning("executor %s: %s", NAME, error)
+                self._stopping.wait(1)
+            self._wake.wait(TICK_S)
+            self._wake.clear()
+
+    def _take_orders(self) -> None:
+        with self._store.read() as transaction:
+            orders = list_orders(transaction, NAME)
+        for order in orders:
+            key = _key(order)
+            with self._lock:
+                if not order.is_stop:
+                    if key not in self._running and key not in self._waiting:
+                        self._waiting.append(key)
+                    continue
+                is_running = key in self._running
+                if key in self._waiting:
+                    self._waiting.remove(key)
+            if is_running:
+                self._send(StopOrder(key))
+            else:
+                self._report(JobNews(key, ExecutionStatus.CANCELLED, "stopped before it began"))
+        if orders:
+            with self._store.write() as transaction:
+                drop_orders(transaction, orders)
+
+    def _hand_over(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting or len(self._running) >= self._jobs_at_once:
+                    return
+                key = self._waiting[0]
+            with self._store.read() as transaction:
+                job = load_job(transaction, key.execution_id, key.job)
+            with self._lock:
+                self._waiting.popleft()
+                if job is None or (job.generation, job.attempt) != (key.generation, key.attempt) or job.status.is_final:
+                    continue
+                self._running.add(key)
+            run_id = new_run_id(self._clock.now())
+            self._report(JobNews(key, ExecutionStatus.ORCHESTRATED), run_id)
+            self._send(RunOrder(key, run_id, job.job.body))
+
+    def _send(self, message: Message) -> None:
+        worker = self._started()
+        try:
+            if worker.stdin is not None:
+                worker.stdin.write(to_line(message))
+                worker.stdin.flush()
+        except OSError:
+            log.warning("the worker ended; it is started again")  # its reader finds out, and sorts its jobs
+
+    def _started(self) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._worker is None:
+                self._log_file.parent.mkdir(parents=True, exist_ok=True)
+                with self._log_file.open("a", encoding="utf-8") as output:
+                    self._worker = subprocess.Popen(  # noqa: S603 - the service's own program
+                        self._command,
+                        cwd=self._folder,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=output,
+                        text=True,
+                        encoding="utf-8",
+                        # A Ctrl-C for the service must not reach the worker: the service decides how it ends.
+                        start_new_session=True,
+                    )
+                threading.Thread(target=self._read, args=(self._worker,), name="worker-reader", daemon=True).start()
+            return self._worker
+
+    def _read(self, worker: subprocess.Popen[str]) -> None:
+        """Take in what the worker says, until it ends; then hand its jobs over again, or give them up."""
+        for line in worker.stdout or ():
+            try:
+                news = from_line(line)
+            except ValueError as error:
+                log.warning("%s", error)
+                continue
+            if isinstance(news, JobNews):
+                self._report(news)
+        code = worker.wait()
+        with self._lock:
+            self._worker = None
+            left = sorted(self._running)
+            self._running.clear()
+        if self._stopping.is_set():
+            return
+        for key in left:
+            restarts = self._restarts[key] = self._restarts.get(key, 0) + 1
+            if restarts <= MAX_RESTARTS:
+                log.warning("the worker ended (code %d) while job %s ran; it is handed over again", code, key)
+                with self._lock:
+                    self._waiting.append(key)
+            else:
+                message = (
+                    f"the worker ended {restarts} times while the job ran, last with code {code}; see {self._log_file}"
+                )
+                self._report(JobNews(key, ExecutionStatus.FAILED, message))
+        self._wake.set()
+
+    def _report(self, news: JobNews, run_id: str = "") -> None:
+        """Tell what became of a job, for as long as it takes: the store may be away for a while."""
+        key = news.key
+        report = JobReport(
+            key.execution_id,
+            key.job,
+            key.generation,
+            key.attempt,
+            news.status,
+            news.message,
+            run_id,
+            news.processed_count,
+            news.low_watermark,
+            news.high_watermark,
+            news.may_retry,
+        )
+        while True:
+            try:
+                self._tell(report)
+                break
+            except GobblinDagsterError as error:
+                log.warning("the report of job %s waits for the store: %s", key, error)
+                if self._stopping.wait(1):
+                    return
+        if news.status.is_final:
+            with self._lock, contextlib.suppress(KeyError):
+                self._running.remove(key)
+            self._restarts.pop(key, None)
+            self._wake.set()
+
+
+def _names(execution: ExecutionId) -> tuple[str, str, int]:
+    return execution.flow.group, execution.flow.name, execution.number
+
+
+def _key(order: Order) -> JobKey:
+    return JobKey(*_names(order.execution), order.job, order.generation, order.attempt)

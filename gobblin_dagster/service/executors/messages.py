@@ -1,0 +1,89 @@
+"""Messages between an executor and a worker: one JSON object a line, in both directions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
+    """One attempt of one job of one execution. A worker begins each key once."""
+
+    group: str
+    flow: str
+    execution: int
+    job: str
+    generation: int
+    attempt: int
+
+    @property
+    def execution_id(self) -> ExecutionId:
+        """The execution that the job belongs to."""
+        return ExecutionId(FlowId(self.group, self.flow), self.execution)
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.flow}/{self.execution} {self.job} (generation {self.generation}, attempt {self.attempt})"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """Run a job."""
+
+    key: JobKey
+    run_id: str
+    body: str
+    """The job file as JSON; the worker replaces references to its environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """End a job: work units that run end, and what is whole is committed."""
+
+    key: JobKey
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """End all jobs as by `StopOrder`, then the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobNews:
+    """What a worker says of a job."""
+
+    key: JobKey
+    status: ExecutionStatus
+    message: str = ""
+    processed_count: int = 0
+    low_watermark: str = ""
+    high_watermark: str = ""
+    may_retry: bool = True
+
+
+Message = RunOrder | StopOrder | Shutdown | JobNews
+
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (RunOrder, StopOrder, Shutdown, JobNews)}
+
+
+def to_line(message: Message) -> str:
+    """Return a message as one line of JSON, with its line end."""
+    return json.dumps({"kind": type(message).__name__, **asdict(message)}, separators=(",", ":")) + "\n"
+
+
+def from_line(line: str) -> Message:
+    """Read a message; raises ValueError if the line is none."""
+    try:
+        fields = json.loads(line)
+        kind = _KINDS[fields.pop("kind")]
+        if "key" in fields:
+            fields["key"] = JobKey(**fields["key"])
+        if "status" in fields:
+            fields["status"] = ExecutionStatus(fields["status"])
+        message: Message = kind(**fields)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"no message of a worker: {line[:200]!r}") from error
+    return message

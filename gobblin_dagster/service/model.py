@@ -1,0 +1,202 @@
+"""Flows, their executions, and their statuses: the values that the service's rooms hand to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar
+
+NO_EXECUTION = -1
+"""Gobblin's flowExecutionId of a scheduled flow that has not run yet."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FlowId:
+    """Group and name: the key of a flow. Both are 1 to 128 characters of any kind."""
+
+    group: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a flow runs."""
+
+    cron: str
+    """Quartz cron, 6 or 7 fields."""
+    run_immediately: bool = False
+    """Whether the flow also runs once when it is added or updated."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig:
+    """What a user posts: which templates, with which values, when.
+
+    Property values are kept as they came, byte for byte.
+
+    Source: gobblin-service `FlowConfig.pdl`. Differs: Gobblin reads values as HOCON, which trims and drops some.
+    """
+
+    format_name: ClassVar[str] = "FlowConfig/1"
+
+    id: FlowId
+    template_uris: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    schedule: Schedule | None = None
+    """None: the flow runs once."""
+    owning_group: str | None = None
+    explain: bool = False
+    """Whether the flow is only compiled; nothing is stored."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the service does not know, kept for the client that sent them."""
+
+
+class Change(StrEnum):
+    """What made a new version of a flow."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNSCHEDULED = "unscheduled"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    ROLLED_BACK = "rolled_back"
+    FINISHED = "finished"
+    """A flow without a schedule has run: it leaves the catalog and stays in the history."""
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSpec:
+    """One version of a flow, as the catalog keeps it.
+
+    Source: gobblin-runtime `FlowSpec`. Differs: versions are kept, with who made them.
+    """
+
+    config: FlowConfig
+    version: int
+    """From 1; grows with each change, and goes on where a deleted flow stopped."""
+    change: Change
+    changed_at: datetime
+    changed_by: str
+    is_paused: bool = False
+    managed_by: str = ""
+    """The folder of flow files that this flow is applied from; empty: it is changed over REST."""
+    number: int = 0
+    """Position in the catalog's list of all changes; other nodes read the list to hear of changes."""
+
+    @property
+    def id(self) -> FlowId:
+        return self.config.id
+
+    @property
+    def is_in_catalog(self) -> bool:
+        """Whether the flow exists after this change."""
+        return self.change not in (Change.DELETED, Change.FINISHED)
+
+
+class ExecutionStatus(StrEnum):
+    """Status of a flow's or a job's execution, in Gobblin's words and order.
+
+    Source: gobblin-runtime `ExecutionStatus`, `KafkaJobStatusMonitor.ORDERED_EXECUTION_STATUSES`.
+    """
+
+    COMPILED = "COMPILED"
+    PENDING = "PENDING"
+    PENDING_RESUME = "PENDING_RESUME"
+    PENDING_RETRY = "PENDING_RETRY"
+    ORCHESTRATED = "ORCHESTRATED"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the execution is over."""
+        return self in _FINAL
+
+    @property
+    def rank(self) -> int:
+        """Position in the order in which statuses follow each other within one attempt."""
+        return _ORDER[self]
+
+
+_FINAL = frozenset({ExecutionStatus.COMPLETE, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED})
+_ORDER = {status: rank for rank, status in enumerate(ExecutionStatus)}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ExecutionId:
+    """One execution of a flow."""
+
+    flow: FlowId
+    number: int
+    """Gobblin's flowExecutionId, epoch ms: the scheduled time, or the time at which a run was asked for."""
+
+    def __str__(self) -> str:
+        return f"{self.flow}/{self.number}"
+
+
+class Trigger(StrEnum):
+    """Why a flow runs."""
+
+    SCHEDULE = "schedule"
+    ONCE = "once"
+    """The flow has no schedule."""
+    RUN_NOW = "run_now"
+
+
+@dataclass(frozen=True, slots=True)
+class DagJob:
+    """One job of a flow."""
+
+    name: str
+    """Names the job in its state store; the jobs of two flows never have one name."""
+    executor: str
+    """The executor that runs it."""
+    body: str
+    """The job file as JSON; references to environment variables are the executor's to replace."""
+    parents: tuple[str, ...] = ()
+    """Jobs that must be complete before this one starts."""
+    max_attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """The jobs of a flow, each after its parents.
+
+    Source: gobblin-service `Dag<JobExecutionPlan>`.
+    """
+
+    jobs: tuple[DagJob, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for job in self.jobs:
+            if not seen.issuperset(job.parents):
+                raise ValueError(f"job {job.name!r} stands before one of its parents {job.parents}")
+            if job.name in seen:
+                raise ValueError(f"two jobs are named {job.name!r}")
+            seen.add(job.name)
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What an executor says of a job's attempt."""
+
+    execution: ExecutionId
+    job: str
+    generation: int
+    attempt: int
+    status: ExecutionStatus
+    message: str = ""
+    run_id: str = ""
+    processed_count: int = 0
+    low_watermark: str = ""
+    high_watermark: str = ""
+    may_retry: bool = True

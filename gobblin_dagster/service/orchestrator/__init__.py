@@ -1,0 +1,1 @@
+"""Starts jobs when their parents are complete, and folds events into statuses."""

@@ -1,0 +1,307 @@
+"""Orchestrator: compiles executions that were accepted, gives their jobs to executors, and takes in what these report.
+
+All it knows stands in the store: each method is one transaction, and a new process goes on where the last one was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from gobblin_dagster.core.errors import FlowChangedError, FlowCompileError, FlowNotFoundError
+from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
+from gobblin_dagster.service.model import (
+    Change,
+    Dag,
+    ExecutionId,
+    ExecutionStatus,
+    FlowConfig,
+    FlowSpec,
+    JobReport,
+    Trigger,
+)
+from gobblin_dagster.service.orchestrator.dag import (
+    FlowProgress,
+    JobEvent,
+    JobProgress,
+    Start,
+    Step,
+    Stop,
+    begin,
+    flow_status,
+    is_over,
+    kill,
+    on_event,
+    resume,
+)
+from gobblin_dagster.service.store.execution_rows import (
+    Event,
+    Execution,
+    JobExecution,
+    Order,
+    add_event,
+    add_execution,
+    add_jobs,
+    add_orders,
+    list_executions,
+    load_execution,
+    load_jobs,
+    open_executions,
+    update_execution,
+    update_job,
+)
+from gobblin_dagster.service.store.flow_rows import load_flow, load_version, save_flow
+from gobblin_dagster.service.store.store import ServiceStore, Transaction
+
+SERVICE = "service"
+"""The name under which the service itself changes flows."""
+
+
+class Orchestrator:
+    """Runs executions.
+
+    Args:
+        store: the service's store.
+        compile_flow: returns a flow's jobs; raises FlowCompileError.
+
+    Source: gobblin-service `Orchestrator`, `DagManager`, `DagProcessingEngine`. Differs: there is no state in memory.
+    """
+
+    def __init__(self, store: ServiceStore, compile_flow: Callable[[FlowConfig], Dag]) -> None:
+        self._store = store
+        self._compile = compile_flow
+
+    def accept(self, transaction: Transaction, spec: FlowSpec, number: int, trigger: Trigger, now: datetime) -> bool:
+        """Store an execution, to be compiled and started by `start_accepted`.
+
+        Args:
+            transaction: open for writing.
+            spec: the flow, in the version that will run.
+            number: the execution id, epoch ms.
+            trigger: why it runs.
+            now: the store's instant.
+
+        Returns:
+            False if the flow has an execution with this number already.
+        """
+        execution = Execution(ExecutionId(spec.id, number), spec.version, trigger, ExecutionStatus.PENDING, now)
+        added = add_execution(transaction, execution)
+        if added:
+            add_event(transaction, Event(execution.id, now, ExecutionStatus.PENDING, message=f"asked for: {trigger}"))
+        return added
+
+    def start_accepted(self, limit: int = 100) -> int:
+        """Compile and start executions that were accepted; return how many of them left the queue.
+
+        A flow that does not compile any more ends as FAILED, with the reasons as its message; the others go on.
+        """
+        with self._store.read() as transaction:
+            waiting = [one for one in open_executions(transaction) if one.status is ExecutionStatus.PENDING]
+        started = 0
+        for execution in waiting[:limit]:
+            with self._store.write() as transaction:
+                started += self._start(transaction, execution.id)
+        return started
+
+    def report(self, report: JobReport) -> None:
+        """Take in what an executor says; what comes twice or too late changes nothing."""
+        with self._store.write() as transaction:
+            execution = load_execution(transaction, report.execution, for_update=True)
+            if execution is None or execution.is_over:
+                return
+            jobs = load_jobs(transaction, report.execution)
+            before = _progress(execution, jobs)
+            event = JobEvent(report.job, report.generation, report.attempt, report.status, report.may_retry)
+            step = on_event(_dag(jobs), before, event)
+            now = self._store.now(transaction)
+            if step.progress != before:
+                self._save_report(transaction, report, now)
+            self._save(transaction, execution, jobs, before, step, now)
+
+    def kill(self, execution_id: ExecutionId) -> None:
+        """End an execution: what waits is cancelled, what runs is asked to stop and commits what is whole.
+
+        Raises:
+            FlowNotFoundError: there is no such execution.
+            FlowChangedError: it is over, or a kill was asked for already.
+        """
+        with self._store.write() as transaction:
+            execution = self._require(transaction, execution_id)
+            if execution.is_over or execution.is_kill_requested:
+                state = "is over" if execution.is_over else "is being killed already"
+                raise FlowChangedError(problem=f"Execution {execution_id} {state}.")
+            now = self._store.now(transaction)
+            update_execution(transaction, execution_id, is_kill_requested=True)
+            jobs = load_jobs(transaction, execution_id)
+            if not jobs:
+                self._end(transaction, execution_id, ExecutionStatus.CANCELLED, "killed before it started", now)
+                return
+            before = _progress(execution, jobs)
+            self._save(transaction, execution, jobs, before, kill(_dag(jobs), before), now)
+
+    def resume(self, execution_id: ExecutionId) -> None:
+        """Run again what failed, was cancelled or did not run.
+
+        Raises:
+            FlowNotFoundError: there is no such execution.
+            FlowChangedError: it is not over, or complete, or was never compiled.
+        """
+        with self._store.write() as transaction:
+            execution = self._require(transaction, execution_id)
+            jobs = load_jobs(transaction, execution_id)
+            if not execution.is_over or execution.status is ExecutionStatus.COMPLETE or not jobs:
+                raise FlowChangedError(
+                    problem=f"Execution {execution_id} is {execution.status}; only one that failed or was cancelled after "
+                    "it was compiled can be resumed."
+                )
+            now = self._store.now(transaction)
+            generation = execution.generation + 1
+            update_execution(
+                transaction,
+                execution_id,
+                is_kill_requested=False,
+                is_over=False,
+                ended_at=None,
+                generation=generation,
+                status=ExecutionStatus.PENDING_RESUME.value,
+                message="",
+            )
+            add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING_RESUME))
+            before = _progress(execution, jobs)
+            resumed = resume(_dag(jobs), FlowProgress(before.jobs))
+            self._save(transaction, execution, jobs, before, resumed, now)
+
+    def _require(self, transaction: Transaction, execution_id: ExecutionId) -> Execution:
+        execution = load_execution(transaction, execution_id, for_update=True)
+        if execution is None:
+            raise FlowNotFoundError(problem=f"No flow execution found for {execution_id}.")
+        return execution
+
+    def _start(self, transaction: Transaction, execution_id: ExecutionId) -> bool:
+        """Compile an execution and start its first jobs; return False if it has to wait."""
+        execution = load_execution(transaction, execution_id, for_update=True)
+        if execution is None or execution.status is not ExecutionStatus.PENDING or execution.is_over:
+            return False
+        spec = load_version(transaction, execution_id.flow, execution.version)
+        if spec is None:
+            raise FlowNotFoundError(problem=f"Version {execution.version} of flow {execution_id.flow} is gone.")
+        now = self._store.now(transaction)
+        concurrency = FlowSettings.of(spec.config.properties).concurrency
+        earlier = [one for one in list_executions(transaction, execution_id.flow, 1000) if _is_before(one, execution)]
+        if earlier and concurrency is Concurrency.QUEUE:
+            return False
+        if earlier and concurrency is Concurrency.REFUSE:
+            message = f"refused: execution {earlier[0].id.number} still runs, and flow.concurrency is refuse"
+            self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
+            return True
+        try:
+            dag = self._compile(spec.config)
+        except FlowCompileError as error:
+            self._end(transaction, execution_id, ExecutionStatus.FAILED, str(error), now)
+            return True
+        add_jobs(transaction, execution_id, dag)
+        add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=f"{len(dag.jobs)} jobs"))
+        jobs = load_jobs(transaction, execution_id)
+        self._save(transaction, execution, jobs, _progress(execution, jobs), begin(dag), now)
+        return True
+
+    def _save_report(self, transaction: Transaction, report: JobReport, now: datetime) -> None:
+        values: dict[str, Any] = {"message": report.message}
+        if report.run_id:
+            values["run_id"] = report.run_id
+        if report.status is ExecutionStatus.RUNNING:
+            values["started_at"] = now
+        if report.status.is_final:
+            values["ended_at"] = now
+            values["processed_count"] = report.processed_count
+            values["low_watermark"] = report.low_watermark
+            values["high_watermark"] = report.high_watermark
+        update_job(transaction, report.execution, report.job, values)
+        add_event(transaction, Event(report.execution, now, report.status, report.job, report.message))
+
+    def _save(
+        self,
+        transaction: Transaction,
+        execution: Execution,
+        jobs: list[JobExecution],
+        before: FlowProgress,
+        step: Step,
+        now: datetime,
+    ) -> None:
+        """Store what a step changed: statuses of jobs and of the flow, and orders to executors."""
+        for name, progress in step.progress.jobs.items():
+            old = before.jobs[name]
+            if progress != old:
+                values: dict[str, Any] = {
+                    "status": progress.status.value,
+                    "generation": progress.generation,
+                    "attempt": progress.attempt,
+                }
+                if progress.status is ExecutionStatus.PENDING_RETRY or progress.generation > old.generation:
+                    values |= {"ended_at": None, "started_at": None}
+                update_job(transaction, execution.id, name, values)
+                if progress.status is ExecutionStatus.CANCELLED and not old.status.is_final:
+                    _note_skipped(transaction, execution.id, name, old.status, now)
+        executors = {job.job.name: job.job.executor for job in jobs}
+        add_orders(transaction, _orders(execution.id, executors, step))
+        status = flow_status(step.progress)
+        if is_over(step.progress):
+            self._end(transaction, execution.id, status, _end_message(transaction, execution.id), now)
+        elif status is not execution.status:
+            update_execution(transaction, execution.id, status=status.value)
+            add_event(transaction, Event(execution.id, now, status))
+
+    def _end(
+        self, transaction: Transaction, execution_id: ExecutionId, status: ExecutionStatus, message: str, now: datetime
+    ) -> None:
+        update_execution(transaction, execution_id, status=status.value, message=message, is_over=True, ended_at=now)
+        add_event(transaction, Event(execution_id, now, status, message=message))
+        spec = load_flow(transaction, execution_id.flow)
+        execution = load_execution(transaction, execution_id)
+        runs_once = spec is not None and spec.config.schedule is None
+        if runs_once and spec is not None and execution is not None and execution.version == spec.version:
+            # As in Gobblin, a flow without a schedule leaves the catalog once it has run.
+            done = FlowSpec(spec.config, 0, Change.FINISHED, now, SERVICE, managed_by=spec.managed_by)
+            save_flow(transaction, done, None)
+
+
+def _is_before(other: Execution, execution: Execution) -> bool:
+    return not other.is_over and other.id.number < execution.id.number
+
+
+def _dag(jobs: Iterable[JobExecution]) -> Dag:
+    return Dag(tuple(job.job for job in jobs))
+
+
+def _progress(execution: Execution, jobs: Iterable[JobExecution]) -> FlowProgress:
+    known = {job.job.name: JobProgress(job.status, job.generation, job.attempt) for job in jobs}
+    return FlowProgress(MappingProxyType(known), execution.is_kill_requested)
+
+
+def _orders(execution: ExecutionId, executors: dict[str, str], step: Step) -> list[Order]:
+    return [
+        Order(executors[action.job], execution, action.job, action.generation, action.attempt, isinstance(action, Stop))
+        for action in step.actions
+        if isinstance(action, Start | Stop)
+    ]
+
+
+def _note_skipped(
+    transaction: Transaction, execution: ExecutionId, job: str, old: ExecutionStatus, now: datetime
+) -> None:
+    if old is ExecutionStatus.COMPILED:
+        message = "not started: a job before it did not complete, or the flow was killed"
+        update_job(transaction, execution, job, {"message": message, "ended_at": now})
+        add_event(transaction, Event(execution, now, ExecutionStatus.CANCELLED, job, message))
+
+
+def _end_message(transaction: Transaction, execution: ExecutionId) -> str:
+    """Return what people read of an execution that is over: the messages of jobs that failed, or the rows that moved."""
+    jobs = load_jobs(transaction, execution)
+    failed = [f"{job.job.name}: {job.message}" for job in jobs if job.status is ExecutionStatus.FAILED]
+    if failed:
+        return "; ".join(failed)
+    rows = sum(job.processed_count for job in jobs)
+    return f"{rows:,} rows in {len(jobs)} job{'s' if len(jobs) != 1 else ''}"

@@ -1,0 +1,1 @@
+"""Which flow is due when, and who fires it."""

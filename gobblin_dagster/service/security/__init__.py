@@ -1,0 +1,1 @@
+"""Who asks, what they may do, and the record of it."""

@@ -1,0 +1,247 @@
+"""CoreServices: what one process of the service starts, in which order, and how it ends.
+
+Start: store, executor, scheduler and orchestrator loop, REST. End (SIGTERM): REST takes no more requests, the loops
+stop, running jobs end their work units and commit what is whole; a second signal ends at once, and the next start takes
+the jobs up again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from gobblin_dagster.core.clock import Clock, SystemClock
+from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
+from gobblin_dagster.database.engine import parse_url
+from gobblin_dagster.service.api.app import Health, Resource, RestApp
+from gobblin_dagster.service.api.flowconfigs import FlowConfigsResource, Guard
+from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
+from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
+from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.compiler.identity import IdentityCompiler
+from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
+from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
+from gobblin_dagster.service.manager import FlowManager
+from gobblin_dagster.service.model import JobReport
+from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
+from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
+from gobblin_dagster.service.security.access import Access, digest, load_token
+from gobblin_dagster.service.store.role_rows import RoleLease
+from gobblin_dagster.service.store.store import ServiceStore
+from gobblin_dagster.spec.project import ServiceSpec
+
+log = logging.getLogger(__name__)
+
+TOKEN_FILE = ".gobblin/service.token"  # noqa: S105 - a path below the project's folder
+WORKER_LOG = ".gobblin/worker.log"
+TICK_S = 0.5
+"""How often due flows and accepted executions are looked for, if nobody calls."""
+ROLE_TTL = timedelta(seconds=15)
+STOP_WAIT_S = 10
+"""Seconds that running requests get to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the service answers."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        return f"http://{self.host}:{self.port}"
+
+
+class CoreServices:
+    """One process of the service.
+
+    Args:
+        root: the project folder.
+        spec: the section `service` of `gobblin.yaml`.
+        worker_command: starts the worker process of the embedded executor.
+        clock: tells the time where the database has no clock.
+
+    Raises:
+        StorageError, TransientError, StoreVersionError: the store cannot be opened.
+
+    Source: gobblin-service `GobblinServiceManager`.
+    """
+
+    def __init__(
+        self, root: Path, spec: ServiceSpec, worker_command: Sequence[str], clock: Clock | None = None
+    ) -> None:
+        self._spec = spec
+        self._clock = clock or SystemClock()
+        self.token, self.is_new_token = load_token(root / TOKEN_FILE)
+        self.store = ServiceStore(parse_url(spec.store, root), self._clock)
+        templates = TemplateCatalog(root / spec.templates)
+        compiler = IdentityCompiler(templates, [EMBEDDED])
+        self.orchestrator = Orchestrator(self.store, compiler.compile)
+        self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
+        self._role = RoleLease("leader", f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", ROLE_TTL)
+        self.scheduler = Scheduler(
+            self.store,
+            self.orchestrator,
+            lambda transaction: self._role.renew(transaction, self.store.now(transaction)),
+        )
+        self._executor = EmbeddedExecutor(
+            self.store,
+            self._take_in,
+            worker_command,
+            root,
+            root / WORKER_LOG,
+            self._clock,
+            spec.jobs_at_once,
+        )
+        access = Access(digest(self.token), allows_anonymous=spec.anonymous)
+        guard = Guard(self.store, access)
+        flows = FlowConfigsResource(self.store, self.manager, guard)
+        executions = FlowExecutionsResource(self.store, self.orchestrator, guard)
+        resources: dict[str, Resource] = {
+            "flowconfigs": flows,
+            "flowconfigsV2": flows,
+            "flowexecutions": executions,
+            "flowstatuses": executions,
+            "flowtemplates": FlowTemplatesResource(templates, guard),
+        }
+        self.app = RestApp(resources, access, Health(lambda: True, self._problems), self._wake_up)
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._loop_thread: threading.Thread | None = None
+        self._store_problem = ""
+
+    def start(self) -> None:
+        """Start the executor and the loops."""
+        self._executor.start()
+        self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
+        self._loop_thread.start()
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """End the loops and the executor.
+
+        Args:
+            at_once: do not wait for running jobs; the next start takes them up again.
+        """
+        self._stopping.set()
+        self._wake.set()
+        if self._loop_thread is not None:
+            self._loop_thread.join()
+        if at_once:
+            self._executor.kill()
+        else:
+            self._executor.stop()
+        try:
+            with self.store.write() as transaction:
+                self._role.give_back(transaction)
+        except GobblinDagsterError as error:
+            log.warning("the role is given back by its end, since the store is away: %s", error)
+        self.store.close()
+
+    def run(self, started: Callable[[Address], None]) -> int:
+        """Serve until a signal comes; return the exit code.
+
+        Args:
+            started: called once requests are answered.
+
+        Raises:
+            EnvironmentFaultError: the port is taken, or the address is not one of this machine's.
+        """
+        listener = self._listen()
+        address = Address(self._spec.host, listener.getsockname()[1])
+        config = uvicorn.Config(
+            self.app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=STOP_WAIT_S
+        )
+        server = _Server(config)
+        signals: list[float] = []
+
+        def end(number: int, _frame: FrameType | None) -> None:
+            signals.append(time.monotonic())
+            log.info("signal %d: %s", number, "ending" if len(signals) == 1 else "ending at once")
+            server.should_exit = True
+            if len(signals) > 1:
+                server.force_exit = True
+                self._executor.kill()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        self.start()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="rest")
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        started(address)
+        while thread.is_alive():  # the main thread must stay free for signals
+            thread.join(0.2)
+        self.stop(at_once=len(signals) > 1)
+        return 0
+
+    def _listen(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._spec.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((self._spec.host, self._spec.port))
+        except OSError as error:
+            listener.close()
+            raise EnvironmentFaultError(
+                problem=f"The service cannot listen on {self._spec.host}:{self._spec.port}: {error.strerror}.",
+                hint="Set another `service: {port: ...}` in gobblin.yaml, or end what uses the port.",
+            ) from error
+        return listener
+
+    def _loop(self) -> None:
+        """Fire what is due and start what was accepted, until the end."""
+        while not self._stopping.is_set():
+            try:
+                while self.scheduler.fire_due().flows == BATCH:
+                    pass
+                if self._role.is_held and self.orchestrator.start_accepted():
+                    self._executor.wake()
+                self._store_problem = ""
+            except GobblinDagsterError as error:
+                self._store_problem = str(error)
+                log.warning("the scheduler waits: %s", error)
+                self._stopping.wait(1)
+            except Exception:  # one bad flow must not stop the others for ever
+                log.exception("the scheduler goes on after an error")
+                self._stopping.wait(1)
+            self._wake.wait(TICK_S)
+            self._wake.clear()
+
+    def _take_in(self, report: JobReport) -> None:
+        self.orchestrator.report(report)
+        if report.status.is_final:
+            self._wake_up()
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+        self._executor.wake()
+
+    def _problems(self) -> list[str]:
+        try:
+            with self.store.read() as transaction:
+                self.store.now(transaction)
+        except GobblinDagsterError as error:
+            return [str(error)]
+        return [self._store_problem] if self._store_problem else []
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: ours hand over roles and end jobs too."""
+
+    def install_signal_handlers(self) -> None:
+        """Install none."""

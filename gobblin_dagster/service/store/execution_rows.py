@@ -1,0 +1,297 @@
+"""Rows of executions: of flows, of their jobs, what happened to them, and orders to executors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, and_, delete, insert, select, update
+
+from gobblin_dagster.database.dialect import insert as insert_or_ignore
+from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, Trigger
+from gobblin_dagster.service.store.store import Transaction
+from gobblin_dagster.service.store.tables import events, executions, jobs, outbox
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a flow."""
+
+    id: ExecutionId
+    version: int
+    """The version of the flow that it runs; it never changes."""
+    trigger: Trigger
+    status: ExecutionStatus
+    created_at: datetime
+    message: str = ""
+    generation: int = 1
+    is_kill_requested: bool = False
+    is_over: bool = False
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecution:
+    """One job of an execution."""
+
+    job: DagJob
+    status: ExecutionStatus = ExecutionStatus.COMPILED
+    generation: int = 1
+    attempt: int = 1
+    message: str = ""
+    run_id: str = ""
+    """The engine's run; empty until an executor took the job."""
+    processed_count: int = 0
+    low_watermark: str = ""
+    high_watermark: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in an execution; `job` is empty if it concerns the whole flow."""
+
+    execution: ExecutionId
+    at: datetime
+    status: ExecutionStatus
+    job: str = ""
+    message: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an executor is asked to do."""
+
+    executor: str
+    execution: ExecutionId
+    job: str
+    generation: int
+    attempt: int
+    is_stop: bool = False
+    number: int = 0
+
+
+def add_execution(transaction: Transaction, execution: Execution) -> bool:
+    """Store a new execution; return False if the flow has one with this number already."""
+    values = {
+        **_key(execution.id),
+        "version": execution.version,
+        "trigger": execution.trigger.value,
+        "status": execution.status.value,
+        "message": execution.message,
+        "generation": execution.generation,
+        "is_kill_requested": execution.is_kill_requested,
+        "is_over": execution.is_over,
+        "created_at": execution.created_at,
+        "ended_at": execution.ended_at,
+    }
+    statement = insert_or_ignore(transaction, executions).values(values).on_conflict_do_nothing()
+    return bool(transaction.execute(statement).rowcount)
+
+
+def update_execution(transaction: Transaction, execution: ExecutionId, **values: Any) -> None:
+    """Change columns of an execution."""
+    transaction.execute(update(executions).where(_is(executions, execution)).values(values))
+
+
+def load_execution(transaction: Transaction, execution: ExecutionId, *, for_update: bool = False) -> Execution | None:
+    """Return an execution, or None; `for_update` keeps other nodes from changing it until the transaction ends."""
+    query = select(executions).where(_is(executions, execution))
+    if for_update and transaction.dialect.name == "postgresql":
+        query = query.with_for_update()
+    row = transaction.execute(query).one_or_none()
+    return None if row is None else _execution(row)
+
+
+def list_executions(
+    transaction: Transaction,
+    flow: FlowId,
+    count: int = 10,
+    status: ExecutionStatus | None = None,
+) -> list[Execution]:
+    """Return the newest executions of a flow, newest first."""
+    query = select(executions).where(executions.c.flow_group == flow.group, executions.c.flow_name == flow.name)
+    if status is not None:
+        query = query.where(executions.c.status == status.value)
+    query = query.order_by(executions.c.execution_id.desc()).limit(count)
+    return [_execution(row) for row in transaction.execute(query)]
+
+
+def flows_with_executions(transaction: Transaction, group: str) -> list[FlowId]:
+    """Return the flows of a group that have executions, by name."""
+    query = select(executions.c.flow_name).where(executions.c.flow_group == group).distinct()
+    return [FlowId(group, name) for name in sorted(transaction.scalars(query))]
+
+
+def open_executions(transaction: Transaction, limit: int = 1000) -> list[Execution]:
+    """Return executions that are not over, oldest first."""
+    query = select(executions).where(~executions.c.is_over).order_by(executions.c.created_at, executions.c.execution_id)
+    return [_execution(row) for row in transaction.execute(query.limit(limit))]
+
+
+def add_jobs(transaction: Transaction, execution: ExecutionId, dag: Dag) -> None:
+    """Store the jobs of an execution."""
+    rows = [
+        {
+            **_key(execution),
+            "job_name": job.name,
+            "position": position,
+            "parents": json.dumps(job.parents),
+            "max_attempts": job.max_attempts,
+            "executor": job.executor,
+            "body": job.body,
+            "status": ExecutionStatus.COMPILED.value,
+            "message": "",
+            "generation": 1,
+            "attempt": 1,
+            "run_id": "",
+            "processed_count": 0,
+            "low_watermark": "",
+            "high_watermark": "",
+        }
+        for position, job in enumerate(dag.jobs)
+    ]
+    transaction.execute(insert(jobs), rows)
+
+
+def load_jobs(transaction: Transaction, execution: ExecutionId) -> list[JobExecution]:
+    """Return the jobs of an execution, parents first."""
+    query = select(jobs).where(_is(jobs, execution)).order_by(jobs.c.position)
+    return [_job(row) for row in transaction.execute(query)]
+
+
+def load_job(transaction: Transaction, execution: ExecutionId, name: str) -> JobExecution | None:
+    """Return one job of an execution, or None."""
+    row = transaction.execute(select(jobs).where(_is(jobs, execution), jobs.c.job_name == name)).one_or_none()
+    return None if row is None else _job(row)
+
+
+def update_job(transaction: Transaction, execution: ExecutionId, name: str, values: Mapping[str, Any]) -> None:
+    """Change columns of a job."""
+    transaction.execute(update(jobs).where(_is(jobs, execution), jobs.c.job_name == name).values(dict(values)))
+
+
+def unfinished_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:
+    """Return jobs that an executor was given and has not ended, oldest execution first."""
+    given = [
+        ExecutionStatus.PENDING,
+        ExecutionStatus.PENDING_RETRY,
+        ExecutionStatus.ORCHESTRATED,
+        ExecutionStatus.RUNNING,
+    ]
+    query = (
+        select(jobs)
+        .where(jobs.c.executor == executor, jobs.c.status.in_([status.value for status in given]))
+        .order_by(jobs.c.execution_id, jobs.c.position)
+    )
+    return [(_id(row), _job(row)) for row in transaction.execute(query)]
+
+
+def add_event(transaction: Transaction, event: Event) -> None:
+    """Store what happened."""
+    transaction.execute(
+        insert(events).values(
+            **_key(event.execution),
+            job_name=event.job,
+            at=event.at,
+            status=event.status.value,
+            message=event.message,
+        )
+    )
+
+
+def list_events(transaction: Transaction, execution: ExecutionId, after: int = 0) -> list[Event]:
+    """Return what happened in an execution, in order, after the event with a number."""
+    query = select(events).where(_is(events, execution), events.c.number > after).order_by(events.c.number)
+    return [
+        Event(execution, row.at, ExecutionStatus(row.status), row.job_name, row.message, row.number)
+        for row in transaction.execute(query)
+    ]
+
+
+def add_orders(transaction: Transaction, orders: Iterable[Order]) -> None:
+    """Store orders to executors."""
+    rows = [
+        {
+            "executor": order.executor,
+            **_key(order.execution),
+            "job_name": order.job,
+            "generation": order.generation,
+            "attempt": order.attempt,
+            "order": "stop" if order.is_stop else "start",
+        }
+        for order in orders
+    ]
+    if rows:
+        transaction.execute(insert(outbox), rows)
+
+
+def list_orders(transaction: Transaction, executor: str, limit: int = 100) -> list[Order]:
+    """Return orders to an executor, oldest first."""
+    query = select(outbox).where(outbox.c.executor == executor).order_by(outbox.c.number).limit(limit)
+    return [
+        Order(executor, _id(row), row.job_name, row.generation, row.attempt, row.order == "stop", row.number)
+        for row in transaction.execute(query)
+    ]
+
+
+def drop_orders(transaction: Transaction, orders: Sequence[Order]) -> None:
+    """Delete orders that were handed over."""
+    transaction.execute(delete(outbox).where(outbox.c.number.in_([order.number for order in orders])))
+
+
+def _key(execution: ExecutionId) -> dict[str, Any]:
+    return {
+        "flow_group": execution.flow.group,
+        "flow_name": execution.flow.name,
+        "execution_id": execution.number,
+    }
+
+
+def _is(table: Any, execution: ExecutionId) -> Any:
+    return and_(
+        table.c.flow_group == execution.flow.group,
+        table.c.flow_name == execution.flow.name,
+        table.c.execution_id == execution.number,
+    )
+
+
+def _id(row: Row[Any]) -> ExecutionId:
+    return ExecutionId(FlowId(row.flow_group, row.flow_name), row.execution_id)
+
+
+def _execution(row: Row[Any]) -> Execution:
+    return Execution(
+        _id(row),
+        row.version,
+        Trigger(row.trigger),
+        ExecutionStatus(row.status),
+        row.created_at,
+        row.message,
+        row.generation,
+        row.is_kill_requested,
+        row.is_over,
+        row.ended_at,
+    )
+
+
+def _job(row: Row[Any]) -> JobExecution:
+    dag_job = DagJob(row.job_name, row.executor, row.body, tuple(json.loads(row.parents)), row.max_attempts)
+    return JobExecution(
+        dag_job,
+        ExecutionStatus(row.status),
+        row.generation,
+        row.attempt,
+        row.message,
+        row.run_id,
+        row.processed_count,
+        row.low_watermark,
+        row.high_watermark,
+        row.started_at,
+        row.ended_at,
+    )

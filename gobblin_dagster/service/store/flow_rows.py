@@ -1,0 +1,214 @@
+"""Rows of flows: the newest version of each, all versions, and their properties for filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Row, Select, and_, delete, exists, func, insert, select, tuple_, update
+
+from gobblin_dagster.core import serialization
+from gobblin_dagster.service.model import Change, FlowConfig, FlowId, FlowSpec
+from gobblin_dagster.service.store.store import Transaction, serialize_changes
+from gobblin_dagster.service.store.tables import flow_properties, flow_versions, flows
+
+MAX_COUNT = 10_000
+"""Flows that one page holds at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyFilter:
+    """A flow has the property, and its value contains the text."""
+
+    name: str
+    contains: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFilter:
+    """What flows must have to be found; None counts as anything. Texts must be equal."""
+
+    group: str | None = None
+    name: str | None = None
+    template_uris: str | None = None
+    cron: str | None = None
+    is_run_immediately: bool | None = None
+    owning_group: str | None = None
+    properties: tuple[PropertyFilter, ...] = ()
+    exact_properties: tuple[tuple[str, str], ...] = ()
+    """Names and values of properties that must be equal."""
+    search: str | None = None
+    """Part of group or name, in any case."""
+
+
+def load_flow(transaction: Transaction, flow: FlowId) -> FlowSpec | None:
+    """Return a flow that exists, or None."""
+    row = transaction.execute(select(flows).where(_is(flows, flow))).one_or_none()
+    return None if row is None else _spec(row)
+
+
+def list_flows(transaction: Transaction, where: FlowFilter, start: int = 0, count: int | None = None) -> list[FlowSpec]:
+    """Return flows that a filter finds, by group and name.
+
+    Args:
+        transaction: open.
+        where: what they must have.
+        start: how many are left out first.
+        count: how many are returned at most; None: all.
+    """
+    query = _found(select(flows), where).order_by(flows.c.flow_group, flows.c.flow_name).offset(start)
+    if count is not None:
+        query = query.limit(count)
+    return [_spec(row) for row in transaction.execute(query)]
+
+
+def count_flows(transaction: Transaction, where: FlowFilter) -> int:
+    """Return how many flows a filter finds."""
+    found: int = transaction.execute(_found(select(func.count()).select_from(flows), where)).scalar_one()
+    return found
+
+
+def save_flow(transaction: Transaction, spec: FlowSpec, next_fire_ms: int | None) -> FlowSpec:
+    """Store a new version of a flow, and return it with its version and number.
+
+    Args:
+        transaction: open for writing.
+        spec: the flow; its version and number are ignored.
+        next_fire_ms: when it fires next; None: never.
+    """
+    serialize_changes(transaction)
+    body = serialization.to_json(spec.config)
+    key = {"flow_group": spec.id.group, "flow_name": spec.id.name}
+    newest = transaction.execute(select(func.max(flow_versions.c.version)).where(_is(flow_versions, spec.id)))
+    version = (newest.scalar_one() or 0) + 1
+    common = {
+        **key,
+        "version": version,
+        "body": body,
+        "change": spec.change.value,
+        "changed_at": spec.changed_at,
+        "changed_by": spec.changed_by,
+        "is_paused": spec.is_paused,
+        "managed_by": spec.managed_by,
+    }
+    number = transaction.execute(insert(flow_versions).values(common).returning(flow_versions.c.number)).scalar_one()
+    transaction.execute(delete(flows).where(_is(flows, spec.id)))
+    transaction.execute(delete(flow_properties).where(_is(flow_properties, spec.id)))
+    if spec.is_in_catalog:
+        transaction.execute(
+            insert(flows).values(
+                **common,
+                number=number,
+                template_uris=spec.config.template_uris,
+                cron=spec.config.schedule.cron if spec.config.schedule else None,
+                is_run_immediately=bool(spec.config.schedule and spec.config.schedule.run_immediately),
+                owning_group=spec.config.owning_group,
+                next_fire_ms=next_fire_ms,
+            )
+        )
+        if spec.config.properties:
+            rows = [{**key, "name": name, "value": value} for name, value in spec.config.properties.items()]
+            transaction.execute(insert(flow_properties), rows)
+    return replace(spec, version=version, number=number)
+
+
+def load_version(transaction: Transaction, flow: FlowId, version: int) -> FlowSpec | None:
+    """Return one version of a flow, of a deleted one too."""
+    query = select(flow_versions).where(_is(flow_versions, flow), flow_versions.c.version == version)
+    row = transaction.execute(query).one_or_none()
+    return None if row is None else _spec(row)
+
+
+def list_versions(transaction: Transaction, flow: FlowId) -> list[FlowSpec]:
+    """Return all versions of a flow, oldest first."""
+    query = select(flow_versions).where(_is(flow_versions, flow)).order_by(flow_versions.c.version)
+    return [_spec(row) for row in transaction.execute(query)]
+
+
+def changes_after(transaction: Transaction, number: int, limit: int = 1000) -> list[FlowSpec]:
+    """Return changes of the catalog after the one with a number, in order."""
+    query = select(flow_versions).where(flow_versions.c.number > number).order_by(flow_versions.c.number).limit(limit)
+    return [_spec(row) for row in transaction.execute(query)]
+
+
+def newest_change(transaction: Transaction) -> int:
+    """Return the number of the newest change; 0 if there is none."""
+    return transaction.execute(select(func.max(flow_versions.c.number))).scalar_one() or 0
+
+
+@dataclass(frozen=True, slots=True)
+class DueFlow:
+    """A flow whose fire time has come."""
+
+    spec: FlowSpec
+    fire_ms: int
+
+
+def take_due(transaction: Transaction, now_ms: int, limit: int) -> list[DueFlow]:
+    """Return flows whose fire time has come, the oldest time first, and keep other schedulers from them."""
+    query = select(flows).where(flows.c.next_fire_ms <= now_ms).order_by(flows.c.next_fire_ms).limit(limit)
+    if transaction.dialect.name == "postgresql":
+        query = query.with_for_update(skip_locked=True)
+    return [DueFlow(_spec(row), row.next_fire_ms) for row in transaction.execute(query)]
+
+
+def set_next_fires(transaction: Transaction, next_fires: Sequence[tuple[FlowId, int | None]]) -> None:
+    """Store when flows fire next."""
+    for flow, next_fire_ms in next_fires:
+        transaction.execute(update(flows).where(_is(flows, flow)).values(next_fire_ms=next_fire_ms))
+
+
+def next_fire(transaction: Transaction) -> int | None:
+    """Return the earliest fire time of all flows, in epoch ms."""
+    found: int | None = transaction.execute(select(func.min(flows.c.next_fire_ms))).scalar_one()
+    return found
+
+
+def _is(table: Any, flow: FlowId) -> Any:
+    return and_(table.c.flow_group == flow.group, table.c.flow_name == flow.name)
+
+
+def _found(query: Select[Any], where: FlowFilter) -> Select[Any]:
+    equal = {
+        flows.c.flow_group: where.group,
+        flows.c.flow_name: where.name,
+        flows.c.template_uris: where.template_uris,
+        flows.c.cron: where.cron,
+        flows.c.is_run_immediately: where.is_run_immediately,
+        flows.c.owning_group: where.owning_group,
+    }
+    for column, value in equal.items():
+        if value is not None:
+            query = query.where(column == value)
+    of_flow = tuple_(flow_properties.c.flow_group, flow_properties.c.flow_name) == tuple_(
+        flows.c.flow_group, flows.c.flow_name
+    )
+    for wanted in where.properties:
+        has = and_(of_flow, flow_properties.c.name == wanted.name)
+        if wanted.contains:
+            has = and_(has, flow_properties.c.value.contains(wanted.contains, autoescape=True))
+        query = query.where(exists().where(has))
+    for name, value in where.exact_properties:
+        has = and_(of_flow, flow_properties.c.name == name, flow_properties.c.value == value)
+        query = query.where(exists().where(has))
+    if where.search:
+        part = where.search
+        query = query.where(
+            flows.c.flow_group.icontains(part, autoescape=True) | flows.c.flow_name.icontains(part, autoescape=True)
+        )
+    return query
+
+
+def _spec(row: Row[Any]) -> FlowSpec:
+    config = serialization.from_json(FlowConfig, row.body)
+    return FlowSpec(
+        config,
+        row.version,
+        Change(row.change),
+        row.changed_at,
+        row.changed_by,
+        row.is_paused,
+        row.managed_by,
+        row.number,
+    )

@@ -1,0 +1,62 @@
+"""Roles: which node fires flows. A role is a lease with an epoch; a node that was paused too long has lost it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import select, update
+
+from gobblin_dagster.database.dialect import insert as insert_or_ignore
+from gobblin_dagster.service.store.store import Transaction
+from gobblin_dagster.service.store.tables import roles
+
+_NOBODY = ""
+
+
+class RoleLease:
+    """One node's claim on a role.
+
+    Args:
+        role: the role's name.
+        holder: names this node; never used again by another process.
+        ttl: how long the role stays with a node that is silent.
+
+    Source: gobblin-service `MysqlMultiActiveLeaseArbiter`, and Helix's leader election before it.
+    """
+
+    def __init__(self, role: str, holder: str, ttl: timedelta) -> None:
+        self._role = role
+        self._holder = holder
+        self._ttl = ttl
+        self.is_held = False
+        """Whether the last `renew` said yes."""
+
+    def renew(self, transaction: Transaction, now: datetime) -> bool:
+        """Take the role if it is free or ours, and hold it for `ttl` from now; tell whether this node has it.
+
+        What is written in the same transaction is written under the role: if another node took it, nothing is.
+        """
+        values = {"role": self._role, "holder": _NOBODY, "epoch": 0, "until": now}
+        transaction.execute(insert_or_ignore(transaction, roles).values(values).on_conflict_do_nothing())
+        query = select(roles).where(roles.c.role == self._role)
+        if transaction.dialect.name == "postgresql":
+            query = query.with_for_update()
+        row = transaction.execute(query).one()
+        if row.holder not in (_NOBODY, self._holder) and row.until > now:
+            self.is_held = False
+            return False
+        epoch = row.epoch if row.holder == self._holder else row.epoch + 1
+        transaction.execute(
+            update(roles)
+            .where(roles.c.role == self._role)
+            .values(holder=self._holder, epoch=epoch, until=now + self._ttl)
+        )
+        self.is_held = True
+        return True
+
+    def give_back(self, transaction: Transaction) -> None:
+        """Let another node take the role at once."""
+        transaction.execute(
+            update(roles).where(roles.c.role == self._role, roles.c.holder == self._holder).values(holder=_NOBODY)
+        )
+        self.is_held = False

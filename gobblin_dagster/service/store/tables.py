@@ -1,0 +1,189 @@
+"""Tables of the service, as SQLAlchemy Core knows them.
+
+The migrations under `migrations/` make the tables; a test holds both descriptions equal. What the database must check,
+find or sort by stands in columns of its own; the rest is JSON. Instants whose name ends in `_ms` are epoch milliseconds,
+because Gobblin's execution ids are.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
+
+from gobblin_dagster.database.types import UtcDateTime
+
+metadata = MetaData()
+
+VERSION_TABLE = "gobblin_service_version"
+"""Alembic's own table: the revision of the service's tables."""
+
+# SQLite counts up by itself in INTEGER columns only.
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+flows = Table(
+    "gobblin_flows",
+    metadata,
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("change", Text, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("is_paused", Boolean, nullable=False),
+    Column("managed_by", Text, nullable=False),
+    # What filters ask for.
+    Column("template_uris", Text, nullable=False),
+    Column("cron", Text),
+    Column("is_run_immediately", Boolean, nullable=False),
+    Column("owning_group", Text),
+    # The scheduler's: empty if the flow is not to fire.
+    Column("next_fire_ms", BigInteger),
+    Index("gobblin_flows_due", "next_fire_ms"),
+    Index("gobblin_flows_by_name", "flow_name"),
+    Index("gobblin_flows_by_owner", "owning_group"),
+)
+"""Flows that exist; the newest version of each."""
+
+flow_properties = Table(
+    "gobblin_flow_properties",
+    metadata,
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Index("gobblin_flow_properties_by_name", "name"),
+)
+"""Properties of the flows that exist, for filters."""
+
+flow_versions = Table(
+    "gobblin_flow_versions",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("flow_group", Text, nullable=False),
+    Column("flow_name", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("change", Text, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("is_paused", Boolean, nullable=False),
+    Column("managed_by", Text, nullable=False),
+    Index("gobblin_flow_versions_key", "flow_group", "flow_name", "version", unique=True),
+    sqlite_autoincrement=True,
+)
+"""Every version of every flow, and the list of all changes that other nodes read."""
+
+requests = Table(
+    "gobblin_requests",
+    metadata,
+    Column("idempotency_key", Text, primary_key=True),
+    Column("principal", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index("gobblin_requests_by_age", "at"),
+)
+"""Answers to requests that carried an `Idempotency-Key`."""
+
+executions = Table(
+    "gobblin_flow_executions",
+    metadata,
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    Column("execution_id", BigInteger, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("trigger", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("is_kill_requested", Boolean, nullable=False),
+    Column("is_over", Boolean, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    Index("gobblin_flow_executions_open", "is_over", "created_at"),
+)
+"""Executions of flows; one row for each fire time, so that none fires twice."""
+
+jobs = Table(
+    "gobblin_job_executions",
+    metadata,
+    Column("flow_group", Text, primary_key=True),
+    Column("flow_name", Text, primary_key=True),
+    Column("execution_id", BigInteger, primary_key=True),
+    Column("job_name", Text, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("parents", Text, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("executor", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("processed_count", BigInteger, nullable=False),
+    Column("low_watermark", Text, nullable=False),
+    Column("high_watermark", Text, nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+)
+"""Jobs of executions."""
+
+outbox = Table(
+    "gobblin_outbox",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("executor", Text, nullable=False),
+    Column("flow_group", Text, nullable=False),
+    Column("flow_name", Text, nullable=False),
+    Column("execution_id", BigInteger, nullable=False),
+    Column("job_name", Text, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("order", Text, nullable=False),
+    Index("gobblin_outbox_by_executor", "executor", "number"),
+    sqlite_autoincrement=True,
+)
+"""Orders to executors (`start`, `stop`), written in the transaction that decided them; deleted once handed over."""
+
+events = Table(
+    "gobblin_events",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("flow_group", Text, nullable=False),
+    Column("flow_name", Text, nullable=False),
+    Column("execution_id", BigInteger, nullable=False),
+    Column("job_name", Text, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Index("gobblin_events_by_execution", "flow_group", "flow_name", "execution_id", "number"),
+    sqlite_autoincrement=True,
+)
+"""What happened in executions, in order; `job_name` is empty for what concerns the whole flow."""
+
+roles = Table(
+    "gobblin_roles",
+    metadata,
+    Column("role", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("until", UtcDateTime, nullable=False),
+)
+"""Which node holds which role, and until when."""
+
+audit = Table(
+    "gobblin_audit",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Who did what, and what was refused; each row's digest covers the one before it."""

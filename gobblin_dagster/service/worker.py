@@ -1,0 +1,142 @@
+"""A worker: takes jobs from its standard input, runs them side by side on one warm Spark, and reports each.
+
+It runs as a process of its own, so that a construct of a user's that crashes or leaks takes no REST down with it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
+from gobblin_dagster.core.run_record import RunStatus
+from gobblin_dagster.engine.allowed import require_allowed
+from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.results import DatasetResult, RunResult
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.engine.validation import check_construct, check_parts
+from gobblin_dagster.service.executors.messages import JobKey, JobNews, RunOrder, Shutdown, StopOrder, from_line
+from gobblin_dagster.service.model import ExecutionStatus
+from gobblin_dagster.spec.load import load_job_text
+
+SHOWN_DATASETS = 20
+"""Datasets whose watermarks are reported one by one."""
+
+_STATUS = {
+    RunStatus.SUCCEEDED: ExecutionStatus.COMPLETE,
+    RunStatus.PARTIAL: ExecutionStatus.FAILED,
+    RunStatus.FAILED: ExecutionStatus.FAILED,
+    RunStatus.BUSY: ExecutionStatus.FAILED,
+    RunStatus.INTERRUPTED: ExecutionStatus.CANCELLED,
+}
+
+
+class Worker:
+    """Runs jobs.
+
+    Args:
+        project: gives the state store, the roots of paths, and what jobs may touch.
+        runner: runs work units; all jobs share it.
+        tell: called with what happens, from several threads at once.
+        jobs_at_once: jobs that run side by side.
+    """
+
+    def __init__(
+        self, project: Project, runner: TaskRunner, tell: Callable[[JobNews], None], jobs_at_once: int
+    ) -> None:
+        self._project = project
+        self._runner = runner
+        self._tell = tell
+        self._pool = ThreadPoolExecutor(jobs_at_once, thread_name_prefix="job")
+        self._stops: dict[JobKey, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def serve(self, lines: Iterable[str]) -> bool:
+        """Take orders until the input ends or a shutdown is ordered; wait for the jobs that run.
+
+        Returns:
+            True after a shutdown; False if the input ended without one, because the service was killed.
+        """
+        for line in lines:
+            order = from_line(line)
+            if isinstance(order, RunOrder):
+                self._begin(order)
+            elif isinstance(order, StopOrder):
+                self._stop(order.key)
+            elif isinstance(order, Shutdown):
+                with self._lock:
+                    for stop in self._stops.values():
+                        stop.set()
+                self._pool.shutdown()
+                return True
+        return False
+
+    def _begin(self, order: RunOrder) -> None:
+        with self._lock:
+            if order.key in self._stops:
+                return
+            self._stops[order.key] = threading.Event()
+        self._pool.submit(self._run, order)
+
+    def _stop(self, key: JobKey) -> None:
+        with self._lock:
+            stop = self._stops.get(key)
+        if stop is not None:
+            stop.set()
+
+    def _run(self, order: RunOrder) -> None:
+        stop = self._stops[order.key]
+        try:
+            if stop.is_set():
+                self._tell(JobNews(order.key, ExecutionStatus.CANCELLED, "stopped before it began"))
+                return
+            self._tell(JobNews(order.key, ExecutionStatus.RUNNING))
+            self._tell(self._result(order, stop))
+        except SpecError as error:
+            self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error), may_retry=False))
+        except GobblinDagsterError as error:
+            self._tell(JobNews(order.key, ExecutionStatus.FAILED, str(error)))
+        except Exception as error:  # noqa: BLE001 - a fault of one job, a construct's own too, must not end the worker
+            self._tell(JobNews(order.key, ExecutionStatus.FAILED, f"{type(error).__name__}: {error}"))
+        finally:
+            with self._lock:
+                del self._stops[order.key]
+
+    def _result(self, order: RunOrder, stop: threading.Event) -> JobNews:
+        allow = self._project.spec.allow.lists
+        job = load_job_text(order.body.encode(), f"job {order.key.job}", check_construct, os.environ, allow)
+        require_allowed(job, str(self._project.root), allow)
+        check_parts(job, self._project.root)
+        result = run_job(self._project, job, runner=self._runner, stop=stop, run_id=order.run_id)
+        moved = [dataset for dataset in result.datasets if dataset.is_committed]
+        return JobNews(
+            order.key,
+            _STATUS[result.status],
+            _message(result),
+            sum(dataset.rows_read for dataset in moved),
+            _watermarks(moved, "low"),
+            _watermarks(moved, "actual_high"),
+        )
+
+
+def _message(result: RunResult) -> str:
+    """Say what became of a job's datasets, and why some failed."""
+    counts: dict[str, int] = {}
+    for dataset in result.datasets:
+        counts[dataset.outcome.value] = counts.get(dataset.outcome.value, 0) + 1
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "nothing to do"
+    failed = [f"{one.dataset_urn}: {failure.message}" for one in result.datasets for failure in one.failures[:1]]
+    return "; ".join([told, *failed[:5]])
+
+
+def _watermarks(datasets: list[DatasetResult], name: str) -> str:
+    """Return the watermarks of datasets as people read them: one alone, or several by their datasets."""
+    texts = [(one.dataset_urn, getattr(one, name)) for one in datasets]
+    if len(texts) == 1:
+        return "" if texts[0][1] is None else str(texts[0][1])
+    shown = [f"{urn}: {mark}" for urn, mark in texts[:SHOWN_DATASETS] if mark is not None]
+    more = [f"and {len(texts) - SHOWN_DATASETS} more"] if len(texts) > SHOWN_DATASETS else []
+    return "; ".join([*shown, *more])

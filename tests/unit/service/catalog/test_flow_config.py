@@ -1,0 +1,78 @@
+"""What users post: every fault at once, in the words that Rest.li's validation was seen to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gobblin_dagster.core.errors import InvalidFlowError
+from gobblin_dagster.service.catalog.flow_config import CatchUp, Concurrency, FlowSettings, parse_flow_config
+from gobblin_dagster.service.model import FlowId, Schedule
+
+GOOD: dict[str, Any] = {
+    "id": {"flowGroup": "g", "flowName": "n"},
+    "templateUris": "FS:///t.template",
+    "properties": {"a": " b "},
+    "schedule": {"cronSchedule": "0 0 * ? * *"},
+    "later": {"kept": True},
+}
+
+
+def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
+    config = parse_flow_config(GOOD)
+    assert config.id == FlowId("g", "n")
+    assert config.properties == {"a": " b "}
+    assert config.schedule == Schedule("0 0 * ? * *", run_immediately=False)
+    assert config.more == {"later": {"kept": True}}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"id": {"flowGroup": "", "flowName": "n"}}, 'ERROR :: /id/flowGroup :: length of "" is out of range 1...128'),
+        ({"id": {"flowGroup": "g" * 129, "flowName": "n"}}, "is out of range 1...128"),
+        ({"id": {"flowGroup": "g"}}, "ERROR :: /id/flowName :: field is required but not found and has no default value"),
+        ({"id": {"flowGroup": "a\nb", "flowName": "n"}}, "holds a control character"),
+        ({"id": {"flowGroup": "\ud800", "flowName": "n"}}, "half a unicode character"),
+        ({"id": "g/n"}, "/id :: g/n cannot be coerced to a record"),
+        ({"templateUris": "http://x/t"}, '"http://x/t" is not a well-formed comma-separated list of URIs'),
+        ({"templateUris": "FS:///"}, "is not a well-formed"),
+        ({"templateUris": 5}, "/templateUris :: 5 cannot be coerced to String"),
+        ({"properties": {"k": 5}}, "/properties/k :: 5 cannot be coerced to String"),
+        ({"properties": {"k": None}}, "null cannot be coerced to String"),
+        ({"properties": []}, "cannot be coerced to a map"),
+        ({"explain": "true"}, "/explain :: true cannot be coerced to Boolean"),
+        ({"schedule": {"cronSchedule": "*/5 * * * *"}}, '"*/5 * * * *" is not in Cron format'),
+        ({"schedule": {"cronSchedule": "* * * ? * *"}}, "fires every 1 s; at least 5 s must lie between"),
+        ({"schedule": {}}, "/schedule/cronSchedule :: field is required"),
+        ({"schedule": {"cronSchedule": "0 0 * ? * *", "runImmediately": "no"}}, "cannot be coerced to Boolean"),
+        ({"properties": {"flow.timeZone": "Mars/Base"}}, '/properties/flow.timeZone :: "Mars/Base" is not a time zone'),
+        ({"properties": {"flow.timeZone": "../../etc/passwd"}}, "is not a time zone"),
+        ({"properties": {"flow.catchUp": "some"}}, "is not one of all, latest, skip"),
+        ({"properties": {"job.maxAttempts": "0"}}, "is not a number from 1 to 100"),
+    ],
+)
+def test_faults_are_told_by_place(change: dict[str, Any], line: str) -> None:
+    with pytest.raises(InvalidFlowError) as caught:
+        parse_flow_config({**GOOD, **change})
+    assert line in caught.value.message()
+
+
+@pytest.mark.parametrize("document", [None, [], "flow", 5, {}])
+def test_what_is_no_flow_is_refused(document: Any) -> None:
+    with pytest.raises(InvalidFlowError):
+        parse_flow_config(document)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(InvalidFlowError) as caught:
+        parse_flow_config({"id": {}, "templateUris": 1, "properties": {"a": 1, "b": 2}, "schedule": 3})
+    assert len(caught.value.faults) == 6
+
+
+def test_settings_follow_gobblins_own_property_unless_ours_is_set() -> None:
+    assert FlowSettings.of({}).catch_up is CatchUp.LATEST
+    assert FlowSettings.of({"flow.allowConcurrentExecution": "false"}).concurrency is Concurrency.REFUSE
+    both = {"flow.allowConcurrentExecution": "false", "flow.concurrency": "queue"}
+    assert FlowSettings.of(both).concurrency is Concurrency.QUEUE
