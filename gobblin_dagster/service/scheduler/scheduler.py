@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from gobblin_dagster.service.catalog.flow_config import CatchUp, FlowSettings
 from gobblin_dagster.service.cron import Cron
-from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowSpec, Trigger
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, FlowSpec, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.store.execution_rows import Event, Execution, add_event, add_execution
 from gobblin_dagster.service.store.flow_rows import DueFlow, set_next_fires, take_due
@@ -21,7 +21,7 @@ from gobblin_dagster.service.store.store import ServiceStore, Transaction
 BATCH = 100
 """Flows that are claimed in one transaction."""
 MAX_MISSED = 1_000
-"""Fire times of one flow that are caught up at once; what is older is noted as skipped, in one row."""
+"""Missed fire times of one flow that are dealt with in one transaction; the others follow in the next."""
 LATE_S = 60
 """A fire time that is claimed within these seconds was not missed."""
 
@@ -87,32 +87,49 @@ class Scheduler:
             now = self._store.now(transaction)
             due = take_due(transaction, epoch_ms(now), limit)
             executions = skipped = 0
+            next_fires: list[tuple[FlowId, int | None]] = []
             for flow in due:
-                fires, left_out = _fire_times(flow, now)
+                fires = _fire_times(flow, now)
                 executions += sum(
-                    self._orchestrator.accept(transaction, flow.spec, number, Trigger.SCHEDULE, now) for number in fires
+                    self._orchestrator.accept(transaction, flow.spec, number, Trigger.SCHEDULE, now)
+                    for number in fires.run
                 )
-                skipped += sum(_note_skipped(transaction, flow.spec, number, now) for number in left_out)
-            set_next_fires(transaction, [(flow.spec.id, next_fire_ms(flow.spec, now)) for flow in due])
+                skipped += sum(_note_skipped(transaction, flow.spec, number, now) for number in fires.skipped)
+                next_fires.append((flow.spec.id, next_fire_ms(flow.spec, fires.until)))
+            set_next_fires(transaction, next_fires)
         return Fired(len(due), executions, skipped)
 
 
-def _fire_times(flow: DueFlow, now: datetime) -> tuple[list[int], list[int]]:
+@dataclass(frozen=True, slots=True)
+class _Fires:
+    run: list[int]
+    skipped: list[int]
+    until: datetime
+    """The flow fires next after this instant."""
+
+
+def _fire_times(flow: DueFlow, now: datetime) -> _Fires:
     """Return the fire times that run and those that are skipped, in epoch ms."""
     schedule = flow.spec.config.schedule
     if schedule is None:
-        return [], []
+        return _Fires([], [], now)
     settings = FlowSettings.of(flow.spec.config.properties)
     times = [flow.fire_ms]
+    is_all = True
     for found in Cron.parse(schedule.cron).fire_times(from_epoch_ms(flow.fire_ms), settings.time_zone):
-        if found > now or len(times) >= MAX_MISSED:
+        if found > now:
+            break
+        if len(times) == MAX_MISSED:
+            is_all = False
             break
         times.append(epoch_ms(found))
     in_time = [number for number in times if number >= epoch_ms(now - timedelta(seconds=LATE_S))]
-    kept = {CatchUp.ALL: times, CatchUp.LATEST: times[-1:], CatchUp.SKIP: in_time}[settings.catch_up]
+    latest = times[-1:] if is_all else []
+    kept = {CatchUp.ALL: times, CatchUp.LATEST: latest, CatchUp.SKIP: []}[settings.catch_up]
     # What came within the last minute was not missed: it fires whatever the policy says of missed ones.
-    fires = sorted({*kept, *in_time})
-    return fires, [number for number in times if number not in fires]
+    run = sorted({*kept, *in_time})
+    skipped = [number for number in times if number not in {*run}]
+    return _Fires(run, skipped, now if is_all else from_epoch_ms(times[-1]))
 
 
 def _note_skipped(transaction: Transaction, spec: FlowSpec, number: int, now: datetime) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,9 @@ def test_key_of_a_java_client_is_read_and_written_as_it_stands_on_the_wire() -> 
     assert restli.encode_header_key(fields) == "(flowGroup:grp a,flowName:par%28en%29)"
 
 
-@given(group=st.text(st.characters(codec="utf-8"), max_size=40), name=st.text(st.characters(codec="utf-8"), max_size=40))
+@given(
+    group=st.text(st.characters(codec="utf-8"), max_size=40), name=st.text(st.characters(codec="utf-8"), max_size=40)
+)
 def test_any_group_and_name_survive_the_way_there_and_back(group: str, name: str) -> None:
     fields = {"flowGroup": group, "flowName": name}
     raw = restli.encode_key(fields)
@@ -77,12 +81,12 @@ def test_broken_keys_are_bad_requests(raw: str) -> None:
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_parsers(text: str) -> None:
     for version in (1, 2):
-        try:
+        with contextlib.suppress(BadRequest):
             restli.parse_query(text, version=version)
+        with contextlib.suppress(BadRequest):
             restli.parse_path_key(text, version=version, what="the key")
+        with contextlib.suppress(BadRequest):
             restli.parse_mask(text)
-        except BadRequest as error:
-            assert error.message
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "", "2147483648", "99999999999999999999", "x", "٣"])

@@ -32,7 +32,10 @@ def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
     [
         ({"id": {"flowGroup": "", "flowName": "n"}}, 'ERROR :: /id/flowGroup :: length of "" is out of range 1...128'),
         ({"id": {"flowGroup": "g" * 129, "flowName": "n"}}, "is out of range 1...128"),
-        ({"id": {"flowGroup": "g"}}, "ERROR :: /id/flowName :: field is required but not found and has no default value"),
+        (
+            {"id": {"flowGroup": "g"}},
+            "ERROR :: /id/flowName :: field is required but not found and has no default value",
+        ),
         ({"id": {"flowGroup": "a\nb", "flowName": "n"}}, "holds a control character"),
         ({"id": {"flowGroup": "\ud800", "flowName": "n"}}, "half a unicode character"),
         ({"id": "g/n"}, "/id :: g/n cannot be coerced to a record"),

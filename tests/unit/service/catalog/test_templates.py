@@ -102,7 +102,10 @@ def test_uris_do_not_lead_out_of_the_folder(tmp_path: Path, uri: str) -> None:
         ("template: t\njob: {job: x}\n", "is set by the service"),
         ("template: t\nparameters: {a: {}}\njob: {x: 1}\n", "is used nowhere"),
         ("template: t\nparameters: {a: {pattern: '('}}\njob: {x: '${a}'}\n", "no regular expression"),
-        ("template: t\nparameters: {a: {type: integer, default: x}}\njob: {x: '${a}'}\n", "has a default that is no integer"),
+        (
+            "template: t\nparameters: {a: {type: integer, default: x}}\njob: {x: '${a}'}\n",
+            "has a default that is no integer",
+        ),
         ("template: t\nparameters: {a: {typo: 1}}\njob: {x: '${a}'}\n", "typo"),
         ("template: '1 2'\njob: {}\n", "template"),
         ("a: [", "YAML"),

@@ -42,7 +42,9 @@ def all_dags(size: int) -> Iterator[Dag]:
         yield Dag(tuple(job(name, *before) for name, before in zip(names, parents, strict=True)))
 
 
-def play(dag: Dag, step: Step, outcomes: dict[str, ExecutionStatus], picks: list[int]) -> tuple[FlowProgress, list[str]]:
+def play(
+    dag: Dag, step: Step, outcomes: dict[str, ExecutionStatus], picks: list[int]
+) -> tuple[FlowProgress, list[str]]:
     """End running jobs in the order that `picks` says, each with its outcome; return the end, and what was started."""
     running = [action for action in step.actions if isinstance(action, Start)]
     started = [action.job for action in running]
@@ -64,14 +66,16 @@ def test_every_dag_ends_whatever_fails_and_whichever_ends_first(size: int) -> No
     for dag in all_dags(size):
         names = [one.name for one in dag.jobs]
         for failed in (set(found) for count in range(size + 1) for found in combinations(names, count)):
-            outcomes = {name: S.FAILED for name in failed}
+            outcomes = dict.fromkeys(failed, S.FAILED)
             for picks in ([0] * 8, [1, 0, 1, 0, 1, 0, 1, 0], [2, 1, 2, 1, 2, 1, 2, 1]):
                 progress, started = play(dag, begin(dag), outcomes, list(picks))
                 assert is_over(progress)
                 assert len(started) == len(set(started)), "no job is started twice"
                 done = {name for name, one in progress.jobs.items() if one.status is S.COMPLETE}
                 for one in dag.jobs:
-                    assert (one.name in started) == done.issuperset(one.parents), "a job starts when its parents are done"
+                    assert (one.name in started) == done.issuperset(one.parents), (
+                        "a job starts when its parents are done"
+                    )
                 expected = S.COMPLETE if done == set(names) else S.FAILED
                 assert flow_status(progress) is expected
 

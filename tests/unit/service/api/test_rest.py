@@ -1,0 +1,443 @@
+"""REST as Gobblin's Java clients speak it: requests replayed byte by byte against a service on a socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gobblin_dagster.service.api.app import MAX_BODY
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, JobReport
+from gobblin_dagster.service.server import CoreServices
+from gobblin_dagster.spec.project import ServiceSpec
+from tests.services.postgres import PostgresServer
+
+TEMPLATE = """
+template: to_lake
+parameters:
+  table: {type: name, description: Table in the lake}
+  rows: {type: integer, default: "5"}
+job:
+  source:
+    type: gobblin_dagster.testing.rows_source:RowsSource
+    datasets: {a: {rows: "${rows}"}}
+  extract: {namespace: test, table: "${table}"}
+  output: {path: lake}
+"""
+URI = "FS:///shop/to-lake.template"
+JAVA = {"X-LI-R2-W-MsgType": "REST", "X-RestLi-Protocol-Version": "2.0.0"}
+KEY = "($params:(),flowGroup:g,flowName:n)"
+
+
+@dataclass
+class Told:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@dataclass
+class Rest:
+    """A client that sends targets as they are given."""
+
+    port: int
+    token: str | None
+    core: CoreServices
+    headers: dict[str, str] = field(default_factory=lambda: dict(JAVA))
+
+    def __call__(self, method: str, target: str, body: Any = None, **headers: str) -> Told:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        if self.token:
+            sent.setdefault("Authorization", f"Bearer {self.token}")
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.putrequest(method, target, skip_accept_encoding=True)
+        for name, value in {**sent, "Content-Length": str(len(data or b""))}.items():
+            connection.putheader(name, value)
+        connection.endheaders(data)
+        answer = connection.getresponse()
+        told = Told(answer.status, dict(answer.getheaders()), answer.read().decode())
+        connection.close()
+        return told
+
+    def create(self, **changes: Any) -> Told:
+        return self("POST", "/flowconfigsV2", config(**changes), X_RestLi_Method="create")
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    document = {
+        "id": {"flowGroup": "g", "flowName": "n"},
+        "templateUris": URI,
+        "properties": {"table": "orders"},
+        "schedule": {"cronSchedule": "0 0 0 ? 1 1 2050"},
+        **changes,
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def rest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rest]:
+    """A service that answers on a socket; its loops do not run, so that tests see each step."""
+    (tmp_path / "templates" / "shop").mkdir(parents=True)
+    (tmp_path / "templates" / "shop" / "to-lake.template").write_text(TEMPLATE)
+    store = "sqlite:///service.db"
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        store = server.url(server.new_database())
+    core = CoreServices(tmp_path, ServiceSpec(port=0, store=store), ["false"])
+    listener = socket.create_server(("127.0.0.1", 0))
+    uvicorn_server = uvicorn.Server(uvicorn.Config(core.app, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not uvicorn_server.started:
+        time.sleep(0.01)
+    yield Rest(listener.getsockname()[1], core.token, core)
+    uvicorn_server.should_exit = True
+    thread.join()
+    core.store.close()
+
+
+def test_create_of_a_scheduled_flow_answers_as_gobblins_service(rest: Rest) -> None:
+    told = rest.create()
+    assert told.status == 201
+    assert told.headers["location"] == (
+        "/flowconfigsV2/($params:(flowExecutionId:-1,flowGroup:g,flowName:n),flowGroup:g,flowName:n)"
+    )
+    assert told.headers["x-restli-id"] == "(flowGroup:g,flowName:n)"
+    assert told.headers["x-restli-protocol-version"] == "2.0.0"
+    assert told.json["properties"] == {"table": "orders", "gobblin.service.requester.list": "[]"}
+    got = rest("GET", f"/flowconfigsV2/{KEY}")
+    assert got.json["schedule"] == {"cronSchedule": "0 0 0 ? 1 1 2050", "runImmediately": False}
+    assert got.json["properties"] == {
+        "flow.group": "g",
+        "flow.name": "n",
+        "flow.runImmediately": "false",
+        "gobblin.service.requester.list": "[]",
+        "table": "orders",
+    }
+    assert rest("GET", "/flowconfigsV2/(flowGroup:g,flowName:n)").json == got.json, "curl leaves $params out"
+
+
+def test_run_once_tells_its_execution_by_location_and_property(rest: Rest) -> None:
+    told = rest.create(schedule=None)
+    number = told.json["properties"]["flow.executionId"]
+    assert f"flowExecutionId:{number}," in told.headers["location"]
+    found = rest("GET", f"/flowexecutions/($params:(),flowExecutionId:{number},flowGroup:g,flowName:n)")
+    assert (found.status, found.json["executionStatus"], found.json["jobStatuses"]) == (200, "PENDING", [])
+
+
+def test_names_of_any_kind_survive_in_keys_and_headers(rest: Rest) -> None:
+    names = {"flowGroup": "a b/c", "flowName": "pär(t),':%"}
+    told = rest.create(id=names)
+    assert told.status == 201, told.text
+    raw = "(flowGroup:a%20b%2Fc,flowName:p%C3%A4r%28t%29%2C%27%3A%25)"
+    assert told.headers["location"].endswith(raw[1:])
+    assert rest("GET", f"/flowconfigsV2/{raw}").json["id"] == names
+    assert rest("DELETE", f"/flowconfigsV2/{raw}").status == 200
+    assert rest("GET", f"/flowconfigsV2/{raw}").status == 404
+
+
+def test_update_patch_and_delete_answer_200_without_a_body(rest: Rest) -> None:
+    rest.create()
+    for told in (
+        rest("PUT", f"/flowconfigsV2/{KEY}", config(properties={"table": "second"})),
+        rest(
+            "POST",
+            f"/flowconfigsV2/{KEY}",
+            {"patch": {"properties": {"$set": {"rows": "7"}, "$delete": ["nothing"]}}},
+            X_RestLi_Method="partial_update",
+        ),
+        rest("DELETE", f"/flowconfigsV2/{KEY}", delete_state_store="true"),
+    ):
+        assert (told.status, told.text, told.headers.get("content-type")) == (200, "", None)
+    history = rest("GET", "/flowconfigsV2?q=history&flowId=(flowGroup:g,flowName:n)").json["elements"]
+    assert [(one["version"], one["change"]) for one in history] == [
+        (1, "created"),
+        (2, "updated"),
+        (3, "updated"),
+        (4, "deleted"),
+    ]
+    assert history[2]["flowConfig"]["properties"] == {"table": "second", "rows": "7"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "text"),
+    [
+        (
+            {"id": {"flowGroup": "g"}},
+            422,
+            "ERROR :: /id/flowName :: field is required but not found and has no default value\n",
+        ),
+        ({"schedule": {"cronSchedule": "* * * * *"}}, 422, "is not in Cron format"),
+        ({"templateUris": "FS:///nope"}, 400, "Flow was not compiled successfully"),
+        ({"properties": {}}, 400, "needs the parameter 'table'"),
+        ({"properties": {"table": "t", "typo": "1"}}, 400, "no template declares the parameter 'typo'"),
+        ({"properties": {"table": "t", "rows": "many"}}, 400, "is no integer"),
+        ({"properties": {"table": "t", "flow.executionId": "5"}}, 400, "flow.executionId cannot be set by the user"),
+    ],
+)
+def test_create_that_is_refused_stores_nothing(rest: Rest, changes: dict[str, Any], status: int, text: str) -> None:
+    told = rest.create(**changes)
+    assert told.status == status, told.text
+    assert text in told.json["message"]
+    assert told.json["status"] == status
+    assert told.headers["x-restli-error-response"] == "true"
+    assert rest("GET", "/flowconfigsV2").json["elements"] == []
+
+
+def test_what_is_missing_or_there_already_is_said_in_gobblins_words(rest: Rest) -> None:
+    rest.create()
+    again = rest.create()
+    assert (again.status, again.json["message"]) == (
+        409,
+        "FlowSpec with URI gobblin-flow:/g/n already exists, no action will be taken",
+    )
+    other = "(flowGroup:g,flowName:x)"
+    for told in (
+        rest("GET", f"/flowconfigsV2/{other}"),
+        rest("DELETE", f"/flowconfigsV2/{other}"),
+        rest("PUT", f"/flowconfigsV2/{other}", config(id={"flowGroup": "g", "flowName": "x"})),
+        rest("POST", f"/flowconfigsV2/{other}?action=runImmediately", {}, X_RestLi_Method="action"),
+    ):
+        assert (told.status, told.json["message"]) == (404, "Flow requested does not exist: x")
+    moved = rest("PUT", f"/flowconfigsV2/{KEY}", config(id={"flowGroup": "g", "flowName": "x"}))
+    assert (moved.status, moved.json["message"]) == (400, "flowName and flowGroup cannot be changed in update")
+
+
+def test_explain_compiles_and_stores_nothing(rest: Rest) -> None:
+    told = rest.create(explain=True)
+    assert told.status == 200
+    (job,) = json.loads(told.json["properties"]["gobblin.flow.compiled"])
+    assert (job["job"], job["executor"], job["parents"]) == ("g__n__to_lake", "embedded", [])
+    assert job["config"]["extract"] == {"namespace": "test", "table": "orders"}
+    bad = rest.create(explain=True, properties={"x": "1"})
+    assert (bad.status, bad.json["properties"]["gobblin.flow.compiled"]) == (200, "")
+    assert rest("GET", "/flowconfigsV2").json["elements"] == []
+
+
+def test_unschedule_keeps_the_flow_and_sets_gobblins_never(rest: Rest) -> None:
+    rest.create(schedule={"cronSchedule": "0 0 * ? * *"})
+    rest("PUT", f"/flowconfigsV2/{KEY}", config(properties={"flow.unschedule": "true"}))
+    got = rest("GET", f"/flowconfigsV2/{KEY}").json
+    assert got["schedule"]["cronSchedule"] == "0 0 0 ? 1 1 2050"
+    assert got["properties"]["table"] == "orders"
+
+
+def test_pages_filters_and_projections(rest: Rest) -> None:
+    for number in range(12):
+        rest.create(
+            id={"flowGroup": "g", "flowName": f"f{number:02}"},
+            properties={"table": f"t{number}", "user.to.proxy": "me"},
+        )
+    everything = rest("GET", "/flowconfigsV2").json
+    assert len(everything["elements"]) == 12
+    assert everything["paging"] == {"count": 10, "start": 0, "links": []}
+    page = rest("GET", "/flowconfigsV2?start=5&count=List(5)&fields=id:(flowName)").json
+    assert page["elements"] == [{"id": {"flowName": f"f{number:02}"}} for number in range(5, 10)]
+    assert [link["rel"] for link in page["paging"]["links"]] == ["prev", "next"]
+    assert page["paging"]["links"][1]["href"] == "/flowconfigsV2?fields=id:(flowName)&start=10&count=5"
+    found = rest("GET", "/flowconfigsV2?q=filterFlows&userToProxy=me&propertyFilter=table=t1,user.to.proxy").json
+    assert [one["id"]["flowName"] for one in found["elements"]] == ["f01", "f10", "f11"]
+    tunnelled = rest(
+        "POST",
+        "/flowconfigsV2",
+        b"q=filterFlows&flowName=f03",
+        X_HTTP_Method_Override="GET",
+        Content_Type="application/x-www-form-urlencoded",
+    )
+    assert [one["id"]["flowName"] for one in tunnelled.json["elements"]] == ["f03"]
+
+
+def test_executions_are_found_killed_and_resumed(rest: Rest) -> None:
+    rest.create()
+    told = rest("POST", f"/flowconfigsV2/{KEY}?action=runImmediately", {}, X_RestLi_Method="action")
+    assert told.json == {"value": "Successfully triggered flow {flowGroup=g, flowName=n}"}
+    latest = "/flowexecutions?q=latestFlowExecution&flowId=(flowGroup:g,flowName:n)&count=List(5)"
+    number = rest("GET", latest).json["elements"][0]["id"]["flowExecutionId"]
+    rest.core.orchestrator.start_accepted()
+    key = f"($params:(),flowExecutionId:{number},flowGroup:g,flowName:n)"
+    (job,) = rest("GET", f"/flowexecutions/{key}").json["jobStatuses"]
+    assert (job["jobId"], job["executionStatus"]) == ({"jobName": "g__n__to_lake", "jobGroup": "g"}, "PENDING")
+    assert rest("POST", f"/flowexecutions/{key}?action=resume", {}).status == 409
+    assert rest("DELETE", f"/flowexecutions/{key}").status == 200
+    assert rest("DELETE", f"/flowexecutions/{key}").status == 409
+    execution = ExecutionId(FlowId("g", "n"), number)
+    rest.core.orchestrator.report(JobReport(execution, "g__n__to_lake", 1, 1, ExecutionStatus.CANCELLED, "stopped"))
+    assert rest("GET", f"/flowstatuses/{key}").json["executionStatus"] == "CANCELLED"
+    assert rest("POST", f"/flowexecutions/{key}?action=resume", {}).status == 200
+    assert rest("GET", f"/flowexecutions/{key}").json["executionStatus"] == "RUNNING"
+    group = rest("GET", "/flowexecutions?q=latestFlowGroupExecutions&flowGroup=g&countPerFlow=3").json["elements"]
+    assert [one["id"]["flowExecutionId"] for one in group] == [number]
+    events = rest("GET", f"/flowexecutions?q=events&flowId=(flowGroup:g,flowName:n)&flowExecutionId={number}").json
+    assert [one["executionStatus"] for one in events["elements"]][-2:] == ["PENDING_RESUME", "RUNNING"]
+    missing = rest("GET", "/flowexecutions?q=latestFlowExecution&flowId=(flowGroup:g,flowName:x)")
+    assert (missing.status, "No flow execution found" in missing.json["message"]) == (404, True)
+    assert rest("GET", "/flowexecutions?q=latestFlowExecution").json["message"] == "Parameter 'flowId' is required"
+
+
+def test_first_resource_takes_the_seeds_flat_body_and_answers_without_one(rest: Rest) -> None:
+    flat = {
+        "flowName": "n",
+        "flowGroup": "g",
+        "templateNames": URI,
+        "schedule": "",
+        "properties": {"table": "orders"},
+    }
+    told = rest("POST", "/flowconfigs", flat, X_RestLi_Method="create")
+    assert (told.status, told.text) == (201, "")
+    assert told.headers["location"] == "/flowconfigs/($params:(),flowGroup:g,flowName:n)"
+    assert rest("GET", "/flowconfigs/(flowGroup:g,flowName:n)").json["id"] == {"flowGroup": "g", "flowName": "n"}
+    assert rest("POST", "/flowconfigs", config(explain=True)).status == 400
+
+
+def test_protocol_1_writes_keys_as_pairs(rest: Rest) -> None:
+    del rest.headers["X-RestLi-Protocol-Version"]
+    told = rest("POST", "/flowconfigsV2", config())
+    assert told.headers["x-linkedin-id"] == "flowGroup=g&flowName=n"
+    assert told.headers["location"] == (
+        "/flowconfigsV2/$params.flowExecutionId=-1&$params.flowGroup=g&$params.flowName=n&flowGroup=g&flowName=n"
+    )
+    assert rest("GET", "/flowconfigsV2/flowGroup=g&flowName=n").status == 200
+    assert rest("GET", "/flowconfigsV2/flowGroup=g&flowName=x").headers["x-linkedin-error-response"] == "true"
+
+
+def test_second_change_from_the_same_version_is_refused(rest: Rest) -> None:
+    rest.create()
+    tag = rest("GET", f"/flowconfigsV2/{KEY}").headers["etag"]
+    assert rest("PUT", f"/flowconfigsV2/{KEY}", config(properties={"table": "b"}), If_Match=tag).status == 200
+    late = rest("PUT", f"/flowconfigsV2/{KEY}", config(properties={"table": "c"}), If_Match=tag)
+    assert (late.status, "has version 2, not 1" in late.json["message"]) == (412, True)
+
+
+def test_idempotency_key_gives_the_same_answer_once(rest: Rest) -> None:
+    answers = [rest("POST", "/flowconfigsV2", config(schedule=None), Idempotency_Key="k1") for _ in range(3)]
+    assert {one.status for one in answers} == {201}
+    assert len({one.headers["location"] for one in answers}) == 1
+    other = rest("POST", "/flowconfigsV2", config(properties={"table": "b"}), Idempotency_Key="k1")
+    assert (other.status, "was used for another request" in other.json["message"]) == (409, True)
+
+
+def test_two_creates_at_once_make_one_flow(rest: Rest) -> None:
+    told: list[int] = []
+    threads = [threading.Thread(target=lambda: told.append(rest.create().status)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == [201] + [409] * 7
+
+
+def test_nobody_without_the_token_sees_or_changes_anything(rest: Rest) -> None:
+    rest.create()
+    rest.token = None
+    for method, target in [("GET", "/flowconfigsV2"), ("DELETE", f"/flowconfigsV2/{KEY}"), ("GET", "/nope")]:
+        assert rest(method, target).status == 401
+    assert rest("GET", "/flowconfigsV2", Authorization="Bearer wrong").status == 401
+    assert rest("GET", "/health/live").status == 200
+    assert rest("GET", "/health/ready").json == {"ready": True, "problems": []}
+    assert "paths" in rest("GET", "/openapi.json").json
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "headers", "status"),
+    [
+        ("POST", "/flowconfigsV2", b"{", {}, 400),
+        ("POST", "/flowconfigsV2", b"\xff", {}, 400),
+        ("POST", "/flowconfigsV2", b"[" * 100_000, {}, 400),
+        ("POST", "/flowconfigsV2", b'{"id": NaN}', {}, 400),
+        ("POST", "/flowconfigsV2", b"null", {}, 422),
+        ("POST", "/flowconfigsV2", b" " * (MAX_BODY + 1), {}, 413),
+        ("GET", "/flowconfigsV2/(flowGroup:g", None, {}, 400),
+        ("GET", "/flowconfigsV2/(flowGroup:g)", None, {}, 400),
+        ("GET", "/flowconfigsV2/" + "List(" * 9000, None, {}, 400),
+        ("GET", "/flowconfigsV2/a/b", None, {}, 400),
+        ("GET", "/flowconfigsV2?start=-1", None, {}, 400),
+        ("GET", "/flowconfigsV2?count=x", None, {}, 400),
+        ("GET", "/flowconfigsV2?q=nope", None, {}, 400),
+        ("GET", "/flowconfigsV2?ids=1", None, {}, 400),
+        ("GET", "/flowconfigsV2?q=filterFlows&typo=1", None, {}, 400),
+        ("POST", "/flowconfigsV2/(flowGroup:g,flowName:n)?action=nope", b"{}", {}, 400),
+        ("POST", "/flowconfigsV2?action=runImmediately", b"{}", {}, 400),
+        ("PUT", "/flowconfigsV2", b"{}", {}, 400),
+        ("PATCH", "/flowconfigsV2", b"{}", {}, 405),
+        ("GET", "/flowexecutions/(flowExecutionId:x,flowGroup:g,flowName:n)", None, {}, 400),
+        ("GET", "/flowexecutions", None, {}, 400),
+        ("GET", "/nope", None, {}, 404),
+        ("GET", "/", None, {}, 404),
+        ("GET", "/flowconfigsV2", None, {"Accept": "text/html"}, 406),
+        ("GET", "/flowconfigsV2", None, {"X-RestLi-Protocol-Version": "3.0.0"}, 400),
+        ("POST", "/flowconfigsV2", b"", {"X-HTTP-Method-Override": "DELETE"}, 400),
+        ("GET", "/flowconfigsV2", None, {"X-RestLi-Method": "batch_get"}, 400),
+        ("PUT", "/flowconfigsV2/(flowGroup:g,flowName:n)", b"{}", {"If-Match": "x"}, 422),
+    ],
+)
+def test_bad_requests_are_refused_with_a_reason(
+    rest: Rest, method: str, target: str, body: bytes | None, headers: dict[str, str], status: int
+) -> None:
+    told = rest(method, target, body, **headers)
+    assert told.status == status, told.text
+    assert told.json["message"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
+    st.sampled_from(["/flowconfigsV2", "/flowconfigs", "/flowexecutions", "/flowstatuses", "/flowtemplates"]),
+    st.text(st.sampled_from("(),:'%=&?$/abList0279flowGroupflowName+ü".replace("ü", "")), max_size=60),
+    st.one_of(
+        st.none(),
+        st.binary(max_size=40),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["id", "flowGroup", "properties", "schedule", "patch", "$set", "x"]),
+                    inner,
+                    max_size=4,
+                )
+            ),
+            max_leaves=10,
+        ),
+    ),
+)
+def test_no_request_is_answered_with_500(
+    rest: Rest, method: str, resource: str, rest_of_target: str, body: Any
+) -> None:
+    target = resource + ("" if rest_of_target.startswith("?") else "/") + rest_of_target.replace(" ", "+")
+    told = rest(method, target, body)
+    assert told.status < 500, (method, target, body, told.text)
+
+
+def test_every_change_and_refusal_is_in_the_audit_trail(rest: Rest) -> None:
+    from sqlalchemy import select, update
+
+    from gobblin_dagster.service.security.audit import broken_rows
+    from gobblin_dagster.service.store.tables import audit
+
+    rest.create()
+    rest("DELETE", f"/flowconfigsV2/{KEY}")
+    with rest.core.store.write() as transaction:
+        rows = transaction.execute(select(audit.c.principal, audit.c.action, audit.c.resource, audit.c.outcome)).all()
+        assert [tuple(row) for row in rows] == [
+            ("owner", "create", "g/n", "allowed"),
+            ("owner", "delete", "g/n", "allowed"),
+        ]
+        assert list(broken_rows(transaction)) == []
+        transaction.execute(update(audit).where(audit.c.number == 1).values(principal="somebody"))
+        assert list(broken_rows(transaction)) == [1]
