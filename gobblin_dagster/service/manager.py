@@ -212,7 +212,7 @@ class FlowManager:
     def _accept(self, transaction: Transaction, spec: FlowSpec, now: datetime, trigger: Trigger) -> int:
         """Ask for an execution under the next free millisecond, and return it."""
         number = epoch_ms(now)
-        while not self._orchestrator.accept(transaction, spec, number, trigger, now):
+        while not self._orchestrator.accept(transaction, [(spec, number)], trigger, now):
             number += 1
         return number
 

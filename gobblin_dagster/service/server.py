@@ -98,7 +98,7 @@ class CoreServices:
             self.orchestrator,
             lambda transaction: self._role.renew(transaction, self.store.now(transaction)),
         )
-        self._executor = EmbeddedExecutor(
+        self.executor = EmbeddedExecutor(
             self.store,
             self._take_in,
             worker_command,
@@ -126,7 +126,7 @@ class CoreServices:
 
     def start(self) -> None:
         """Start the executor and the loops."""
-        self._executor.start()
+        self.executor.start()
         self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
         self._loop_thread.start()
 
@@ -141,9 +141,9 @@ class CoreServices:
         if self._loop_thread is not None:
             self._loop_thread.join()
         if at_once:
-            self._executor.kill()
+            self.executor.kill()
         else:
-            self._executor.stop()
+            self.executor.stop()
         try:
             with self.store.write() as transaction:
                 self._role.give_back(transaction)
@@ -174,7 +174,7 @@ class CoreServices:
             server.should_exit = True
             if len(signals) > 1:
                 server.force_exit = True
-                self._executor.kill()
+                self.executor.kill()
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
@@ -210,7 +210,7 @@ class CoreServices:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
                 if self._role.is_held and self.orchestrator.start_accepted():
-                    self._executor.wake()
+                    self.executor.wake()
                 self._store_problem = ""
             except GobblinDagsterError as error:
                 self._store_problem = str(error)
@@ -229,7 +229,7 @@ class CoreServices:
 
     def _wake_up(self) -> None:
         self._wake.set()
-        self._executor.wake()
+        self.executor.wake()
 
     def _problems(self) -> list[str]:
         try:

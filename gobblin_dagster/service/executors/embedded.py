@@ -6,7 +6,6 @@ a worker that is gone are handed over again, since what a job publishes is exact
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import subprocess
 import threading
@@ -84,11 +83,19 @@ class EmbeddedExecutor:
         self._waiting: deque[JobKey] = deque()
         self._running: set[JobKey] = set()
         self._restarts: dict[JobKey, int] = {}
+        self._stopped: set[JobKey] = set()
+        """Jobs that were ordered to stop; others that end as cancelled were cut short by the end of the service."""
         self._lock = threading.RLock()
         self._worker: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._wake = threading.Event()
+
+    @property
+    def restarts(self) -> int:
+        """How often running jobs lost their worker, of those that are not over."""
+        with self._lock:
+            return sum(self._restarts.values())
 
     def start(self) -> None:
         """Take up jobs that a killed service left, and go on with the outbox, in a thread."""
@@ -154,6 +161,7 @@ class EmbeddedExecutor:
                     if key not in self._running and key not in self._waiting:
                         self._waiting.append(key)
                     continue
+                self._stopped.add(key)
                 is_running = key in self._running
                 if key in self._waiting:
                     self._waiting.remove(key)
@@ -228,7 +236,8 @@ class EmbeddedExecutor:
         if self._stopping.is_set():
             return
         for key in left:
-            restarts = self._restarts[key] = self._restarts.get(key, 0) + 1
+            with self._lock:
+                restarts = self._restarts[key] = self._restarts.get(key, 0) + 1
             if restarts <= MAX_RESTARTS:
                 log.warning("the worker ended (code %d) while job %s ran; it is handed over again", code, key)
                 with self._lock:
@@ -243,6 +252,8 @@ class EmbeddedExecutor:
     def _report(self, news: JobNews, run_id: str = "") -> None:
         """Tell what became of a job, for as long as it takes: the store may be away for a while."""
         key = news.key
+        if news.status is ExecutionStatus.CANCELLED and self._stopping.is_set() and key not in self._stopped:
+            return  # the next start takes the job up again; what is whole is committed
         report = JobReport(
             key.execution_id,
             key.job,
@@ -265,9 +276,10 @@ class EmbeddedExecutor:
                 if self._stopping.wait(1):
                     return
         if news.status.is_final:
-            with self._lock, contextlib.suppress(KeyError):
-                self._running.remove(key)
-            self._restarts.pop(key, None)
+            with self._lock:
+                self._running.discard(key)
+                self._restarts.pop(key, None)
+                self._stopped.discard(key)
             self._wake.set()
 
 

@@ -5,7 +5,7 @@ All it knows stands in the store: each method is one transaction, and a new proc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -42,7 +42,8 @@ from gobblin_dagster.service.store.execution_rows import (
     JobExecution,
     Order,
     add_event,
-    add_execution,
+    add_events,
+    add_executions,
     add_jobs,
     add_orders,
     list_executions,
@@ -73,24 +74,28 @@ class Orchestrator:
         self._store = store
         self._compile = compile_flow
 
-    def accept(self, transaction: Transaction, spec: FlowSpec, number: int, trigger: Trigger, now: datetime) -> bool:
-        """Store an execution, to be compiled and started by `start_accepted`.
+    def accept(
+        self, transaction: Transaction, wanted: Sequence[tuple[FlowSpec, int]], trigger: Trigger, now: datetime
+    ) -> int:
+        """Store executions, to be compiled and started by `start_accepted`.
 
         Args:
             transaction: open for writing.
-            spec: the flow, in the version that will run.
-            number: the execution id, epoch ms.
-            trigger: why it runs.
+            wanted: flows, each in the version that will run, with the execution's id in epoch ms.
+            trigger: why they run.
             now: the store's instant.
 
         Returns:
-            False if the flow has an execution with this number already.
+            How many were stored; the others were there already.
         """
-        execution = Execution(ExecutionId(spec.id, number), spec.version, trigger, ExecutionStatus.PENDING, now)
-        added = add_execution(transaction, execution)
-        if added:
-            add_event(transaction, Event(execution.id, now, ExecutionStatus.PENDING, message=f"asked for: {trigger}"))
-        return added
+        new = [
+            Execution(ExecutionId(spec.id, number), spec.version, trigger, ExecutionStatus.PENDING, now)
+            for spec, number in wanted
+        ]
+        added = add_executions(transaction, new)
+        told = f"asked for: {trigger}"
+        add_events(transaction, [Event(one.id, now, ExecutionStatus.PENDING, message=told) for one in added])
+        return len(added)
 
     def start_accepted(self, limit: int = 100) -> int:
         """Compile and start executions that were accepted; return how many of them left the queue.

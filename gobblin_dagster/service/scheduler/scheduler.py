@@ -6,7 +6,7 @@ for flows that are not due, and a second scheduler can neither fire twice nor mi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,7 @@ from gobblin_dagster.service.catalog.flow_config import CatchUp, FlowSettings
 from gobblin_dagster.service.cron import Cron
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId, FlowSpec, Trigger
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
-from gobblin_dagster.service.store.execution_rows import Event, Execution, add_event, add_execution
+from gobblin_dagster.service.store.execution_rows import Event, Execution, add_events, add_executions
 from gobblin_dagster.service.store.flow_rows import DueFlow, set_next_fires, take_due
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 
@@ -86,16 +86,16 @@ class Scheduler:
                 return Fired()
             now = self._store.now(transaction)
             due = take_due(transaction, epoch_ms(now), limit)
-            executions = skipped = 0
+            wanted: list[tuple[FlowSpec, int]] = []
+            left_out: list[tuple[FlowSpec, int]] = []
             next_fires: list[tuple[FlowId, int | None]] = []
             for flow in due:
                 fires = _fire_times(flow, now)
-                executions += sum(
-                    self._orchestrator.accept(transaction, flow.spec, number, Trigger.SCHEDULE, now)
-                    for number in fires.run
-                )
-                skipped += sum(_note_skipped(transaction, flow.spec, number, now) for number in fires.skipped)
+                wanted += [(flow.spec, number) for number in fires.run]
+                left_out += [(flow.spec, number) for number in fires.skipped]
                 next_fires.append((flow.spec.id, next_fire_ms(flow.spec, fires.until)))
+            executions = self._orchestrator.accept(transaction, wanted, Trigger.SCHEDULE, now)
+            skipped = _note_skipped(transaction, left_out, now)
             set_next_fires(transaction, next_fires)
         return Fired(len(due), executions, skipped)
 
@@ -132,20 +132,22 @@ def _fire_times(flow: DueFlow, now: datetime) -> _Fires:
     return _Fires(run, skipped, now if is_all else from_epoch_ms(times[-1]))
 
 
-def _note_skipped(transaction: Transaction, spec: FlowSpec, number: int, now: datetime) -> bool:
-    """Leave a row for a fire time that passed while no scheduler ran and that the flow's policy does not catch up."""
+def _note_skipped(transaction: Transaction, fires: Sequence[tuple[FlowSpec, int]], now: datetime) -> int:
+    """Leave a row for each fire time that passed while no scheduler ran and that its flow does not catch up."""
     message = "skipped: no scheduler ran at this time, and flow.catchUp does not ask for it"
-    execution = Execution(
-        ExecutionId(spec.id, number),
-        spec.version,
-        Trigger.SCHEDULE,
-        ExecutionStatus.CANCELLED,
-        now,
-        message,
-        is_over=True,
-        ended_at=now,
-    )
-    added = add_execution(transaction, execution)
-    if added:
-        add_event(transaction, Event(execution.id, now, ExecutionStatus.CANCELLED, message=message))
-    return added
+    new = [
+        Execution(
+            ExecutionId(spec.id, number),
+            spec.version,
+            Trigger.SCHEDULE,
+            ExecutionStatus.CANCELLED,
+            now,
+            message,
+            is_over=True,
+            ended_at=now,
+        )
+        for spec, number in fires
+    ]
+    added = add_executions(transaction, new)
+    add_events(transaction, [Event(one.id, now, ExecutionStatus.CANCELLED, message=message) for one in added])
+    return len(added)

@@ -76,22 +76,29 @@ class Order:
     number: int = 0
 
 
-def add_execution(transaction: Transaction, execution: Execution) -> bool:
-    """Store a new execution; return False if the flow has one with this number already."""
-    values = {
-        **_key(execution.id),
-        "version": execution.version,
-        "trigger": execution.trigger.value,
-        "status": execution.status.value,
-        "message": execution.message,
-        "generation": execution.generation,
-        "is_kill_requested": execution.is_kill_requested,
-        "is_over": execution.is_over,
-        "created_at": execution.created_at,
-        "ended_at": execution.ended_at,
-    }
-    statement = insert_or_ignore(transaction, executions).values(values).on_conflict_do_nothing()
-    return bool(transaction.execute(statement).rowcount)
+def add_executions(transaction: Transaction, new: Sequence[Execution]) -> list[Execution]:
+    """Store new executions, and return those that were not there: a flow has one execution with a number."""
+    if not new:
+        return []
+    rows = [
+        {
+            **_key(execution.id),
+            "version": execution.version,
+            "trigger": execution.trigger.value,
+            "status": execution.status.value,
+            "message": execution.message,
+            "generation": execution.generation,
+            "is_kill_requested": execution.is_kill_requested,
+            "is_over": execution.is_over,
+            "created_at": execution.created_at,
+            "ended_at": execution.ended_at,
+        }
+        for execution in new
+    ]
+    key = (executions.c.flow_group, executions.c.flow_name, executions.c.execution_id)
+    statement = insert_or_ignore(transaction, executions).on_conflict_do_nothing().returning(*key)
+    added = {_id(row) for row in transaction.execute(statement, rows)}
+    return [execution for execution in new if execution.id in added]
 
 
 def update_execution(transaction: Transaction, execution: ExecutionId, **values: Any) -> None:
@@ -192,17 +199,28 @@ def unfinished_jobs(transaction: Transaction, executor: str) -> list[tuple[Execu
     return [(_id(row), _job(row)) for row in transaction.execute(query)]
 
 
-def add_event(transaction: Transaction, event: Event) -> None:
+def add_events(transaction: Transaction, new: Sequence[Event]) -> None:
     """Store what happened."""
+    if not new:
+        return
     transaction.execute(
-        insert(events).values(
-            **_key(event.execution),
-            job_name=event.job,
-            at=event.at,
-            status=event.status.value,
-            message=event.message,
-        )
+        insert(events),
+        [
+            {
+                **_key(event.execution),
+                "job_name": event.job,
+                "at": event.at,
+                "status": event.status.value,
+                "message": event.message,
+            }
+            for event in new
+        ],
     )
+
+
+def add_event(transaction: Transaction, event: Event) -> None:
+    """Store one thing that happened."""
+    add_events(transaction, [event])
 
 
 def list_events(transaction: Transaction, execution: ExecutionId, after: int = 0) -> list[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import Row, Select, and_, bindparam, delete, exists, func, insert, select, tuple_, update
 
 from gobblin_dagster.core import serialization
 from gobblin_dagster.service.model import Change, FlowConfig, FlowId, FlowSpec
@@ -155,8 +155,15 @@ def take_due(transaction: Transaction, now_ms: int, limit: int) -> list[DueFlow]
 
 def set_next_fires(transaction: Transaction, next_fires: Sequence[tuple[FlowId, int | None]]) -> None:
     """Store when flows fire next."""
-    for flow, next_fire_ms in next_fires:
-        transaction.execute(update(flows).where(_is(flows, flow)).values(next_fire_ms=next_fire_ms))
+    if not next_fires:
+        return
+    statement = (
+        update(flows)
+        .where(flows.c.flow_group == bindparam("its_group"), flows.c.flow_name == bindparam("its_name"))
+        .values(next_fire_ms=bindparam("fires"))
+    )
+    rows = [{"its_group": flow.group, "its_name": flow.name, "fires": fires} for flow, fires in next_fires]
+    transaction.execute(statement, rows)
 
 
 def next_fire(transaction: Transaction) -> int | None:

@@ -154,7 +154,7 @@ def test_flow_that_compiles_no_more_fails_with_the_reason_and_others_go_on(
         assert changed is not None
         from gobblin_dagster.service.model import Trigger
 
-        orchestrator.accept(transaction, changed, 1, Trigger.RUN_NOW, clock.now())
+        orchestrator.accept(transaction, [(changed, 1)], Trigger.RUN_NOW, clock.now())
     good = create(flow("other"))
     assert orchestrator.start_accepted() == 2
     assert execution(store, 1).message == "Flow g/n cannot be compiled: it is broken."
