@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # In one list, so that all are installed in one go; the JDK brings the Java of Spark.
 TEST_PROGRAMS := postgresql mariadb-server maven default-jdk-headless openssh-server mmdebstrap
 .DEFAULT_GOAL := help
-.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full bench bench-kafka bench-query bench-commit bench-all crash crash-table clean
+.PHONY: help install lint types contracts test test-spark test-e2e docs site docs-serve screenshots check demo demo-full service service-demo bench bench-kafka bench-query bench-commit bench-all crash crash-table clean
 
 help: ## list all of these
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,15 @@ demo-full: $(VENV)/user.stamp ## the demo with all flights of 2013 (336,776 rows
 	@scripts/ensure-java.sh
 	@[ -e demo-full/gobblin.yaml ] || $(BIN)/python -m gobblin_dagster.demo full demo-full
 	@cd demo-full && ../$(BIN)/gobblin run
+
+service: $(VENV)/user.stamp ## start the service on real flights, in ./service-demo; Ctrl-C ends it
+	@scripts/ensure-java.sh
+	@[ -e service-demo/gobblin.yaml ] || $(BIN)/gobblin init --service service-demo
+	@cd service-demo && ../$(BIN)/gobblin serve
+
+service-demo: $(VENV)/user.stamp ## the service in one go: start, create a flow, run it, show it, end
+	@scripts/ensure-java.sh
+	@scripts/service-demo.sh
 
 crash: $(VENV)/user.stamp ## kill a run in the middle of publishing, run again, count; then a small crash table. The large one: make crash N=100000
 ifdef N

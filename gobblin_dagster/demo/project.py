@@ -7,6 +7,7 @@ can arrive later.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from datetime import date
 from importlib.resources import files
 from os import PathLike
@@ -28,6 +29,13 @@ _TEMPLATE = {
     Path("README.md"): "README.md",
     Path(".gitignore"): "gitignore",  # without its dot in the package, where it would hide files from git
 }
+_SERVICE = {
+    Path("gobblin.yaml"): "gobblin.yaml",
+    Path("templates", "flights", "landing-to-lake.template"): "landing-to-lake.template",
+    Path("templates", "flights", "landing-to-table.template"): "landing-to-table.template",
+    Path("README.md"): "README.md",
+    Path(".gitignore"): "gitignore",
+}
 
 
 def write_demo(folder: str | PathLike[str]) -> list[Path]:
@@ -41,8 +49,22 @@ def write_demo(folder: str | PathLike[str]) -> list[Path]:
     """
     target = Path(folder)
     refuse_in_use(target)
-    shipped = {path: rows for path, rows in _slice().items() if _day(path) <= LAST_SHIPPED_DAY}
-    return [*write_template(target), *write(target / FLIGHTS, shipped)]
+    return [*write_template(target), *_write_shipped(target)]
+
+
+def write_service(folder: str | PathLike[str]) -> list[Path]:
+    """Make a project folder that `gobblin serve` works on at once, and return its files.
+
+    Args:
+        folder: a folder that is empty or does not exist yet.
+
+    Raises:
+        UsageError: the folder holds something already.
+    """
+    target = Path(folder)
+    refuse_in_use(target)
+    (target / "jobs").mkdir(parents=True)  # for jobs of one's own beside those of flows
+    return [*_write_files(target, "service", _SERVICE), *_write_shipped(target)]
 
 
 def add_day(folder: str | PathLike[str]) -> list[Path]:
@@ -73,12 +95,22 @@ def refuse_in_use(target: Path) -> None:
 
 def write_template(target: Path) -> list[Path]:
     """Write all files of a project but the data."""
-    template = files(__package__) / "template"
-    for path, name in _TEMPLATE.items():
+    return _write_files(target, "template", _TEMPLATE)
+
+
+def _write_files(target: Path, folder: str, names: Mapping[Path, str]) -> list[Path]:
+    packaged = files(__package__) / folder
+    for path, name in names.items():
         file = target / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes((template / name).read_bytes())
-    return [target / path for path in _TEMPLATE]
+        file.write_bytes((packaged / name).read_bytes())
+    return [target / path for path in names]
+
+
+def _write_shipped(target: Path) -> list[Path]:
+    """Write the days of flights that a new project holds."""
+    shipped = {path: rows for path, rows in _slice().items() if _day(path) <= LAST_SHIPPED_DAY}
+    return write(target / FLIGHTS, shipped)
 
 
 def _slice() -> dict[Path, Rows]:

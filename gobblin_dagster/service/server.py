@@ -22,6 +22,7 @@ from types import FrameType
 
 import uvicorn
 
+from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
 from gobblin_dagster.database.engine import parse_url
@@ -73,6 +74,7 @@ class CoreServices:
         root: the project folder.
         spec: the section `service` of `gobblin.yaml`.
         worker_command: starts the worker process of the embedded executor.
+        allow: what jobs may use, as `gobblin.yaml` says.
         clock: tells the time where the database has no clock.
 
     Raises:
@@ -82,14 +84,19 @@ class CoreServices:
     """
 
     def __init__(
-        self, root: Path, spec: ServiceSpec, worker_command: Sequence[str], clock: Clock | None = None
+        self,
+        root: Path,
+        spec: ServiceSpec,
+        worker_command: Sequence[str],
+        allow: AllowLists = EVERYTHING,
+        clock: Clock | None = None,
     ) -> None:
         self._spec = spec
         self._clock = clock or SystemClock()
         self.token, self.is_new_token = load_token(root / TOKEN_FILE)
         self.store = ServiceStore(parse_url(spec.store, root), self._clock)
         templates = TemplateCatalog(root / spec.templates)
-        compiler = IdentityCompiler(templates, [EMBEDDED])
+        compiler = IdentityCompiler(templates, [EMBEDDED], allow)
         self.orchestrator = Orchestrator(self.store, compiler.compile)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
         self._role = RoleLease("leader", f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", ROLE_TTL)

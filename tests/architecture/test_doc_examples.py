@@ -21,6 +21,9 @@ from gobblin_dagster.cli.main import COMMANDS, load_command
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.engine.validation import check_construct, check_parts
+from gobblin_dagster.service.catalog.templates import TemplateCatalog
+from gobblin_dagster.service.compiler.identity import IdentityCompiler
+from gobblin_dagster.service.model import FlowConfig, FlowId
 from gobblin_dagster.spec.load import load_job
 from gobblin_dagster.spec.project import ProjectSpec
 
@@ -69,6 +72,12 @@ def test_job_file_is_without_fault(text: str, tmp_path: Path) -> None:
     part = yaml.safe_load(text)
     if "attributes" in part:
         return  # of Dagster's: loaded by tests/unit/orchestration/test_component.py
+    if "template" in part:
+        (tmp_path / "example.template").write_text(text, encoding="utf-8")
+        values = {name: "Ab1" for name, one in part["parameters"].items() if "default" not in one}
+        config = FlowConfig(FlowId("g", "n"), "FS:///example.template", values)
+        assert IdentityCompiler(TemplateCatalog(tmp_path), ["embedded"]).compile(config).jobs
+        return
     if part.keys() <= ProjectSpec.model_fields.keys():
         ProjectSpec.model_validate({"project": "example", **part})
         return

@@ -16,18 +16,18 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(epilog=examples("gobblin serve", "gobblin -C shop serve"))
 def serve(ctx: typer.Context) -> None:
-    """Start the service: REST, scheduler and an executor, for the project's templates.
+    """Start the service, which runs flows made of templates.
 
     Ctrl-C or SIGTERM ends it gracefully: running jobs end their work units and commit what is whole. A second one ends
     it at once; the next start takes its jobs up again.
     """
     root = project_root(ctx)
-    spec = load_project(root).service
+    spec = load_project(root)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in ("uvicorn", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe"]
-    service = CoreServices(root, spec, command)
+    service = CoreServices(root, spec.service, command, spec.allow.lists)
 
     def started(address: Address) -> None:
         typer.echo(f"The service answers at {address.url} (Ctrl-C ends it).")

@@ -209,8 +209,8 @@ def missing_and_unknown(template: TemplateSpec, values: Mapping[str, str]) -> It
 def fill(template: TemplateSpec, values: Mapping[str, str]) -> dict[str, Any]:
     """Return the template's job with the values of a flow in it.
 
-    What is left of references are those to environment variables, which the executor replaces; a `$` inside of a value
-    is doubled, so that no value can name a variable.
+    What is left of references are those to environment variables, which the executor replaces; a `$` inside of a
+    flow's value is doubled, so that no value can name a variable.
 
     Args:
         template: the template.
@@ -219,7 +219,11 @@ def fill(template: TemplateSpec, values: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         TemplateError: a value cannot stand at its place.
     """
-    chosen = {name: values.get(name, parameter.default or "") for name, parameter in template.parameters.items()}
+    # A default was written by who wrote the template: it may name a variable of the executor's environment.
+    chosen = {
+        name: values[name].replace("$", "$$") if name in values else parameter.default or ""
+        for name, parameter in template.parameters.items()
+    }
     filled: dict[str, Any] = _filled(template.job, (), template.parameters, chosen)
     return filled
 
@@ -239,7 +243,7 @@ def _filled(node: Any, at: Loc, parameters: Mapping[str, ParameterSpec], values:
         name = found[1]
         if name not in parameters:
             return found[0]  # the executor's: a variable of its environment, or `$$`
-        return _inside(parameters[name].type, name, values[name], at).replace("$", "$$")
+        return _inside(parameters[name].type, name, values[name], at)
 
     return _REFERENCE.sub(insert, node)
 
@@ -252,8 +256,8 @@ def _typed(kind: ParameterType, value: str) -> Any:
     if kind is ParameterType.BOOLEAN:
         return value == "true"
     if kind is ParameterType.LIST:
-        return [part.strip().replace("$", "$$") for part in value.split(",") if part.strip()]
-    return value.replace("$", "$$")
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
 
 
 def _inside(kind: ParameterType, name: str, value: str, at: Loc) -> str:

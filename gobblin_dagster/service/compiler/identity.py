@@ -62,9 +62,7 @@ class IdentityCompiler:
     Source: gobblin-service `IdentityFlowToJobSpecCompiler`. Differs: several templates are several jobs, in order.
     """
 
-    def __init__(
-        self, templates: TemplateCatalog, executors: Sequence[str], allow: AllowLists = EVERYTHING
-    ) -> None:
+    def __init__(self, templates: TemplateCatalog, executors: Sequence[str], allow: AllowLists = EVERYTHING) -> None:
         self._allow = allow
         self._templates = templates
         self._executors = tuple(executors)

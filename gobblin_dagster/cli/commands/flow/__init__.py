@@ -104,7 +104,7 @@ app = typer.Typer(
     cls=lazy_group(COMMANDS),
     rich_markup_mode=None,
     add_completion=False,
-    help="Flows of the service that `gobblin serve` starts.",
+    help="Create, run, watch and change flows of the service.",
     no_args_is_help=True,
 )
 

@@ -18,10 +18,10 @@ from gobblin_dagster.cli.commands.state.change import DryRunOption, YesOption
 from gobblin_dagster.cli.confirm import confirm
 from gobblin_dagster.cli.context import Output, OutputOption
 from gobblin_dagster.cli.render.console import console
-from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.client import FlowClient
 from gobblin_dagster.core.errors import FlowNotFoundError, InvalidSpecError, SpecFault, UsageError
+from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.spec.document import read_document
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of flow files.")]

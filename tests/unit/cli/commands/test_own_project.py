@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gobblin_dagster.spec.project import ProjectSpec, SparkSpec
+from gobblin_dagster.spec.project import ProjectSpec, ServiceSpec, SparkSpec
 from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.cli.conftest import Cli
 
@@ -39,8 +39,9 @@ def test_every_key_of_the_project_file_stands_on_the_page_with_its_default() -> 
     page = (DOCS / "reference" / "project.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.*?) \| (.+?) \| ", page, re.MULTILINE)
     told = {name: default.strip("`") for keys, default in rows for name in re.findall(r"`([\w.]+)`", keys)}
-    fields = {name: field for name, field in ProjectSpec.model_fields.items() if name != "spark"}
+    fields = {name: field for name, field in ProjectSpec.model_fields.items() if name not in ("spark", "service")}
     fields |= {f"spark.{name}": field for name, field in SparkSpec.model_fields.items()}
+    fields |= {f"service.{name}": field for name, field in ServiceSpec.model_fields.items()}
     assert told.keys() == fields.keys()
     for name, text in told.items():
         if text not in {"none", "required"}:

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The service in one go: start it on real flights, create a flow, run it, look at it, and end it.
+set -euo pipefail
+gobblin=$PWD/.venv/bin/gobblin
+folder=${1:-service-demo}
+
+say() {
+  printf '\n$ gobblin %s\n' "$*"
+  "$gobblin" "$@"
+}
+
+[ -e "$folder/gobblin.yaml" ] || "$gobblin" init --service "$folder"
+cd "$folder"
+"$gobblin" serve >serve.out 2>&1 &
+service=$!
+trap 'kill "$service" 2>/dev/null && wait "$service" || true' EXIT
+for _ in $(seq 240); do
+  grep -q 'answers at' serve.out && break
+  kill -0 "$service" 2>/dev/null || { cat serve.out >&2; exit 1; }
+  sleep 0.5
+done
+head -n 1 serve.out
+say flow templates
+"$gobblin" flow show flights/lake >/dev/null 2>&1 ||
+  say flow create flights/lake --template FS:///flights/landing-to-lake.template --set airline=UA --schedule '0 0/5 * ? * *'
+say flow run flights/lake
+say flow list
+kill "$service"
+wait "$service" || true
+trap - EXIT
+printf '\nThe service has ended. Start it again: cd %s && gobblin serve\n' "$folder"
