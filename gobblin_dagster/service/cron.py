@@ -1,7 +1,7 @@
 """Quartz cron expressions: second, minute, hour, day of month, month, day of week, and optionally the year.
 
-No library at hand knows Quartz' `?`, `L`, `W`, `#` and its years together, and a schedule that fires at other times than
-Gobblin's is a fault. Sunday is day 1. Exactly one of the two day fields is `?`.
+No library at hand knows Quartz' `?`, `L`, `W`, `#` and its years together, and a schedule that fires at other times
+than Gobblin's is a fault. Sunday is day 1. Exactly one of the two day fields is `?`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Cron:
             instant: aware.
             zone: the time zone in which the expression is meant.
         """
-        # One day back: at a change of the clock at midnight, an instant of the next date can be before one of this date.
+        # One day back: if the clock is changed at midnight, instants of the next date can be before some of this one.
         after = instant.astimezone(UTC)
         for day in self._days_from(instant.astimezone(zone).date() - timedelta(days=1)):
             found = self._first_on(day, after, zone)

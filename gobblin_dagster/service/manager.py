@@ -105,8 +105,8 @@ class FlowManager:
     ) -> Stored:
         """Put a new version in the place of a flow.
 
-        The property `flow.unschedule=true` keeps the flow as it is and only ends its schedule. Executions that run go on
-        with their version.
+        The property `flow.unschedule=true` keeps the flow as it is and only ends its schedule. Executions that run go
+        on with their version.
 
         Args:
             transaction: open for writing.

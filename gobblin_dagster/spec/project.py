@@ -72,7 +72,7 @@ class ServiceSpec(SpecModel):
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the embedded executor runs side by side."""
     anonymous: bool = False
-    """Whether requests without a token are allowed everything: for clients that can send none, on a machine of one's own."""
+    """Whether requests without a token may do everything: for clients that can send none, on a machine of one's own."""
 
     @field_validator("host")
     @classmethod

@@ -40,7 +40,7 @@ def read_whole(storage: Storage) -> pafs.FileSystem:
 class _StorageFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec is not typed
     """A storage as a file system of fsspec, as far as reading needs one."""
 
-    cachable = False
+    cachable = False  # the name that fsspec reads
 
     def __init__(self, storage: Storage) -> None:
         super().__init__()

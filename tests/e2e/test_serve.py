@@ -194,6 +194,7 @@ def test_what_cannot_be_is_said_without_a_trace(service: Service, tmp_path: Path
         ("flow", "logs", "shop/nope"): "No flow execution found",
         (*CREATE, "--schedule", "* * * * *"): "not in Cron format",
         (*CREATE, "--set", "oops"): "NAME=VALUE",
+        ("worker",): "A worker is started by `gobblin serve`",
     }.items():
         told = service.flow(*arguments, code=2)
         assert text in told.stderr, told.stderr

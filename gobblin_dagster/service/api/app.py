@@ -1,4 +1,4 @@
-"""The ASGI application: reads requests within limits, finds the resource and the method, and turns errors into answers."""
+"""The ASGI application: reads requests, finds the resource and the method, and turns errors into answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of Gobblin's clients as JSON documents. No null anywhere: what is not known is left out, or an empty text."""
+"""The records of Gobblin's clients as JSON documents. No null: what is not known is left out, or an empty text."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ class FlowSettings:
     catch_up: CatchUp = CatchUp.LATEST
     """`flow.catchUp`: `all`, `latest` or `skip`."""
     concurrency: Concurrency = Concurrency.QUEUE
-    """`flow.concurrency`: `allow`, `queue` or `refuse`; Gobblin's `flow.allowConcurrentExecution` is `allow` or `refuse`."""
+    """`flow.concurrency`: `allow`, `queue` or `refuse`; Gobblin's `flow.allowConcurrentExecution` means `allow` or
+    `refuse`."""
     max_attempts: int = 1
     """`job.maxAttempts`: how often a job that fails is started in all."""
 

@@ -1,7 +1,7 @@
 """EmbeddedExecutor: runs jobs in one worker process of the service, which keeps its Spark warm.
 
-Orders come from the outbox in the store. An order is deleted once its job was handed over; jobs that were handed over to
-a worker that is gone are handed over again, since what a job publishes is exactly once in any case.
+Orders come from the outbox in the store. An order is deleted once its job was handed over; jobs that were handed over
+to a worker that is gone are handed over again, since what a job publishes is exactly once in any case.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class JobKey:
         return ExecutionId(FlowId(self.group, self.flow), self.execution)
 
     def __str__(self) -> str:
-        return f"{self.group}/{self.flow}/{self.execution} {self.job} (generation {self.generation}, attempt {self.attempt})"
+        attempt = f"generation {self.generation}, attempt {self.attempt}"
+        return f"{self.group}/{self.flow}/{self.execution} {self.job} ({attempt})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,8 +138,8 @@ def is_over(progress: FlowProgress) -> bool:
 def flow_status(progress: FlowProgress) -> ExecutionStatus:
     """Return the flow's status: that of its jobs taken together.
 
-    A flow runs as soon as one job was handed to an executor; it is over when all its jobs are. Then a failure counts more
-    than a cancellation, unless the flow was killed.
+    A flow runs as soon as one job was handed to an executor; it is over when all its jobs are. Then a failure counts
+    more than a cancellation, unless the flow was killed.
     """
     statuses = {job.status for job in progress.jobs.values()}
     if not is_over(progress):

@@ -1,6 +1,6 @@
 """Orchestrator: compiles executions that were accepted, gives their jobs to executors, and takes in what these report.
 
-All it knows stands in the store: each method is one transaction, and a new process goes on where the last one was killed.
+All it knows is in the store: each method is one transaction, and a new process goes on where the last one was killed.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ class Orchestrator:
             jobs = load_jobs(transaction, execution_id)
             if not execution.is_over or execution.status is ExecutionStatus.COMPLETE or not jobs:
                 raise FlowChangedError(
-                    problem=f"Execution {execution_id} is {execution.status}; only one that failed or was cancelled after "
-                    "it was compiled can be resumed."
+                    problem=f"Execution {execution_id} is {execution.status}; only one that failed or was cancelled "
+                    "after it was compiled can be resumed."
                 )
             now = self._store.now(transaction)
             generation = execution.generation + 1
@@ -303,7 +303,7 @@ def _note_skipped(
 
 
 def _end_message(transaction: Transaction, execution: ExecutionId) -> str:
-    """Return what people read of an execution that is over: the messages of jobs that failed, or the rows that moved."""
+    """Return what people read of an execution that is over: messages of failed jobs, or the rows that were read."""
     jobs = load_jobs(transaction, execution)
     failed = [f"{job.job.name}: {job.message}" for job in jobs if job.status is ExecutionStatus.FAILED]
     if failed:

@@ -37,7 +37,7 @@ def from_epoch_ms(number: int) -> datetime:
 
 
 def next_fire_ms(spec: FlowSpec, after: datetime) -> int | None:
-    """Return when a flow fires next, in epoch ms; None for a flow that is paused, has no schedule, or never fires again."""
+    """Return when a flow fires next, in epoch ms; None if it is paused, has no schedule, or never fires again."""
     if spec.config.schedule is None or spec.is_paused or not spec.is_in_catalog:
         return None
     zone = FlowSettings.of(spec.config.properties).time_zone

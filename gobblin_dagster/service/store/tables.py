@@ -1,8 +1,8 @@
 """Tables of the service, as SQLAlchemy Core knows them.
 
 The migrations under `migrations/` make the tables; a test holds both descriptions equal. What the database must check,
-find or sort by stands in columns of its own; the rest is JSON. Instants whose name ends in `_ms` are epoch milliseconds,
-because Gobblin's execution ids are.
+find or sort by stands in columns of its own; the rest is JSON. Instants whose name ends in `_ms` are epoch
+milliseconds, because Gobblin's execution ids are.
 """
 
 from __future__ import annotations

@@ -112,9 +112,9 @@ class Endings(OpensStore):
         if begun:
             store.start_abort(seq.id, epoch, "gave up")
 
-        store.quarantine(seq.id, "größe passt nicht")
+        store.quarantine(seq.id, "größe: falsch")
 
-        assert store.load_sequence(seq.id) == replace(seq, state=SequenceState.QUARANTINED, reason="größe passt nicht")
+        assert store.load_sequence(seq.id) == replace(seq, state=SequenceState.QUARANTINED, reason="größe: falsch")
         assert store.load_sequences(JOB) == []
         assert [found.id for found in store.load_sequences(JOB, [SequenceState.QUARANTINED])] == [seq.id]
 

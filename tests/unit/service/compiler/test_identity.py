@@ -77,7 +77,8 @@ def test_service_without_executors_compiles_nothing(root: Path) -> None:
 def test_secret_in_a_flow_is_refused_and_a_reference_of_the_template_is_not(root: Path) -> None:
     (root / "db.template").write_text(
         "template: db\nparameters: {password: {default: '${DB_PASSWORD}'}, table: {type: name}}\n"
-        "job:\n  source: {type: query, url: 'postgresql://me:${password}@db/shop', tables: ['*'], watermark: {column: id}}\n"
+        "job:\n  source: {type: query, url: 'postgresql://me:${password}@db/shop', tables: ['*'],\n"
+        "    watermark: {column: id}}\n"
         "  extract: {namespace: test, table: '${table}'}\n  output: {path: lake}\n"
     )
     compiler = IdentityCompiler(TemplateCatalog(root), ["embedded"])
@@ -91,7 +92,8 @@ def test_secret_in_a_flow_is_refused_and_a_reference_of_the_template_is_not(root
 def test_modules_outside_of_the_projects_list_are_refused_without_being_imported(root: Path) -> None:
     (root / "own.template").write_text(
         "template: own\nparameters: {table: {type: name}}\n"
-        "job:\n  source: {type: 'antigravity:Source'}\n  extract: {namespace: test, table: '${table}'}\n  output: {path: lake}\n"
+        "job:\n  source: {type: 'antigravity:Source'}\n  extract: {namespace: test, table: '${table}'}\n"
+        "  output: {path: lake}\n"
     )
     compiler = IdentityCompiler(TemplateCatalog(root), ["embedded"], AllowLists(modules=("shop",)))
     with pytest.raises(FlowCompileError, match="antigravity"):

@@ -35,3 +35,4 @@ def test_service_and_state_store_share_a_database(store: ServiceStore, store_url
     SqlStateStore(store_url, SystemClock()).close()
     with store.read() as transaction:
         assert CHAIN.is_current(transaction, store.url)
+    assert CHAIN.revisions[0] == "0001"
