@@ -6,11 +6,10 @@ Each method is one transaction, durable on return; the statements are in `leases
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Mapping
+from datetime import timedelta
 
-from sqlalchemy import URL, Connection, Engine, RootTransaction, delete, func, insert, select, union, update
+from sqlalchemy import URL, Connection, RootTransaction, delete, insert, select, union, update
 from sqlalchemy.exc import DBAPIError
 
 from gobblin_dagster.core import serialization
@@ -31,8 +30,8 @@ from gobblin_dagster.core.lease import Lease, LeaseOwner
 from gobblin_dagster.core.places import Places
 from gobblin_dagster.core.run_record import RunRecord
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.database.database import Database
 from gobblin_dagster.database.dialect import is_among
-from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import leases as sql_leases
 from gobblin_dagster.state.sql import parts as sql_parts
@@ -64,18 +63,12 @@ class SqlStateStore:
     """
 
     def __init__(self, engine_url: str | URL, clock: Clock, base: str = "") -> None:
-        parsed = parse_url(engine_url)
-        self._url = shown_url(parsed)
-        self._clock = clock
-        self._reader: Engine = make_engine(parsed)
-        self._writer: Engine = self._reader.execution_options(**{WRITE: True})
+        def note_base(connection: Connection) -> None:
+            connection.execute(update(former_bases).where(former_bases.c.base == "").values(base=base))
+
+        self._database = Database(engine_url, clock, CHAIN, note_base)
+        self._read, self._write, self._now = self._database.read, self._database.write, self._database.now
         try:
-            with self._read() as connection:
-                current = CHAIN.is_current(connection, self._url)
-            if not current:
-                with self._write() as connection:
-                    CHAIN.upgrade(connection, self._url)
-                    connection.execute(update(former_bases).where(former_bases.c.base == "").values(base=base))
             with self._read() as connection:
                 self._places = Places(base, connection.scalar(select(former_bases.c.base)) or "")
         except BaseException:
@@ -88,30 +81,13 @@ class SqlStateStore:
 
     @property
     def url(self) -> str:
-        return self._url
+        return self._database.url
 
     def __repr__(self) -> str:
-        return f"SqlStateStore({self._url!r})"
+        return f"SqlStateStore({self.url!r})"
 
     def close(self) -> None:
-        self._reader.dispose()
-
-    @contextmanager
-    def _read(self) -> Iterator[Connection]:
-        with errors_of(self._url), self._reader.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        with errors_of(self._url), self._writer.begin() as connection:
-            yield connection
-
-    def _now(self, connection: Connection) -> datetime:
-        """Return the current instant by the store's clock; SQL's `now()` would be the beginning of the transaction."""
-        if connection.dialect.name == "sqlite":
-            return self._clock.now()
-        instant: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
-        return instant.astimezone(UTC)
+        self._database.close()
 
     # -- dataset states ------------------------------------------------------------------------------------------------
     def load_dataset_states(self, job: str, urns: Collection[str] | None = None) -> dict[str, DatasetState]:
@@ -177,7 +153,7 @@ class SqlStateStore:
             sql_sequences.prepare(connection, sequence, epoch)
 
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        with errors_of(self._url), self._writer.connect() as connection:
+        with self._database.errors(), self._database.writer.connect() as connection:
             transaction = connection.begin()
             sequence = sql_sequences.lock(connection, sequence_id)
             if sequence.state is SequenceState.COMMITTED:
@@ -187,7 +163,7 @@ class SqlStateStore:
             _commit(transaction, sequence)
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
-        with errors_of(self._url), self._writer.connect() as connection:
+        with self._database.errors(), self._database.writer.connect() as connection:
             transaction = connection.begin()
             sql_sequences.prepare(connection, sequence, epoch)
             sql_sequences.commit(connection, sequence, epoch, effect, self._places)

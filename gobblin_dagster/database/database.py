@@ -1,0 +1,85 @@
+"""Database: one store's tables in SQLite or PostgreSQL, opened and brought to the newest revision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+
+from sqlalchemy import URL, Connection, Engine, func, select
+
+from gobblin_dagster.core.clock import Clock
+from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
+from gobblin_dagster.database.migrations import RevisionChain
+
+
+class Database:
+    """Opens a database, and makes or migrates the tables of one store in it.
+
+    Times are the database's own in PostgreSQL and `clock`'s in SQLite, so that programs whose clocks differ agree.
+
+    Args:
+        engine_url: `sqlite:///<file>` or `postgresql://user:password@host:port/database`.
+        clock: used if the database has no clock of its own.
+        chain: the revisions of the store's tables.
+        upgraded: called in the transaction that made or migrated the tables.
+
+    Raises:
+        StoreVersionError: the tables have a revision that this program does not know; nothing was changed.
+        TransientError: the database cannot be reached.
+        EnvironmentFaultError: the database's driver is not installed.
+        StorageError: the file or its folder cannot be used.
+        UsageError: the URL cannot be read.
+    """
+
+    def __init__(
+        self,
+        engine_url: str | URL,
+        clock: Clock,
+        chain: RevisionChain,
+        upgraded: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
+        parsed = parse_url(engine_url)
+        self.url = shown_url(parsed)
+        """The database, as people may see it."""
+        self._clock = clock
+        self._reader: Engine = make_engine(parsed)
+        self.writer: Engine = self._reader.execution_options(**{WRITE: True})
+        """For transactions whose end the caller must see; all others use `write`."""
+        try:
+            with self.read() as connection:
+                current = chain.is_current(connection, self.url)
+            if not current:
+                with self.write() as connection:
+                    chain.upgrade(connection, self.url)
+                    upgraded(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._reader.dispose()
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Turn what the database raises into our errors; see `errors_of`."""
+        return errors_of(self.url)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that only reads; raises TransientError or StorageError."""
+        with self.errors(), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that writes; raises TransientError or StorageError."""
+        with self.errors(), self.writer.begin() as connection:
+            yield connection
+
+    def now(self, connection: Connection) -> datetime:
+        """Return the instant by the database's clock; SQL's `now()` would be the beginning of the transaction."""
+        if connection.dialect.name == "sqlite":
+            return self._clock.now()
+        instant: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+        return instant.astimezone(UTC)
