@@ -27,9 +27,10 @@ from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
-from gobblin_dagster.service.api.flowconfigs import FlowConfigsResource, Guard
+from gobblin_dagster.service.api.flowconfigs import FlowConfigsResource
 from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
 from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
+from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.identity import IdentityCompiler
 from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
@@ -41,11 +42,10 @@ from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import Access, digest, load_token
 from gobblin_dagster.service.store.role_rows import RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
-from gobblin_dagster.spec.project import ServiceSpec
+from gobblin_dagster.spec.project import TOKEN_FILE, ServiceSpec
 
 log = logging.getLogger(__name__)
 
-TOKEN_FILE = ".gobblin/service.token"  # noqa: S105 - a path below the project's folder
 WORKER_LOG = ".gobblin/worker.log"
 TICK_S = 0.5
 """How often due flows and accepted executions are looked for, if nobody calls."""

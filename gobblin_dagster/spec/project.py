@@ -13,6 +13,8 @@ from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.spec.job import ConstructSpec, Name, SpecModel
 
 PROJECT_FILE = "gobblin.yaml"
+TOKEN_FILE = ".gobblin/service.token"  # noqa: S105 - a path below the project's folder, no secret
+"""What whoever uses the service must know; readable for the owner of the project alone."""
 
 
 class SparkSpec(SpecModel):

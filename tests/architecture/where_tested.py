@@ -400,6 +400,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/api/flowconfigs.py": ("unit/service/api/test_rest.py", "runImmediately"),
     "service/api/flowexecutions.py": ("unit/service/api/test_rest.py", "No flow execution found"),
     "service/api/flowtemplates.py": ("unit/service/api/test_rest.py", "/flowtemplates"),
+    "service/api/guard.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.server"),
     "service/api/messages.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/openapi.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/records.py": ("unit/service/api/test_rest.py", "gobblin.service.requester.list"),

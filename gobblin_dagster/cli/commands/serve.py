@@ -8,8 +8,9 @@ import sys
 import typer
 
 from gobblin_dagster.cli.context import examples, project_root
-from gobblin_dagster.service.server import TOKEN_FILE, Address, CoreServices
+from gobblin_dagster.service.server import Address, CoreServices
 from gobblin_dagster.spec.load import load_project
+from gobblin_dagster.spec.project import TOKEN_FILE
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -14,7 +14,8 @@ from sqlalchemy import delete, insert, select
 
 from gobblin_dagster.core.errors import FlowCompileError, FlowExistsError, UsageError
 from gobblin_dagster.service.api import restli
-from gobblin_dagster.service.api.errors import BadRequest, Conflict, Forbidden
+from gobblin_dagster.service.api.errors import BadRequest, Conflict
+from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
 from gobblin_dagster.service.api.records import (
     config_document,
@@ -27,8 +28,7 @@ from gobblin_dagster.service.api.records import (
 from gobblin_dagster.service.catalog.flow_config import parse_flow_config
 from gobblin_dagster.service.manager import FlowManager, Stored, apply_patch
 from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
-from gobblin_dagster.service.security.access import Access, Action
-from gobblin_dagster.service.security.audit import ALLOWED, DENIED, add_audit_row
+from gobblin_dagster.service.security.access import Action
 from gobblin_dagster.service.store.flow_rows import FlowFilter, PropertyFilter
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
 from gobblin_dagster.service.store.tables import requests
@@ -51,33 +51,6 @@ _FILTERS = (
     "propertyFilter",
     "search",
 )
-
-
-class Guard:
-    """Lets an action through if a rule allows it, and keeps the audit trail."""
-
-    def __init__(self, store: ServiceStore, access: Access) -> None:
-        self._store = store
-        self._access = access
-
-    def require(self, request: Request, action: Action, flow: FlowId | None) -> None:
-        """Refuse what no rule allows.
-
-        Raises:
-            Forbidden: and a row of the audit trail says so.
-        """
-        if self._access.allows(request.principal, action, flow):
-            return
-        resource = "all flows" if flow is None else str(flow)
-        with self._store.write() as transaction:
-            now = self._store.now(transaction)
-            add_audit_row(transaction, now, request.principal, action, resource, DENIED)
-        raise Forbidden(f"{request.principal.name} may not {action} {resource}.")
-
-    def note(self, transaction: Transaction, request: Request, action: Action, flow: FlowId, detail: str = "") -> None:
-        """Leave a row for a change, in the transaction of the change."""
-        now = self._store.now(transaction)
-        add_audit_row(transaction, now, request.principal, action, str(flow), ALLOWED, detail)
 
 
 class FlowConfigsResource:
@@ -186,7 +159,7 @@ class FlowConfigsResource:
     def find(self, request: Request, name: str) -> Answer:
         """GET what a finder finds: filterFlows, history."""
         if name == "history":
-            flow = _flow_parameter(request)
+            flow = request.flow_parameter()
             self._guard.require(request, Action.READ, flow)
             versions = [version_document(spec) for spec in self._manager.history(flow)]
             return collection(versions, request.path, request.query, 0, None, more=False)
@@ -255,15 +228,15 @@ class FlowConfigsResource:
         )
 
 
-def flow_location(flow: FlowId, number: int) -> str:
-    """Return the record inside of `$params`, by which Gobblin's client finds the execution id."""
-    inner: dict[str, str | int] = {"flowGroup": flow.group, "flowName": flow.name, "flowExecutionId": number}
-    return restli.encode_key(inner)
-
-
 def _location(resource: str, flow: FlowId, number: int) -> str:
     key = restli.encode_key({"flowGroup": flow.group, "flowName": flow.name})[1:]
-    params = "()" if resource == "flowconfigs" else flow_location(flow, number)
+    execution: dict[str, str | int] = {
+        "flowGroup": flow.group,
+        "flowName": flow.name,
+        "flowExecutionId": number,
+    }
+    # Gobblin's client finds the execution's id inside of `$params`.
+    params = "()" if resource == "flowconfigs" else restli.encode_key(execution)
     return f"/{resource}/($params:{params},{key}"
 
 
@@ -296,11 +269,6 @@ def _update_headers(flow: FlowId, stored: Stored) -> dict[str, str]:
 def _flow_of(request: Request) -> FlowId:
     group, name = require_fields(request.key(), ("flowGroup", "flowName"), f"/{request.segments[0]}")
     return FlowId(group, name)
-
-
-def _flow_parameter(request: Request) -> FlowId:
-    fields = restli.record_parameter(request.parameters, "flowId", ("flowGroup", "flowName"))
-    return FlowId(fields["flowGroup"], fields["flowName"])
 
 
 def _filter_of(request: Request) -> FlowFilter:

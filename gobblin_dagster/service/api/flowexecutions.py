@@ -10,7 +10,7 @@ import re
 from gobblin_dagster.core.errors import FlowNotFoundError
 from gobblin_dagster.service.api import restli
 from gobblin_dagster.service.api.errors import BadRequest
-from gobblin_dagster.service.api.flowconfigs import Guard
+from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
 from gobblin_dagster.service.api.records import event_document, execution_document
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
@@ -87,7 +87,7 @@ class FlowExecutionsResource:
         )
 
     def _latest(self, request: Request) -> Answer:
-        flow = _flow_parameter(request)
+        flow = request.flow_parameter()
         self._guard.require(request, Action.READ, flow)
         count = restli.int_parameter(request.parameters, "count", 1, least=1)
         status = _status_parameter(request)
@@ -115,7 +115,7 @@ class FlowExecutionsResource:
         return collection(elements, request.path, request.query, 0, None, more=False)
 
     def _events(self, request: Request) -> Answer:
-        flow = _flow_parameter(request)
+        flow = request.flow_parameter()
         self._guard.require(request, Action.READ, flow)
         number = _number(request.text("flowExecutionId") or "")
         after = restli.int_parameter(request.parameters, "after", 0)
@@ -141,11 +141,6 @@ def _number(text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise BadRequest(f"flowExecutionId takes a number, epoch milliseconds, got {text[:40]!r}.")
     return int(text)
-
-
-def _flow_parameter(request: Request) -> FlowId:
-    fields = restli.record_parameter(request.parameters, "flowId", ("flowGroup", "flowName"))
-    return FlowId(fields["flowGroup"], fields["flowName"])
 
 
 def _status_parameter(request: Request) -> ExecutionStatus | None:

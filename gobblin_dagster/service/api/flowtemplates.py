@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gobblin_dagster.service.api.errors import BadRequest
-from gobblin_dagster.service.api.flowconfigs import Guard
+from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.messages import Answer, Request, collection
 from gobblin_dagster.service.catalog.templates import TemplateCatalog, TemplateError
 from gobblin_dagster.service.security.access import Action

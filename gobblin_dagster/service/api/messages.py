@@ -10,6 +10,7 @@ from typing import Any
 
 from gobblin_dagster.service.api import restli
 from gobblin_dagster.service.api.errors import BadRequest, RestError
+from gobblin_dagster.service.model import FlowId
 from gobblin_dagster.service.security.access import Principal
 
 _JSON = "application/json"
@@ -55,6 +56,11 @@ class Request:
     def key(self) -> dict[str, str]:
         """Return the fields of the key in the path."""
         return restli.parse_path_key(self.segments[1], version=self.version, what=f"the key of /{self.segments[0]}")
+
+    def flow_parameter(self) -> FlowId:
+        """Return the parameter `flowId`; raises BadRequest if it is missing or no record."""
+        fields = restli.record_parameter(self.parameters, "flowId", ("flowGroup", "flowName"))
+        return FlowId(fields["flowGroup"], fields["flowName"])
 
     def document(self) -> Any:
         """Return the body as JSON; raises BadRequest."""

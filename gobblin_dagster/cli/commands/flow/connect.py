@@ -11,8 +11,7 @@ from gobblin_dagster.cli.context import project_root
 from gobblin_dagster.client import FlowClient
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.spec.load import load_project
-
-TOKEN_FILE = ".gobblin/service.token"  # noqa: S105 - a path below the project's folder
+from gobblin_dagster.spec.project import TOKEN_FILE
 
 FlowArgument = Annotated[
     str, typer.Argument(metavar="GROUP/NAME", help="The flow; the first slash parts group and name.")
