@@ -33,10 +33,17 @@ _FILES = frozenset(
     {*_LOCAL, "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "sftp", "ssh", "ftp", "ftps", "memory"}
 )
 """Schemes whose URLs name files."""
-_OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket"})
+_OTHER_SERVERS = frozenset({"host", "hostaddr", "server", "service", "unix_socket", "dsn", "odbc_connect"})
 """Query parameters of a database URL that name another server than its host part."""
+_ODD = re.compile(r"[\\\s\x00-\x1f]")
+"""Characters that end a host in some libraries and not in others, so that they would not read the same host as we."""
+_HOST = re.compile(r"[\w.-]+")
 _PATTERN = re.compile(r"[{*?\[]")
+_BETWEEN_NAMES = re.compile(r"[/{},]")
+"""What ends a name in a pattern: `{a,../b}` is `a` or `../b` in Hadoop's patterns."""
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_SHORT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|jdbc:")
+"""`file:/etc/x` and `jdbc:derby:/etc/x`: URLs for some libraries, relative paths for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +108,34 @@ class AllowLists:
         """
         bare = url.removeprefix("jdbc:")
         if not _SCHEME.match(bare):
-            # jdbc:oracle:thin:@host:1521:x and the like: the server cannot be found in it, so it is refused.
-            return "" if self.hosts is None else self.host_problem(bare.partition(":")[0])
+            # jdbc:oracle:thin:@host:1521:x, jdbc:derby:/folder: server and folder cannot be found, so it is refused.
+            name = bare.partition(":")[0]
+            return self.host_problem(name) or (self.path_problem(url, base_dir) if name != url else "")
         scheme = bare.partition("://")[0].lower().partition("+")[0]
         try:
+            if _ODD.search(re.split("[/?#]", bare.partition("://")[2], maxsplit=1)[0]):
+                raise ValueError
             parts = urlsplit(bare)
             host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
         except ValueError:
             problem = "the URL cannot be read, so its host cannot be checked against `allow.hosts` of gobblin.yaml"
             return problem if self.hosts is not None else ""
         if scheme == "sqlite":
-            return self.path_problem(bare.partition(":///")[2].partition("?")[0] or ".", base_dir)
+            file = bare.partition(":///")[2].partition("?")[0] or "."
+            # sqlite:///file:/etc/x?uri=true opens /etc/x; the whole URL is below no root.
+            return self.path_problem(bare if file.lower().startswith("file:") else file, base_dir)
         problem = self.path_problem(bare, base_dir) if scheme in _FILES else ""
         if problem or scheme in _WITHOUT_HOST or (scheme == "hdfs" and not host):
             return problem
-        asked = [value for name, value in parse_qsl(parts.query) if name.lower() in _OTHER_SERVERS]
+        asked = ",".join(value for name, value in parse_qsl(parts.query) if name.lower() in _OTHER_SERVERS)
         if asked:
-            return next(filter(None, map(self.host_problem, asked)), "")
-        several = [part.rpartition("@")[2] for part in parts.netloc.split(",")] if "," in parts.netloc else []
-        return next(filter(None, map(self.address_problem, several)), "") if several else self.host_problem(host, port)
+            return self.addresses_problem(asked)
+        return self.addresses_problem(parts.netloc) if "," in parts.netloc else self.host_problem(host, port)
+
+    def addresses_problem(self, addresses: str) -> str:
+        """Check `host:port` entries between commas; return the first problem or an empty text."""
+        each = (one.rpartition("@")[2] for one in addresses.split(","))
+        return next(filter(None, map(self.address_problem, each)), "")
 
     def address_problem(self, address: str) -> str:
         """Check `host:port`, one entry of a list of brokers; return the problem or an empty text."""
@@ -145,8 +161,10 @@ def _remedy(what: str) -> str:
 
 def _is_inside(path: str, base_dir: str, roots: tuple[str, ...]) -> bool:
     fixed, pattern = _split(path)
-    if ".." in unquote(pattern).split("/"):
+    if ".." in _BETWEEN_NAMES.split(unquote(pattern)):
         return False  # the folder above a placeholder is not known yet
+    if "\\" in path or _SHORT_URL.match(path):
+        return False  # Hadoop reads `\..` in a pattern as `..`
     place = _place(fixed, base_dir)
     return place is not None and any(_is_below(place, _place(root, base_dir)) for root in roots)
 
@@ -163,13 +181,16 @@ def _split(path: str) -> tuple[str, str]:
 def _place(path: str, base_dir: str) -> tuple[str, ...] | None:
     """Return a path as parts that can be compared.
 
-    None for a remote path with `..`, which only its own file system could resolve, and for a URL that cannot be read.
+    None for a remote path with `..`, which only its own file system could resolve, and for what cannot be read.
     """
     scheme = path.partition("://")[0].lower() if _SCHEME.match(path) else ""
     if scheme in ("", *_LOCAL):
         local = path if not scheme else "/" + unquote(path.partition("://")[2].partition("/")[2])
         joined = os.path.join(base_dir, local)  # noqa: PTH118 - pathlib would drop `..` after a link
-        return ("file", *os.path.realpath(joined).split("/")[1:])
+        try:
+            return ("file", *os.path.realpath(joined).split("/")[1:])
+        except ValueError:  # a null character
+            return None
     try:
         parts = urlsplit(path)
         host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)
@@ -203,7 +224,9 @@ def _fits(host: str, port: int | None, entry: str) -> bool:
     if name == "*":
         return True
     ours = host.lower().rstrip(".")
-    return ours.endswith(name[1:]) and ours != name[1:] if name.startswith("*.") else bool(ours) and ours == name
+    if _HOST.fullmatch(ours) is None:
+        return False
+    return ours.endswith(name[1:]) and ours != name[1:] if name.startswith("*.") else ours == name
 
 
 def _host_and_port(entry: str) -> tuple[str, int | None]:

@@ -24,6 +24,11 @@ _TEXTS = frozenset({"select", "where", "rule", "sql", "query", "columns", "forma
 _PATHS = frozenset({"path", "paths", "schema_file", "warehouse", "unix_socket"})
 _PATH_ENDS = (".location", "_file", "file.path")
 _SPARK_SQL = ("query", "sql")
+_BROKERS = ("brokers", "bootstrap.servers", "metadata.broker.list")
+_CODE = ("plugin.library.paths", "sasl.kerberos.kinit.cmd")
+"""Settings of librdkafka that name a library to load or a command to run."""
+_SPARK_NAME = re.compile(r"(?!\.\.$)[^/\\{},]*")
+"""Names of datasets that stay in their folder, in a path or a table of Spark."""
 
 
 def faults_of(job: JobSpec, base_dir: str, lists: AllowLists) -> tuple[SpecFault, ...]:
@@ -73,19 +78,27 @@ class _Checker:
 
     def _text(self, key: str, text: str) -> str:
         """Return why a text is not allowed, by its key and by its form; empty if it is allowed."""
-        lists = self._lists
+        lists, key = self._lists, key.lower()  # options of Spark count in any case
         is_url = "://" in text or text.startswith("jdbc:")
         is_path = key in _PATHS or key.endswith(_PATH_ENDS) or (self._is_spark and text.startswith("/"))
         problem = ""
         if key.endswith("_env"):
             problem = lists.variable_problem(text)
-        elif key == "brokers":
-            problem = next(filter(None, map(lists.address_problem, text.split(","))), "")
+        elif key in _BROKERS:
+            problem = lists.addresses_problem(text)
+        elif key in _CODE:
+            problem = lists.module_problem(text)
         elif key.startswith("py-"):  # pyiceberg imports the classes that these options name
             problem = lists.module_problem(":".join(text.rsplit(".", 1)))
         elif self._is_spark and lists.paths is not None and (key in _SPARK_SQL or (key == "table" and "`" in text)):
             problem = (
                 "Spark's SQL can read any path, and `allow.paths` of gobblin.yaml is set; read a `path` or a `table`"
+            )
+        elif self._is_spark and lists.paths is not None and key == "paths":
+            problem = "a list of paths is not checked, and `allow.paths` of gobblin.yaml is set; give one `path`"
+        elif self._is_spark and lists.paths is not None and key == "datasets" and not _SPARK_NAME.fullmatch(text):
+            problem = (
+                f"the dataset {text!r} may lead out of `allow.paths` of gobblin.yaml; use names without / and {{}}"
             )
         elif is_url or (is_path and not self._is_rest):
             problem = lists.url_problem(text, self._base_dir) if is_url else ""

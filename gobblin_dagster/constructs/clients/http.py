@@ -198,7 +198,7 @@ class HttpClient:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
+    parts = urlsplit(url.replace("\\", "/"))  # a backslash ends the host for requests
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 

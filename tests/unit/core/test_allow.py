@@ -65,6 +65,12 @@ def lake(tmp_path: Path) -> Path:
         ("file://{0}/lake/%2e%2e/elsewhere", False),
         ("/etc/passwd", False),
         ("s3://bucket{0}/lake", False),
+        ("{0}/lake/{{a,../elsewhere}}/x", False),
+        ("{0}/lake/{{..,a}}/elsewhere", False),
+        ("{0}/lake/\\../elsewhere", False),
+        ("file:{0}/elsewhere/x", False),
+        ("hdfs:/x", False),
+        ("{0}/lake/\0/../../elsewhere", False),
         ("", False),
     ],
 )
@@ -97,6 +103,12 @@ def test_local_paths_are_judged_by_where_they_lead(lake: Path, path: str, is_all
 def test_far_paths_are_judged_by_scheme_host_and_whole_names(path: str, is_allowed: bool) -> None:
     lists = AllowLists(paths=("s3://bucket/landing/", "sftp://files.shop/in", "gs://data"))
     assert (lists.path_problem(path, "/project") == "") is is_allowed
+
+
+def test_short_urls_are_no_relative_paths_below_an_allowed_project(tmp_path: Path) -> None:
+    lists = AllowLists(paths=(str(tmp_path),))
+    assert lists.path_problem("a:b/x.csv", str(tmp_path)) == ""
+    assert all(lists.path_problem(one, str(tmp_path)) for one in ("file:/etc/passwd", "FILE:/etc/x", "hdfs:/etc"))
 
 
 def test_root_of_all_files_allows_all_local_paths() -> None:
@@ -150,6 +162,11 @@ def test_hosts_are_judged_by_name_network_and_port(host: str, port: int | None, 
         ("postgresql://db.shop/x?sslmode=require", True),
         ("postgresql://db.shop/x?host=evil", False),
         ("postgresql:///x?service=evil", False),
+        ("postgresql:///x?host=evil,db.shop:5432", False),
+        ("postgresql:///x?host=db.shop:5432", True),
+        ("oracle://db.shop:5432/?dsn=evil", False),
+        ("http://evil\\@db.shop:5432/x", False),
+        ("http://evil\t.db.shop:5432/x", False),
         ("s3://bucket/x", True),
         ("sqlite:///x.db", True),
     ],
@@ -160,11 +177,27 @@ def test_urls_are_judged_by_the_server_that_they_reach(url: str, is_allowed: boo
     assert "u:p" not in problem
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql:///x?host=evil,db.internal", "http://evil\\.internal/x", "mysql:///x?host=evil/.internal"],
+)
+def test_entries_with_a_star_take_plain_names_alone(url: str) -> None:
+    assert AllowLists(hosts=("*.internal",)).url_problem(url)
+
+
+def test_jdbc_urls_without_a_server_are_below_no_root() -> None:
+    lists = AllowLists(paths=(".", "/"))
+    assert "`allow.paths`" in lists.url_problem("jdbc:derby:/etc/x;create=true")
+    assert lists.url_problem("jdbc:postgresql://db/x") == ""
+
+
 def test_file_of_sqlite_is_a_path(tmp_path: Path) -> None:
     lists = AllowLists(paths=("data",))
     assert lists.url_problem("sqlite:///data/x.db", str(tmp_path)) == ""
     assert "`allow.paths`" in lists.url_problem("sqlite:////etc/x.db", str(tmp_path))
     assert "`allow.paths`" in lists.url_problem("sqlite:///../x.db", str(tmp_path))
+    project = AllowLists(paths=(str(tmp_path),))
+    assert "`allow.paths`" in project.url_problem("sqlite:///file:/etc/x.db?mode=ro&uri=true", str(tmp_path))
 
 
 def test_brokers_are_judged_one_by_one() -> None:

@@ -99,6 +99,8 @@ def test_links_of_the_same_server_are_known_with_and_without_its_port() -> None:
     client = HttpClient(HttpOptions(url="http://127.0.0.1"), "d")
     with pytest.raises(ExtractError, match=r"leads to another host, https://127\.0\.0\.1:443"):
         client.get("https://127.0.0.1/list", {})
+    with pytest.raises(ExtractError, match="leads to another host, http://evil:80"):
+        client.get("http://evil\\@127.0.0.1/list", {})
     options = HttpOptions(url="https://127.0.0.1:443", retries=0, timeout_s=0.1)
     with pytest.raises(TransientError):  # a request is sent, although no server answers
         HttpClient(options, "d").get("https://127.0.0.1/list", {})
