@@ -88,6 +88,9 @@ class SpecError(GobblinDagsterError):
     code: ClassVar[str] = "spec"
 
 
+_LONGEST_PLACE = 300
+
+
 @dataclass(frozen=True, slots=True)
 class SpecFault:
     """One fault of a spec file: its place and what is wrong."""
@@ -106,6 +109,11 @@ class SpecFault:
         where = self.file or file
         place = f"{where}:{self.line}" if self.line is not None else where
         return f"{place}: {self.path or 'document'}: {self.problem}"
+
+    def __post_init__(self) -> None:
+        """Shorten a place that somebody wrote as one key of a million characters."""
+        if len(self.path) > _LONGEST_PLACE:
+            object.__setattr__(self, "path", f"{self.path[:_LONGEST_PLACE]}…")
 
 
 @dataclass(eq=False, kw_only=True)

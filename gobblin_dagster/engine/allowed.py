@@ -25,6 +25,8 @@ _PATHS = frozenset({"path", "paths", "schema_file", "warehouse", "unix_socket"})
 _PATH_ENDS = (".location", "_file", "file.path")
 _SPARK_SQL = ("query", "sql")
 _BROKERS = ("brokers", "bootstrap.servers", "metadata.broker.list")
+_SERVER_ENDS = ("endpoint", "endpoint_url", "-uri")
+"""Ends of options that name a server, also without a scheme (`s3.endpoint: minio:9000`)."""
 _CODE = ("plugin.library.paths", "sasl.kerberos.kinit.cmd")
 """Settings of librdkafka that name a library to load or a command to run."""
 _SPARK_NAME = re.compile(r"(?!\.\.$)[^/\\{},]*")
@@ -84,7 +86,7 @@ class _Checker:
         problem = ""
         if key.endswith("_env"):
             problem = lists.variable_problem(text)
-        elif key in _BROKERS:
+        elif key in _BROKERS or (key.endswith(_SERVER_ENDS) and not is_url):
             problem = lists.addresses_problem(text)
         elif key in _CODE:
             problem = lists.module_problem(text)

@@ -278,8 +278,8 @@ def _construct_faults(
     """
     for loc, kind, node in constructs(data) if check else ():
         options = {key: value for key, value in node.items() if key not in _FIELDS.get(kind, {"type"})}
-        if ":" in node["type"] and (problem := allow.module_problem(node["type"])):
-            yield (*loc, "type"), problem  # do not check further: that would import the module
+        if refused := [(at, one) for at, name in _modules(node, loc) if (one := allow.module_problem(name))]:
+            yield from refused  # do not check further: that would import the module
             continue
         for inner, problem in check(kind, node["type"], options) if check else ():
             yield (*loc, *inner), problem
@@ -288,6 +288,15 @@ def _construct_faults(
     output = data.get("output") if isinstance(data, dict) else None
     if isinstance(output, dict):
         yield from literal_secrets(("output",), output, written)
+
+
+def _modules(node: dict[str, Any], at: Loc) -> Iterator[tuple[Loc, str]]:
+    """Yield (place, `module:Class`) of a construct, and of each construct in its options (the format of a source)."""
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _modules(value, (*at, key))
+        elif key in ("type", "format") and isinstance(value, str) and ":" in value:
+            yield (*at, key), value
 
 
 def constructs(data: Any) -> Iterator[tuple[Loc, str, dict[str, Any]]]:

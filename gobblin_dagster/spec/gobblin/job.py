@@ -237,7 +237,9 @@ class _Conversion:
         for loc in (("job",), ("extract", "namespace"), ("extract", "table")):
             entry = self._job.origins.get(loc)
             value = data.get(loc[0]) if len(loc) == 1 else extract.get(loc[1])
-            if entry is not None and value != entry.text:
+            if entry is not None and "${" in entry.text:
+                self._fault(entry, f"names take no variables; write the name instead of {entry.text}")
+            elif entry is not None and value != entry.text:
                 self._warn(entry, f"is called {value!r} here")
 
     # Constructs of the job or of a branch

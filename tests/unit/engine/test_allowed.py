@@ -9,6 +9,7 @@ import pytest
 
 from gobblin_dagster.core.allow import AllowLists
 from gobblin_dagster.engine.allowed import faults_of
+from gobblin_dagster.engine.check import check_project
 from gobblin_dagster.spec.job import JobSpec
 
 LISTS = AllowLists(paths=("in", "lake"), modules=(), hosts=("broker:9092",))
@@ -46,6 +47,28 @@ def kafka(**config: str) -> dict[str, Any]:
 )
 def test_ways_past_the_lists_are_refused(source: dict[str, Any], place: str, tmp_path: Path) -> None:
     assert [fault.path for fault in faults_of(job(source), str(tmp_path), LISTS)] == [place]
+
+
+def test_endpoints_without_a_scheme_are_hosts(tmp_path: Path) -> None:
+    declared = job({"type": "query", "url": "sqlite:///in/x.db", "tables": ["a"], "watermark": {"column": "id"}})
+    catalog = {"type": "sql", "uri": "sqlite:///in/c.db", "warehouse": "lake", "s3.endpoint": "evil:9000"}
+    publisher = {"type": "iceberg", "table": "s.t", "catalog": catalog}
+    spec = JobSpec.model_validate({**declared.model_dump(), "publisher": publisher})
+    assert [fault.path for fault in faults_of(spec, str(tmp_path), LISTS)] == ["publisher.catalog.s3.endpoint"]
+
+
+@pytest.mark.parametrize("declared", ["'shop_canary:Format'", "{type: 'shop_canary:Format'}"])
+def test_format_of_a_module_that_is_not_allowed_is_not_imported(declared: str, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "gobblin.yaml").write_text("project: shop\nallow: {modules: []}\n")
+    (tmp_path / "shop_canary.py").write_text("from pathlib import Path\nPath(__file__ + '.imported').touch()\n")
+    (tmp_path / "jobs" / "orders.yaml").write_text(
+        f"job: orders\nsource: {{type: files, path: 'in/{{dataset}}/{{date:%Y}}.x', format: {declared}}}\n"
+        "extract: {namespace: shop, table: orders}\noutput: {path: lake}\n"
+    )
+    (checked,) = check_project(tmp_path).files
+    assert ["`allow.modules`" in fault.problem for fault in checked.faults] == [True]
+    assert not (tmp_path / "shop_canary.py.imported").exists()
 
 
 @pytest.mark.parametrize(

@@ -581,6 +581,17 @@ def test_names_are_made_fit_and_told(tmp_path: Path) -> None:
     assert "1 job.name: is called 'shop_orders' here" in warnings(tmp_path, text)
 
 
+def test_variables_in_names_are_faults(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, KAFKA + "extract.table.name=${env:TABLE}\n", TABLE="orders")
+    assert "extract.table.name" in found
+    assert "names take no variables; write the name" in found
+
+
+def test_key_without_end_is_shortened(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, KAFKA + "k" * 100_000 + "=x\n")
+    assert len(found) < 500
+
+
 def test_what_is_missing_is_named_by_gobblins_key(tmp_path: Path) -> None:
     found = faults(tmp_path, "job.description=x\n")
     assert "None job.name (job): is missing" in found
