@@ -31,7 +31,8 @@ WHOLE_JOB = "(whole job)"
 def console(stream: TextIO, *, quiet: bool = False) -> Console:
     """Return a console on a stream: colours on a terminal; plain, unwrapped text in a pipe."""
     is_pipe = not stream.isatty()
-    width = PIPE_WIDTH if is_pipe and "COLUMNS" not in os.environ else None
+    known = os.environ.get("COLUMNS", "").strip("0")  # `COLUMNS=0` stands for unknown, in editors and containers
+    width = None if known or not (is_pipe or "COLUMNS" in os.environ) else PIPE_WIDTH
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, quiet=quiet, soft_wrap=is_pipe)
 
 
