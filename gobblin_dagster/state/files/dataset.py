@@ -27,7 +27,7 @@ from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.state.files.log import VersionLog
 from gobblin_dagster.state.files.records import DatasetHead, Removal, SequenceEntry, SnapshotPart, decode, encode
-from gobblin_dagster.state.parts import part_names, put_together, take_apart
+from gobblin_dagster.state.parts import mend, part_names, put_together, take_apart
 
 _TRIES = 50
 """How often a change is tried if other writers are faster each time."""
@@ -128,6 +128,15 @@ class DatasetFiles:
                 parts[name] = self.storage.read(self._part_of_body(name)).decode(errors="replace")
         return parts
 
+    def _mend_parts(self) -> None:
+        """Store parts that were deleted or changed again, from their second copies."""
+        found = self._load_parts(self.storage.list_names(posixpath.join(self.folder, "parts")))
+        mended = mend(found)
+        for name, part in found.items():
+            if mended.get(name) != part:
+                self.storage.delete(self._part_of_body(name))
+        self._store_parts(mended)
+
     # -- sequences that left the head ----------------------------------------------------------------------------------
     def _archive_path(self, kind: str, sequence_id: str) -> str:
         return posixpath.join(self.folder, kind, f"{DatasetUrn(sequence_id).path_segment}.json")
@@ -159,7 +168,10 @@ class DatasetFiles:
         try:
             self.head()
         except CorruptRecordError as damage:
+            self._mend_parts()
             newest = self._log.read_newest()[0]
+            if self._older_head(newest) is not None:
+                return
             for number in range(newest - 1, 0, -1):
                 head = self._older_head(number)
                 if head is not None:

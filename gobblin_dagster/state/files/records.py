@@ -89,7 +89,7 @@ def encode(value: serialization.Document, store_parts: Callable[[Mapping[str, st
     whole line.
     """
     body = serialization.to_json(value)
-    stored, parts = take_apart(body) if store_parts is not None else (body, {})
+    stored, parts = take_apart(body, is_state=True) if store_parts is not None else (body, {})
     if store_parts is not None:
         store_parts(parts)
     return f"{stored}\n{body_digest(body)}\n".encode()

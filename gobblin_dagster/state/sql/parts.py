@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from gobblin_dagster.database.dialect import insert, is_among
-from gobblin_dagster.state.parts import part_names, take_apart
+from gobblin_dagster.state.parts import mend, part_names, take_apart
 from gobblin_dagster.state.sql.tables import body_parts
 
 
-def store_apart(connection: Connection, job: str, dataset_urn: str, body: str) -> str:
+def store_apart(connection: Connection, job: str, dataset_urn: str, body: str, *, is_state: bool = False) -> str:
     """Store the parts of a body that are not there yet, and return the body with their names."""
-    stored, parts = take_apart(body)
+    stored, parts = take_apart(body, is_state=is_state)
     if parts:
         columns = body_parts.c
         of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
@@ -34,3 +34,15 @@ def load(connection: Connection, stored: Iterable[str]) -> dict[str, str]:
     columns = body_parts.c
     query = select(columns.name, columns.body).where(is_among(connection, columns.name, names))
     return dict(connection.execute(query).tuples().all())
+
+
+def mend_all(connection: Connection, job: str, dataset_urn: str) -> None:
+    """Store the parts of a dataset that were deleted or changed again, from their second copies."""
+    columns = body_parts.c
+    of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
+    found = dict(connection.execute(select(columns.name, columns.body).where(*of_dataset)).tuples().all())
+    mended = mend(found)
+    connection.execute(delete(body_parts).where(*of_dataset))
+    rows = [{"job": job, "dataset_urn": dataset_urn, "name": name, "body": mended[name]} for name in sorted(mended)]
+    if rows:
+        connection.execute(insert(connection, body_parts), rows)

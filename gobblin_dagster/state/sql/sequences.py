@@ -134,6 +134,7 @@ def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
 
 def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRecordError) -> None:
     """Write the state again from the sequence of its newest commit; raise `damage` if there is no such sequence."""
+    parts.mend_all(connection, job, urn)
     query = select(sequences).where(
         sequences.c.job == job,
         sequences.c.dataset_urn == urn,
@@ -145,7 +146,7 @@ def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRec
         raise damage
     after = serialization.from_document(DatasetState, json.loads(found[0].body)["after"])
     whole = serialization.to_json(after)
-    body = parts.store_apart(connection, job, urn, whole)
+    body = parts.store_apart(connection, job, urn, whole, is_state=True)
     key = (dataset_states.c.job == job, dataset_states.c.dataset_urn == urn)
     connection.execute(update(dataset_states).where(*key).values(body=body, digest=body_digest(whole)))
 
@@ -185,7 +186,7 @@ def _swap_state(connection: Connection, after: DatasetState) -> None:
     """Replace the state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
     key = {"job": after.job, "dataset_urn": after.dataset_urn}
     whole = serialization.to_json(after)
-    body = parts.store_apart(connection, after.job, after.dataset_urn, whole)
+    body = parts.store_apart(connection, after.job, after.dataset_urn, whole, is_state=True)
     values = {"version": after.version, "body": body, "digest": body_digest(whole)}
     if after.version == 1:
         statement = insert(connection, dataset_states).values({**key, **values}).on_conflict_do_nothing()

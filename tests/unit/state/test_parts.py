@@ -70,7 +70,7 @@ def test_commit_of_one_file_writes_no_part_again(url: str, tmp_path: Path) -> No
     else:
         sizes = [path.stat().st_size for path in tmp_path.glob("state/**/parts/*")]
         bodies = (max(path.stat().st_size for path in tmp_path.glob("state/**/*.json*")),)
-    assert len(sizes) == 1
+    assert len(sizes) == 2  # one for states, one for sequences
     assert sizes[0] > 50_000
     assert bodies[0] < 5_000
 
@@ -91,6 +91,45 @@ def test_dataset_whose_part_is_lost_is_damaged_alone(url: str, tmp_path: Path) -
         for stored in store.load_sequences(JOB, {SequenceState.COMMITTED}):
             with pytest.raises(CorruptRecordError, match="does not match its digest"):
                 decode_sequence(stored, store.places)
+
+
+@pytest.mark.parametrize("strike", ["changed", "deleted"])
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("url", STORES)
+def test_state_with_one_damaged_copy_of_a_part_is_restored(url: str, copy: int, strike: str, tmp_path: Path) -> None:
+    with closing(open_store(url, tmp_path, ManualClock())) as store:
+        states = [commit(store, count) for count in (2000, 1, 1)]
+        if url.startswith("sqlite"):
+            with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+                found = connection.execute("SELECT name FROM gobblin_body_parts ORDER BY name").fetchall()
+                change = {
+                    "changed": "UPDATE gobblin_body_parts SET body = 'A'",
+                    "deleted": "DELETE FROM gobblin_body_parts",
+                }
+                connection.execute(f"{change[strike]} WHERE name = ?", found[copy])
+        else:
+            path = sorted(tmp_path.glob("state/**/parts/*"))[copy]
+            if strike == "changed":
+                path.write_text("A")
+            else:
+                path.unlink()
+        store.restore(JOB, URN)
+        assert store.load_dataset_states(JOB)[URN] == states[-1]
+        assert commit(store, 1).version == 4
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_state_whose_every_part_is_lost_stays_damaged(url: str, tmp_path: Path) -> None:
+    with closing(open_store(url, tmp_path, ManualClock())) as store:
+        commit(store, 2000)
+        with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+            if url.startswith("sqlite"):
+                connection.execute("UPDATE gobblin_body_parts SET body = 'A'")
+        for path in tmp_path.glob("state/**/parts/*"):
+            path.write_text("A")
+        with suppress(CorruptRecordError):
+            store.restore(JOB, URN)
+        assert URN not in store.load_readable_states(JOB)[0]
 
 
 @pytest.mark.parametrize("action", [halt_before, halt_after], ids=["before", "after"])
