@@ -23,6 +23,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.traits import PublisherTraits, SourceTraits, traits_of
 from gobblin_dagster.engine.commit.steps import check_own_step
 from gobblin_dagster.spec.job import JobSpec
+from gobblin_dagster.storage import storage_path
 
 
 def check_construct(kind: Any, type_name: str, options: Mapping[str, Any]) -> list[Fault]:
@@ -55,7 +56,9 @@ def check_parts(job: JobSpec, root: Path) -> None:
 
 def _refuse_own_output(job: JobSpec, root: Path, source: ReadsPaths) -> None:
     """Raise UsageError if the source would read what the job publishes: each run would read all earlier ones again."""
-    output = job.output.path if "://" in job.output.path else os.path.normpath(root.resolve() / job.output.path)
+    output = storage_path(job.output.path) if job.output.path.startswith("file://") else job.output.path
+    if "://" not in output:
+        output = os.path.realpath(root / output)
     for branch in job.fork.branches:
         writer = job.writer_of(branch)
         levels = len(writer.options.get("partition_by") or ())

@@ -107,9 +107,10 @@ class FilesSource:
         return True
 
     def would_read(self, path: str) -> bool:
-        if not path.startswith(self._below):
+        here, below = _real(path), f"{_real(self._base).rstrip('/')}/"  # either may lead through links
+        if not here.startswith(below):
             return False
-        return self._options.pattern.matches_below_root(path.removeprefix(self._below).split("/"))
+        return self._options.pattern.matches_below_root(here.removeprefix(below).split("/"))
 
     def preview_schema(self, unit: WorkUnit) -> pa.Schema | None:
         if unit.is_noted or not traits_of(self._format, FormatTraits).has_schema:
@@ -361,3 +362,8 @@ def _urn_problem(urn: str) -> str:
     except InvalidUrnError as error:
         return str(error)
     return ""
+
+
+def _real(path: str) -> str:
+    """Return a local path without links and `..`; a URL as it is."""
+    return path if "://" in path else os.path.realpath(path)

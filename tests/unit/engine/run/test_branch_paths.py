@@ -165,6 +165,11 @@ def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str)
         ("data/{dataset:**}/*.csv", "data", True),
         ("{dataset:**}/*.csv", "lake", True),
         ("data/*/*/*/{dataset}/*.csv", "data", True),
+        ("link/{dataset:**}/*.csv", "data/in", True),
+        ("data/{dataset:**}/*.csv", "link/in", True),
+        ("data/{dataset:**}/*.csv", "file://{root}/data/in", True),
+        ("data/{dataset:**}/*.csv", "file://{root}/link/in", True),
+        ("link/{dataset:**}/*.csv", "lake", False),
         ("data/{dataset}/*.csv", "data", False),
         ("data/{dataset:**}/*.csv", "lake", False),
         ("data/{dataset:**}/{date:%Y-%m-%d}.csv", "data", False),
@@ -174,13 +179,15 @@ def test_number_that_is_none_is_refused(execution: dict[str, Any], problem: str)
 def test_output_that_the_source_would_read_is_refused(
     tmp_path: Path, source: str, output: str, is_refused: bool
 ) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
     job = JobSpec.model_validate(
         {
             "job": "j",
             "source": {"type": "files", "path": source, "format": "csv"},
             "extract": {"namespace": "n", "table": "t"},
             "writer": "csv",
-            "output": {"path": output},
+            "output": {"path": output.format(root=tmp_path)},
         }
     )
     if not is_refused:
