@@ -15,7 +15,6 @@ from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import CommitSequence, CommitStep, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CommitStateUnknownError
-from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.storage import FileDigest, Storage
 from gobblin_dagster.core.task_state import StagedFile
 from gobblin_dagster.engine.commit import build, committer, manifest
@@ -91,7 +90,7 @@ def _staging_wiped_at_start_and_missing_sources_count_as_done(patch: Patch) -> N
     right = Committer.recover
 
     def wiping(self: Committer, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
-        delete_staging(self._storage, decode_sequence(stored, AS_STORED))
+        delete_staging(self._storage, decode_sequence(stored, self._store.places))
         return right(self, stored, epoch, undo_because)
 
     def forgiving(self: RenameFileStep, storage: Storage) -> None:

@@ -253,7 +253,7 @@ class StepStoreConformance(OpensStore):
 
     def test_what_cannot_be_is_refused(self, lake: Lake, store: StateStore) -> None:
         steps = lake.steps(store)
-        with pytest.raises(UsageError, match="no store name"):
+        with pytest.raises(UsageError, match="is not a store name"):
             steps.create("../elsewhere")
         with pytest.raises(UsageError, match="No commit steps wait"):
             steps.get_commit_sequence(JOB, URN)

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from gobblin_dagster.core.commit import PublishedFile, SequenceState
 from gobblin_dagster.core.dataset_state import DatasetState
-from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import list_manifests, read_manifest
 from gobblin_dagster.engine.maintenance.clean import clean
@@ -31,7 +30,8 @@ def check_now(storm: Storm) -> None:
     """Check what holds at every moment: whatever is half done, readers see whole commits, and no promise runs ahead."""
     with storm.store() as store:
         storm.wishes.check(store.load_startpoints(JOB), storm.rows)
-        unfinished = {one.dataset_urn: decode_sequence(one, AS_STORED).after for one in store.load_sequences(JOB)}
+        waiting = store.load_sequences(JOB)
+        unfinished = {one.dataset_urn: decode_sequence(one, store.places).after for one in waiting}
         states = store.load_dataset_states(JOB)
         assert states.keys() == {urn for urn, dataset in storm.datasets.items() if dataset.now.commit}
         for urn, state in states.items():
@@ -60,9 +60,9 @@ def check_at_rest(storm: Storm) -> None:
     """Check what holds once a quiet run followed whatever went wrong: nothing is left to finish, and nothing is
     nobody's."""
     with storm.store() as store:
-        stored = store.load_sequences(JOB, set(SequenceState))
+        stored, places = store.load_sequences(JOB, set(SequenceState)), store.places
     assert {one.state for one in stored} <= {SequenceState.COMMITTED, SequenceState.ABORTED}, "something is unfinished"
-    commits = [decode_sequence(one, AS_STORED) for one in stored if one.state is SequenceState.COMMITTED]
+    commits = [decode_sequence(one, places) for one in stored if one.state is SequenceState.COMMITTED]
     if storm.rules["scope"] == "job":
         of_runs = [commit for commit in commits if commit.report.change is None]
         together = Counter(commit.run_id for commit in of_runs)

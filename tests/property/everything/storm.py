@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gobblin_dagster.core.commit import SequenceState
-from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.project import Project
@@ -143,5 +142,5 @@ class Storm:
             if version < len(dataset.moments):
                 assert dataset.moments[version].commit == one.id, "two commits made one version"
             else:
-                commit = decode_sequence(one, AS_STORED)
+                commit = decode_sequence(one, store.places)
                 dataset.learn(commit, self.wishes.begin_of(commit, self.rows[one.dataset_urn]))

@@ -18,6 +18,7 @@ from gobblin_dagster.engine.maintenance import state_export
 STORED = {
     "DatasetHead/1",
     "DatasetState/1",
+    "FlowConfig/1",
     "CommitReport/1",
     "RunRecord/1",
     "SequenceEntry/1",

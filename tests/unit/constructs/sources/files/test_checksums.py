@@ -204,7 +204,7 @@ def old_state(folder: Folder) -> None:
     folder.options = options
     assert folder.state is not None
     stored = json.loads(to_json(folder.state))
-    assert stored["committed"]["version"] == 2
+    assert stored["committed"]["version"] == 3
     stored["committed"]["version"] = 1
     folder.state = from_json(DatasetState, json.dumps(stored))
 
@@ -249,8 +249,8 @@ def test_job_that_goes_back_to_times_of_change_goes_by_them(tmp_path: Path) -> N
 
 
 def test_newer_state_is_refused_by_its_version() -> None:
-    stored = CommittedRanges(FileSetWatermark, {}).to_json() | {"version": 3}
-    with pytest.raises(Exception, match="expected version 2, got 3"):
+    stored = CommittedRanges(FileSetWatermark, {}).to_json() | {"version": 4}
+    with pytest.raises(Exception, match="expected version 3, got 4"):
         CommittedRanges.from_json(stored)
 
 
