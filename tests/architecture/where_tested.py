@@ -189,7 +189,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "demo/__main__.py": ("unit/demo/test_project.py", ""),
     "demo/downstream.py": ("integration/test_dagster_spark.py", ""),
     "demo/flights.py": ("unit/demo/test_full.py", ""),
-    "engine/allowed.py": ("unit/engine/test_damaged_state.py", "gobblin_dagster.engine.project"),
     "engine/check.py": ("unit/test_api.py", "gobblin_dagster.api"),
     "engine/commit/all_or_none.py": ("unit/engine/run/test_job_scope.py", "gobblin_dagster.engine.commit.group"),
     "engine/commit/branch_publishers.py": ("unit/engine/test_publishers.py", "which it does not hold"),
