@@ -28,7 +28,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/context.py": ("unit/cli/test_main.py", "gobblin_dagster.cli.main"),
     "cli/errors.py": ("unit/cli/test_main.py", ""),
     "cli/lazy.py": ("unit/cli/test_main.py", ""),
-    "cli/render/console.py": ("unit/cli/render/test_run.py", ""),
     "cli/render/documents.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/json_document.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/plan.py": ("unit/cli/commands/test_plan.py", "work units to spread"),
