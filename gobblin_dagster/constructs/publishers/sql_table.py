@@ -157,6 +157,11 @@ class SqlTablePublisher(TablePublisher[SqlTableOptions]):
                 hint="Choose a shorter `table`, or shorter names of datasets.",
             )
         schema, _, name = full_name.rpartition(".")
+        if name.lower() == LEDGER:
+            raise UsageError(
+                problem=f"Branch {view.branch!r}: table {full_name} holds the commits of all jobs of this database.",
+                hint="Choose another `table`, or rename the dataset where it comes from.",
+            )
         return LoadSqlTableStep(
             commit=TableCommit.of(view, staged=True),
             schema=schema,

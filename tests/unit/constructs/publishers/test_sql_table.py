@@ -83,6 +83,24 @@ def test_each_dataset_can_have_a_table(tmp_path: Path) -> None:
     assert query(tmp_path, "SELECT count(*) FROM of_c") == [(5,)]
 
 
+@pytest.mark.parametrize("table", ["{dataset}", "Gobblin_Commits"])
+def test_rows_cannot_become_commits_of_other_jobs(table: str, tmp_path: Path) -> None:
+    run(tmp_path, table_job(APPEND, ROWS))
+    forged = [
+        f"'{name}' AS {name}" for name in ("commit_id", "branch", "job", "dataset_urn", "table_name", "low", "high")
+    ]
+    job = table_job(
+        APPEND | {"table": table, "mode": "replace"},
+        {"gobblin_commits": {"rows": 1}},
+        job="hostile",
+        converters=[{"type": "sql", "select": ", ".join(forged)}],
+    )
+    (dataset,) = run(tmp_path, job).datasets
+
+    assert "holds the commits of all jobs" in dataset.failures[0].message
+    assert query(tmp_path, "SELECT count(*) FROM gobblin_commits WHERE job = 'numbers'") == [(2,)]
+
+
 def test_newest_row_of_a_key_counts(tmp_path: Path) -> None:
     upsert = APPEND | {"mode": "upsert", "key": ["slot"]}
     slots = {"converters": [{"type": "sql", "select": "id % 4 AS slot, id, value"}]}
