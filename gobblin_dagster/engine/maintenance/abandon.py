@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from gobblin_dagster.engine.commit.committer import Committer
 from gobblin_dagster.engine.commit.group import group_of
 from gobblin_dagster.engine.commit.leases import busy_error
 from gobblin_dagster.engine.commit.steps import renames_of
+from gobblin_dagster.engine.layout import internal_dir
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.publishers import load_step_types
 from gobblin_dagster.state.store import StateStore
@@ -112,10 +114,24 @@ def _load(store: StateStore, sequence_id: str) -> StoredSequence:
 
 
 def _orphans(project: Project, store: StateStore, stored: StoredSequence) -> tuple[str, ...]:
-    """Return the existing targets of a sequence; empty if it cannot be read."""
+    """Return the existing targets of a sequence.
+
+    If the sequence cannot be read, these are the files in the job's output whose names begin with its id, as those of
+    each published file do.
+    """
+    job = project.job(stored.job)
+    storage = project.storage(job)
     try:
-        storage = project.storage(project.job(stored.job))
         targets = [rename.target for rename in renames_of(decode_sequence(stored, store.places).steps)]
         return tuple(target for target in targets if storage.size(target) is not None)
-    except (CorruptRecordError, OSError):
+    except CorruptRecordError:
+        root = project.output_root(job)
+        inside = internal_dir(root) + "/"
+        found = storage.walk_files(root)
+        return tuple(
+            path
+            for path in found
+            if posixpath.basename(path).startswith(f"{stored.id}-") and not path.startswith(inside)
+        )
+    except OSError:
         return ()

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
-from gobblin_dagster.core.commit import CommitSequence, SequenceState
+from gobblin_dagster.core.commit import CommitSequence, CommitStep, SequenceState
 from gobblin_dagster.core.errors import StaleEpochError, UsageError
+from gobblin_dagster.engine.commit.listener import SilentListener
 from gobblin_dagster.engine.commit.steps import renames_of
+from gobblin_dagster.engine.job_context import JobContext
+from gobblin_dagster.engine.maintenance.abandon import abandon_sequence, preview_abandonment
+from gobblin_dagster.engine.run.job_run import run_job
+from gobblin_dagster.engine.run.recovery import recover_job
+from gobblin_dagster.testing.inline_runner import InlineRunner
 from tests.unit.engine.commit.world import ROOT, World
+from tests.unit.engine.jobs import job_spec, project
 
 
 def _prepared(world: World) -> tuple[CommitSequence, int]:
@@ -77,3 +88,27 @@ def test_dataset_that_another_run_took_over_is_left_alone() -> None:
     with pytest.raises(StaleEpochError):
         _abandon(world, sequence, epoch - 1)
     assert world.state_of(sequence) is SequenceState.PREPARED
+
+
+def test_files_of_a_sequence_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """A commit was killed after it had moved its files, and its record is damaged: readers of folders see the files."""
+    job = job_spec({"a": {"rows": 5}})
+
+    class Die(SilentListener):
+        def step_done(self, sequence: CommitSequence, step: CommitStep, number: int) -> None:
+            raise KeyboardInterrupt
+
+    opened = project(tmp_path, job)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(opened, job, runner=InlineRunner(), commit_listener=Die())
+    (file,) = (tmp_path / "lake/test").rglob("*.parquet")
+    with closing(opened.open_store()) as store:
+        (stored,) = store.load_sequences("numbers")
+        with closing(sqlite3.connect(tmp_path / ".gobblin/state.db")) as database, database:
+            database.execute("UPDATE gobblin_sequences SET body = '{}'")
+        recover_job(JobContext.of(opened, job, store))
+        (damaged,) = store.load_sequences("numbers", {SequenceState.QUARANTINED})
+        assert damaged.id == stored.id
+        shown = preview_abandonment(opened, store, stored.id).orphans
+        abandoned = abandon_sequence(opened, store, stored.id)
+    assert shown == abandoned.orphans == (str(file),)
