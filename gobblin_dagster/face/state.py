@@ -215,9 +215,8 @@ class StateMethods:
             CorruptRecordError: nothing in the store tells what was true.
         """
         with self._session.use_store() as store:
-            name, damage = find_damage(store, dataset, job)
-            if damage is not None:
-                store.restore(name, dataset)
+            name, _ = find_damage(store, dataset, job)
+            store.restore(name, dataset)
             return find_state(store, dataset, name)
 
     def export(

@@ -79,10 +79,11 @@ class StateStore(Protocol):
     ) -> tuple[dict[str, DatasetState], dict[str, CorruptRecordError]]:
         """Return the states that can be read, and by dataset.urn the errors of those that are damaged."""
 
-    def restore(self, job: str, dataset_urn: str) -> None:
-        """Replace a damaged dataset state by the last one that the store can still read.
+    def restore(self, job: str, dataset_urn: str) -> bool:
+        """Replace a damaged dataset state by the last one that the store can still read; tell if anything was damaged.
 
-        Does nothing if the state is not damaged.
+        What a state and its commit sequences have in common is stored twice; a damaged copy is written again, also if
+        the state itself can be read. Changes nothing if nothing is damaged.
 
         This is the state after the last commit, or (plain files) before the damaged change. In the second case,
         recovery finishes the commit sequence of that change like after a crash.

@@ -128,14 +128,17 @@ class DatasetFiles:
                 parts[name] = self.storage.read(self._part_of_body(name)).decode(errors="replace")
         return parts
 
-    def _mend_parts(self) -> None:
-        """Store parts that were deleted or changed again, from their second copies."""
+    def _mend_parts(self) -> bool:
+        """Store parts that were deleted or changed again, from their second copies; tell if any were."""
         found = self._load_parts(self.storage.list_names(posixpath.join(self.folder, "parts")))
         mended = mend(found)
+        if mended == found:
+            return False
         for name, part in found.items():
             if mended.get(name) != part:
                 self.storage.delete(self._part_of_body(name))
         self._store_parts(mended)
+        return True
 
     # -- sequences that left the head ----------------------------------------------------------------------------------
     def _archive_path(self, kind: str, sequence_id: str) -> str:
@@ -160,18 +163,18 @@ class DatasetFiles:
         """Return the newest sequence, and if `is_ended_too` all archived ones."""
         return self._entries("unreported", "closed") if is_ended_too else self._entries()
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         """Write the newest readable head again if the newest head is damaged; the changes since then are undone.
+
+        Damaged parts are written again in any case. Tells if anything was damaged.
 
         Every change may be interrupted by a crash before it is written, so recovery can go on from any older head.
         """
+        is_mended = self._mend_parts()
         try:
             self.head()
         except CorruptRecordError as damage:
-            self._mend_parts()
             newest = self._log.read_newest()[0]
-            if self._older_head(newest) is not None:
-                return
             for number in range(newest - 1, 0, -1):
                 head = self._older_head(number)
                 if head is not None:
@@ -180,8 +183,9 @@ class DatasetFiles:
                     grown = replace(head, epoch=head.epoch + newest - number, lease=None)
                     if not self._log.append(newest + 1, encode(grown, self._store_parts)):
                         raise TransientError(problem=f"{self.folder} was changed meanwhile.") from damage
-                    return
+                    return True
             raise
+        return is_mended
 
     def _older_head(self, number: int) -> DatasetHead | None:
         try:

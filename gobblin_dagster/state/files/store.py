@@ -279,9 +279,9 @@ class FileStateStore:
         found = self._each(head, self._datasets(job, urns))
         return [one for one in found if one is not None], damaged
 
-    def restore(self, job: str, dataset_urn: str) -> None:
+    def restore(self, job: str, dataset_urn: str) -> bool:
         with self._errors():
-            self._dataset(job, dataset_urn).restore()
+            return self._dataset(job, dataset_urn).restore()
 
     def list_jobs(self) -> list[str]:
         with self._errors():

@@ -33,16 +33,20 @@ def load(connection: Connection, stored: Iterable[str]) -> dict[str, str]:
         return {}
     columns = body_parts.c
     query = select(columns.name, columns.body).where(is_among(connection, columns.name, names))
-    return dict(connection.execute(query).tuples().all())
+    return {row.name: row.body for row in connection.execute(query)}
 
 
-def mend_all(connection: Connection, job: str, dataset_urn: str) -> None:
-    """Store the parts of a dataset that were deleted or changed again, from their second copies."""
+def mend_all(connection: Connection, job: str, dataset_urn: str) -> bool:
+    """Store the parts of a dataset that were deleted or changed again, from their second copies; tell if any were."""
     columns = body_parts.c
     of_dataset = (columns.job == job, columns.dataset_urn == dataset_urn)
-    found = dict(connection.execute(select(columns.name, columns.body).where(*of_dataset)).tuples().all())
+    query = select(columns.name, columns.body).where(*of_dataset)
+    found = {row.name: row.body for row in connection.execute(query)}
     mended = mend(found)
+    if mended == found:
+        return False
     connection.execute(delete(body_parts).where(*of_dataset))
     rows = [{"job": job, "dataset_urn": dataset_urn, "name": name, "body": mended[name]} for name in sorted(mended)]
     if rows:
         connection.execute(insert(connection, body_parts), rows)
+    return True

@@ -134,7 +134,6 @@ def load_one(connection: Connection, sequence_id: str) -> StoredSequence | None:
 
 def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRecordError) -> None:
     """Write the state again from the sequence of its newest commit; raise `damage` if there is no such sequence."""
-    parts.mend_all(connection, job, urn)
     query = select(sequences).where(
         sequences.c.job == job,
         sequences.c.dataset_urn == urn,

@@ -114,12 +114,15 @@ class SqlStateStore:
                 damaged[row.dataset_urn] = error
         return states, damaged
 
-    def restore(self, job: str, dataset_urn: str) -> None:
+    def restore(self, job: str, dataset_urn: str) -> bool:
         with self._write() as connection:
+            is_mended = sql_parts.mend_all(connection, job, dataset_urn)
             try:
                 _state_of(connection, job, dataset_urn)
             except CorruptRecordError as error:
                 sql_sequences.restore_state(connection, job, dataset_urn, error)
+                return True
+            return is_mended
 
     def list_jobs(self) -> list[str]:
         query = union(*(select(table.c.job) for table in (dataset_states, sequences, startpoints, runs)))

@@ -113,8 +113,11 @@ def test_state_with_one_damaged_copy_of_a_part_is_restored(url: str, copy: int, 
                 path.write_text("A")
             else:
                 path.unlink()
-        store.restore(JOB, URN)
+        assert store.restore(JOB, URN)
         assert store.load_dataset_states(JOB)[URN] == states[-1]
+        sequences = store.load_sequences(JOB, {SequenceState.COMMITTED})
+        assert [decode_sequence(one, store.places).after for one in reversed(sequences)] == states
+        assert not store.restore(JOB, URN)
         assert commit(store, 1).version == 4
 
 

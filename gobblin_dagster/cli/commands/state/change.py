@@ -126,12 +126,13 @@ def restore(
             if output is Output.TEXT:
                 console(sys.stdout).print(str(damage))
             confirm(f"Restore the state of {dataset_name(dataset)}?", yes)
-            store.restore(name, dataset)
+        # A readable state may share damaged parts with its commit sequences; writing these again changes no state.
+        is_restored = store.restore(name, dataset)
         state = find_state(store, dataset, name)
     if output is Output.JSON:
-        print_json(restored=damage is not None, problem=str(damage or "") or None, state=state_view(state))
+        print_json(restored=is_restored, problem=str(damage or "") or None, state=state_view(state))
     else:
-        what = f"Restored: the watermark is {state.watermark or '-'}" if damage else "Nothing is wrong with it"
+        what = f"Restored: the watermark is {state.watermark or '-'}" if is_restored else "Nothing is wrong with it"
         console(sys.stdout).print(f"{what}.", style="bold")
 
 
