@@ -174,6 +174,45 @@ class FlowClient:
         query = f"q=events&flowId={_key(group, name)}&flowExecutionId={number}&after={after}"
         return self._elements(f"/flowexecutions?{query}")
 
+    def datasets(self, group: str, name: str) -> list[dict[str, Any]]:
+        """Return how far each dataset of a flow is: watermark, lag, rows, startpoint, open commit sequences."""
+        return self._elements(f"/flowdatasets/{_key(group, name)}")
+
+    def dataset(self, group: str, name: str, urn: str, job: str | None = None) -> dict[str, Any]:
+        """Return how far one dataset of a flow is; `job` is needed if several jobs of the flow have it."""
+        return self._document("GET", f"/flowdatasets/{_dataset_key(group, name, urn, job)}")
+
+    def set_startpoint(
+        self,
+        group: str,
+        name: str,
+        urn: str,
+        position: str,
+        reason: str,
+        *,
+        job: str | None = None,
+        expires_in_days: int = 7,
+    ) -> dict[str, Any]:
+        """Let the next run of a dataset begin elsewhere, and return the startpoint.
+
+        Args:
+            group: the flow's group.
+            name: its name in the group.
+            urn: the dataset.
+            position: a watermark, `timestamp:<instant>`, `oldest` or `upcoming`.
+            reason: why; kept with the startpoint and in the audit trail.
+            job: name of the job, if several jobs of the flow have the dataset.
+            expires_in_days: days until it is forgotten if no run applies it.
+        """
+        body = {"position": position, "reason": reason, "expiresInDays": expires_in_days}
+        return self._startpoint(_dataset_key(group, name, urn, job), "setStartpoint", body)
+
+    def remove_startpoint(
+        self, group: str, name: str, urn: str, reason: str, *, job: str | None = None
+    ) -> dict[str, Any]:
+        """Remove a dataset's startpoint, and return it."""
+        return self._startpoint(_dataset_key(group, name, urn, job), "removeStartpoint", {"reason": reason})
+
     def kill(self, group: str, name: str, number: int) -> None:
         """End an execution."""
         self._call("DELETE", f"/flowexecutions/{_execution_key(group, name, number)}")
@@ -181,6 +220,10 @@ class FlowClient:
     def resume(self, group: str, name: str, number: int) -> None:
         """Run again what failed, was cancelled or did not run."""
         self._call("POST", f"/flowexecutions/{_execution_key(group, name, number)}?action=resume", {})
+
+    def _startpoint(self, key: str, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        value: dict[str, Any] = self._document("POST", f"/flowdatasets/{key}?action={action}", dict(body))["value"]
+        return value
 
     def _elements(self, path: str) -> list[dict[str, Any]]:
         elements: list[dict[str, Any]] = self._document("GET", path)["elements"]
@@ -256,6 +299,11 @@ def _value(text: str) -> str:
 
 def _key(group: str, name: str) -> str:
     return f"(flowGroup:{_value(group)},flowName:{_value(name)})"
+
+
+def _dataset_key(group: str, name: str, urn: str, job: str | None) -> str:
+    of_job = "" if job is None else f",jobName:{_value(job)}"
+    return f"(datasetUrn:{_value(urn)},flowGroup:{_value(group)},flowName:{_value(name)}{of_job})"
 
 
 def _execution_key(group: str, name: str, number: int) -> str:

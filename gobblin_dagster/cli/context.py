@@ -77,7 +77,7 @@ def open_here(ctx: typer.Context, jobs: Collection[str] | None = None) -> Projec
     """Open the project; errors of unnamed jobs are ignored. Its folder may hold the user's own constructs."""
     from gobblin_dagster.engine.project import open_project  # noqa: PLC0415 - `init` and `--help` need no engine
 
-    return open_project(_importable(project_root(ctx)), jobs or ())
+    return open_project(importable(project_root(ctx)), jobs or ())
 
 
 def open_store_here(ctx: typer.Context) -> StateStore:
@@ -85,11 +85,11 @@ def open_store_here(ctx: typer.Context) -> StateStore:
     from gobblin_dagster.spec.load import load_project  # noqa: PLC0415 - `--help` needs no pydantic
     from gobblin_dagster.state import open_store  # noqa: PLC0415 - `init` and `--help` need no store
 
-    root = _importable(project_root(ctx))
+    root = importable(project_root(ctx))
     return open_store(load_project(root).state, root)
 
 
-def _importable(root: Path) -> Path:
+def importable(root: Path) -> Path:
     """Make classes `module:Class` of the project folder importable: constructs of jobs, watermarks in the store."""
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

@@ -28,11 +28,13 @@ from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterErr
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
 from gobblin_dagster.service.api.flowconfigs import FlowConfigsResource
+from gobblin_dagster.service.api.flowdatasets import FlowDatasetsResource
 from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
 from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.identity import IdentityCompiler
+from gobblin_dagster.service.datasets import FlowDatasets
 from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
 from gobblin_dagster.service.manager import FlowManager
@@ -42,7 +44,8 @@ from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import Access, digest, load_token
 from gobblin_dagster.service.store.role_rows import RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
-from gobblin_dagster.spec.project import TOKEN_FILE, ServiceSpec
+from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
+from gobblin_dagster.state import open_store
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +79,7 @@ class CoreServices:
         worker_command: starts the worker process of the embedded executor.
         allow: what jobs may use, as `gobblin.yaml` says.
         clock: tells the time where the database has no clock.
+        state: URL of the project's state store.
 
     Raises:
         StorageError, TransientError, StoreVersionError: the store cannot be opened.
@@ -90,6 +94,7 @@ class CoreServices:
         worker_command: Sequence[str],
         allow: AllowLists = EVERYTHING,
         clock: Clock | None = None,
+        state: str = STATE_STORE,
     ) -> None:
         self._spec = spec
         self._clock = clock or SystemClock()
@@ -114,6 +119,7 @@ class CoreServices:
             self._clock,
             spec.jobs_at_once,
         )
+        self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)
         guard = Guard(self.store, access)
         flows = FlowConfigsResource(self.store, self.manager, guard)
@@ -123,6 +129,7 @@ class CoreServices:
             "flowconfigsV2": flows,
             "flowexecutions": executions,
             "flowstatuses": executions,
+            "flowdatasets": FlowDatasetsResource(self.store, self.datasets, guard),
             "flowtemplates": FlowTemplatesResource(templates, guard),
         }
         self.app = RestApp(resources, access, Health(lambda: True, self._problems), self._wake_up)
@@ -156,6 +163,7 @@ class CoreServices:
                 self._role.give_back(transaction)
         except GobblinDagsterError as error:
             log.warning("the role is given back by its end, since the store is away: %s", error)
+        self.datasets.close()
         self.store.close()
 
     def run(self, started: Callable[[Address], None]) -> int:

@@ -5,22 +5,19 @@ It runs as a process of its own, so that a construct of a user's that crashes or
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from gobblin_dagster.core.errors import GobblinDagsterError, SpecError
 from gobblin_dagster.core.run_record import RunStatus
-from gobblin_dagster.engine.allowed import require_allowed
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.engine.results import DatasetResult, RunResult
 from gobblin_dagster.engine.run.job_run import run_job
 from gobblin_dagster.engine.task.runner import TaskRunner
-from gobblin_dagster.engine.validation import check_construct, check_parts
+from gobblin_dagster.service.executors.job_body import read_job_body
 from gobblin_dagster.service.executors.messages import JobKey, JobNews, RunOrder, Shutdown, StopOrder, from_line
 from gobblin_dagster.service.model import ExecutionStatus
-from gobblin_dagster.spec.load import load_job_text
 
 SHOWN_DATASETS = 20
 """Datasets whose watermarks are reported one by one."""
@@ -106,11 +103,9 @@ class Worker:
                 del self._stops[order.key]
 
     def _result(self, order: RunOrder, stop: threading.Event) -> JobNews:
-        allow = self._project.spec.allow.lists
-        job = load_job_text(order.body.encode(), f"job {order.key.job}", check_construct, os.environ, allow)
-        require_allowed(job, str(self._project.root), allow)
-        check_parts(job, self._project.root)
-        result = run_job(self._project, job, runner=self._runner, stop=stop, run_id=order.run_id)
+        project = self._project
+        job = read_job_body(order.key.job, order.body, project.root, project.spec.allow.lists)
+        result = run_job(project, job, runner=self._runner, stop=stop, run_id=order.run_id)
         moved = [dataset for dataset in result.datasets if dataset.is_committed]
         return JobNews(
             order.key,

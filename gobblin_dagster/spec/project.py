@@ -16,6 +16,9 @@ PROJECT_FILE = "gobblin.yaml"
 TOKEN_FILE = ".gobblin/service.token"  # noqa: S105 - a path below the project's folder, no secret
 """What whoever uses the service must know; readable for the owner of the project alone."""
 
+STATE_STORE = "sqlite:///.gobblin/state.db"
+"""The state store of projects that name none."""
+
 
 class SparkSpec(SpecModel):
     """Settings of the Spark that runs work units."""
@@ -94,7 +97,7 @@ class ProjectSpec(SpecModel):
     """The settings that all jobs of a project share."""
 
     project: Name
-    state: Annotated[str, StringConstraints(min_length=1)] = "sqlite:///.gobblin/state.db"
+    state: Annotated[str, StringConstraints(min_length=1)] = STATE_STORE
     """State store: `sqlite:///path` (relative to the project), `postgresql://...`, or `files:path` for plain files."""
     jobs: str = "jobs"
     """Folder of job files (`*.yaml`, `*.yml`; Gobblin's `*.pull`, `*.job`, `*.conf` also in folders below), relative

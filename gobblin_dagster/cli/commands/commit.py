@@ -15,10 +15,10 @@ from gobblin_dagster.cli.context import (
     OutputOption,
     examples,
     jobs_of,
-    open_here,
     open_store_here,
 )
 from gobblin_dagster.cli.each_job import for_each_job
+from gobblin_dagster.cli.flow_jobs import FlowOption, jobs_with_flow, open_with_flow
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import MAX_ROWS, console, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import abandonment_view, recovered_view, sequence_view, status_view
@@ -53,11 +53,15 @@ def list_sequences(
     ctx: typer.Context,
     everything: Annotated[bool, typer.Option("--all", help="Finished ones too.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 20,
+    flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List commit sequences that are unfinished or wait for a person."""
     with closing(open_store_here(ctx)) as store:
-        stored = store.load_sequences(states=set(SequenceState) if everything else WAITING, limit=limit)
+        states = set(SequenceState) if everything else WAITING
+        names = [None] if flow is None else jobs_with_flow(ctx, store, flow, None)
+        found = [one for name in names for one in store.load_sequences(name, states, limit=limit)]
+        stored = sorted(found, key=lambda one: one.created_at, reverse=True)[:limit] if flow is not None else found
     if output is Output.JSON:
         print_json(sequences=[sequence_view(sequence) for sequence in stored])
         return
@@ -76,10 +80,11 @@ def list_sequences(
 def show(
     ctx: typer.Context,
     sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
+    flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show the steps of one commit sequence, and which are done: looked up now, file by file, not as recorded."""
-    project = open_here(ctx)
+    project = open_with_flow(ctx, flow)
     with closing(project.open_store()) as store:
         found = sequence_status(project, store, sequence_id, None if output is Output.JSON else 2 * MAX_ROWS)
     stored, sequence = found.stored, found.sequence
@@ -113,13 +118,14 @@ def recover(
     ctx: typer.Context,
     jobs: JobsArgument = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which sequences would be worked on.")] = False,
+    flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Finish or undo unfinished commit sequences, as the next `gobblin run` would, without reading new data.
 
     Quarantined ones, which runs leave alone, are tried again: first fix the problems that `gobblin commit list` shows.
     """
-    project = open_here(ctx, jobs)
+    project = open_with_flow(ctx, flow, jobs)
     chosen = jobs_of(project, jobs)
     out = console(sys.stdout)
     if dry_run:
@@ -159,6 +165,7 @@ def abandon(
     ctx: typer.Context,
     sequence_id: Annotated[str, typer.Argument(metavar="SEQUENCE", help="Id, as `gobblin commit list` shows it.")],
     reason: Annotated[str, typer.Option("--reason", "-m", help="Why; kept with the sequence.", callback=readable)] = "",
+    flow: FlowOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = Output.TEXT,
@@ -168,7 +175,7 @@ def abandon(
     An unfinished one is undone. A quarantined one is only marked: its files stay, for you to look at and to delete.
     Exits with 1 if undoing is not safe; the sequence is then quarantined.
     """
-    project = open_here(ctx)
+    project = open_with_flow(ctx, flow)
     with closing(project.open_store()) as store:
         found = preview_abandonment(project, store, sequence_id)
         is_kept = found.state is SequenceState.QUARANTINED

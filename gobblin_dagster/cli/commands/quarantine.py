@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
 from gobblin_dagster.cli.confirm import confirm
-from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_store_here
+from gobblin_dagster.cli.flow_jobs import FlowOption, job_with_flow, jobs_with_flow, open_with_flow
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import console, dataset_name, print_table, rows_of
 from gobblin_dagster.cli.render.json_document import print_json
@@ -25,7 +26,7 @@ from gobblin_dagster.engine.snapshots.rejected_rows import (
     count_quarantined,
     read_quarantined,
 )
-from gobblin_dagster.state.lookup import known_jobs
+from gobblin_dagster.state.lookup import find_state
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -38,10 +39,12 @@ _COLUMNS = {"job": "left", "dataset": "left", "policy": "left", "rows": "right"}
 
 
 @app.command("list", epilog=examples("gobblin quarantine list", "gobblin quarantine list flights --output json"))
-def list_counts(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
+def list_counts(
+    ctx: typer.Context, jobs: JobsArgument = None, flow: FlowOption = None, output: OutputOption = Output.TEXT
+) -> None:
     """Count quarantined rows by job, dataset and policy, in the newest snapshots."""
     with closing(open_store_here(ctx)) as store:
-        counts = [one for name in known_jobs(store, jobs) for one in count_quarantined(store, name)]
+        counts = [one for name in jobs_with_flow(ctx, store, flow, jobs) for one in count_quarantined(store, name)]
     if output is Output.JSON:
         print_json(rows=sum(one.rows for one in counts), counts=[_count_view(one) for one in counts])
         return
@@ -65,14 +68,15 @@ def show(
     ctx: typer.Context,
     dataset: DatasetArgument,
     job: JobOption = None,
+    flow: FlowOption = None,
     policy: Annotated[str | None, typer.Option(help="Only rows that broke this policy.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many rows.")] = 20,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show quarantined rows of a dataset: policy, reason, file and row that they came from, and the rows themselves."""
-    project = open_here(ctx)
-    state = one_state(project, dataset, job)
+    project = open_with_flow(ctx, flow, [job] if flow and job else None)
     with closing(project.open_store()) as store:
+        state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         counts = {one.policy: one.rows for one in count_quarantined(store, state.job, [dataset])}
         if policy is not None and policy not in counts:
             raise UsageError(
@@ -106,6 +110,7 @@ def replay(
     ctx: typer.Context,
     dataset: DatasetArgument,
     job: JobOption = None,
+    flow: FlowOption = None,
     rule: Annotated[str | None, typer.Option(help="Only rows that this policy or converter rejected.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the rows.")] = False,
@@ -115,8 +120,9 @@ def replay(
 
     Rows enter where they were rejected. Rows that are rejected again return to quarantine; the watermark does not move.
     """
-    project = open_here(ctx)
-    spec = project.job(one_state(project, dataset, job).job)
+    project = open_with_flow(ctx, flow, [job] if flow and job else None)
+    with closing(project.open_store()) as store:
+        spec = project.job(find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset)).job)
     if not dry_run:
         waiting = sum(replay_quarantine(project, spec, dataset, rule=rule, dry_run=True).rows.values())
         confirm(

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from gobblin_dagster.cli.context import examples, project_root
+from gobblin_dagster.cli.context import examples, importable, project_root
 from gobblin_dagster.service.server import Address, CoreServices
 from gobblin_dagster.spec.load import load_project
 from gobblin_dagster.spec.project import TOKEN_FILE
@@ -22,13 +22,13 @@ def serve(ctx: typer.Context) -> None:
     Ctrl-C or SIGTERM ends it gracefully: running jobs end their work units and commit what is whole. A second one ends
     it at once; the next start takes its jobs up again.
     """
-    root = project_root(ctx)
+    root = importable(project_root(ctx))  # flows may name constructs of the project
     spec = load_project(root)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in ("uvicorn", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     command = [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "--pipe"]
-    service = CoreServices(root, spec.service, command, spec.allow.lists)
+    service = CoreServices(root, spec.service, command, spec.allow.lists, state=spec.state)
 
     def started(address: Address) -> None:
         typer.echo(f"The service answers at {address.url} (Ctrl-C ends it).")

@@ -13,7 +13,8 @@ import typer
 from gobblin_dagster.cli.commands.state.change import DryRunOption, ReasonOption, YesOption
 from gobblin_dagster.cli.commands.state.lookup import JobOption
 from gobblin_dagster.cli.confirm import confirm
-from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_here, open_store_here
+from gobblin_dagster.cli.context import JobsArgument, Output, OutputOption, examples, open_store_here
+from gobblin_dagster.cli.flow_jobs import FlowOption, jobs_with_flow, open_with_flow
 from gobblin_dagster.cli.lazy import WholeHelpGroup
 from gobblin_dagster.cli.render.console import MAX_ROWS, console, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.documents import mark
@@ -32,7 +33,6 @@ from gobblin_dagster.engine.run.startpoint_preview import (
     preview_startpoints,
     wished_startpoints,
 )
-from gobblin_dagster.state.lookup import known_jobs
 
 app = typer.Typer(
     cls=WholeHelpGroup,
@@ -63,6 +63,7 @@ def set_startpoint(
     ],
     reason: ReasonOption,
     job: JobOption = None,
+    flow: FlowOption = None,
     expires: Annotated[
         int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Days until it expires if no run applies it.")
     ] = DEFAULT_EXPIRY.days,
@@ -71,7 +72,7 @@ def set_startpoint(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Let the next run of a dataset begin elsewhere: data before it counts as read, data after it is read (again)."""
-    project = open_here(ctx, [job] if job else None)
+    project = open_with_flow(ctx, flow, [job] if job else None)
     now = project.clock.now()
     with closing(project.open_store()) as store, plan_only_spark(project) as spark:
         spec = project.job(job) if job is not None else job_of_dataset(project, store, dataset)
@@ -107,11 +108,14 @@ def set_startpoint(
 
 
 @app.command("list", epilog=examples("gobblin startpoint list", "gobblin startpoint list flights --output json"))
-def list_startpoints(ctx: typer.Context, jobs: JobsArgument = None, output: OutputOption = Output.TEXT) -> None:
+def list_startpoints(
+    ctx: typer.Context, jobs: JobsArgument = None, flow: FlowOption = None, output: OutputOption = Output.TEXT
+) -> None:
     """List the startpoints that no run has applied yet."""
     now = SystemClock().now()
     with closing(open_store_here(ctx)) as store:
-        found = [one for name in known_jobs(store, jobs) for _, one in sorted(store.load_startpoints(name).items())]
+        names = jobs_with_flow(ctx, store, flow, jobs)
+        found = [one for name in names for _, one in sorted(store.load_startpoints(name).items())]
     if output is Output.JSON:
         print_json(startpoints=[_view(one, now) for one in found])
         return
@@ -129,6 +133,7 @@ def remove(
     ctx: typer.Context,
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.urn; '*': all of the job.")],
     job: JobOption = None,
+    flow: FlowOption = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
@@ -136,7 +141,7 @@ def remove(
     """Remove a startpoint: the next run begins at the dataset's watermark. A run that works already honours it."""
     now = SystemClock().now()
     with closing(open_store_here(ctx)) as store:
-        names = [job] if job else store.list_jobs()
+        names = [job] if job and not flow else jobs_with_flow(ctx, store, flow, [job] if job else None)
         found = [s for n in names for urn, s in sorted(store.load_startpoints(n).items()) if dataset in (urn, ALL)]
         _require_one_job(dataset, found)
         if output is Output.TEXT:

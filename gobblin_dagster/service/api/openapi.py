@@ -19,6 +19,20 @@ _EXECUTION_KEY = {
     **_KEY,
     "description": "`(flowExecutionId:NUMBER,flowGroup:GROUP,flowName:NAME)`, values percent-encoded.",
 }
+_DATASET_KEY = {
+    **_KEY,
+    "description": "`(flowGroup:GROUP,flowName:NAME)` is the whole flow; `datasetUrn:URN` and `jobName:JOB` in it name "
+    "one dataset. Values are percent-encoded.",
+}
+_STARTPOINT = {
+    "type": "object",
+    "required": ["reason"],
+    "properties": {
+        "position": {**_TEXT, "description": "a watermark, timestamp:INSTANT, oldest or upcoming"},
+        "reason": _TEXT,
+        "expiresInDays": {"type": "integer", "minimum": 1, "maximum": 36500},
+    },
+}
 _FLOW_CONFIG = {
     "type": "object",
     "required": ["id", "templateUris", "properties"],
@@ -74,6 +88,16 @@ def openapi_document() -> dict[str, Any]:
             "get": _operation("One execution", [_EXECUTION_KEY]),
             "post": _operation("Resume an execution: ?action=resume", [_EXECUTION_KEY, _query("action", _TEXT)]),
             "delete": _operation("End an execution", [_EXECUTION_KEY]),
+        },
+        "/flowdatasets/{key}": {
+            "get": _operation("How far the datasets of a flow are, or one of them", [_DATASET_KEY, *page]),
+            "post": {
+                **_operation(
+                    "Say where the next run of a dataset begins: setStartpoint, removeStartpoint",
+                    [_DATASET_KEY, _query("action", _TEXT)],
+                ),
+                "requestBody": {"required": True, "content": {"application/json": {"schema": _STARTPOINT}}},
+            },
         },
         "/health/live": {"get": _operation("Whether the process works", [])},
         "/health/ready": {"get": _operation("Whether requests can be answered", [])},

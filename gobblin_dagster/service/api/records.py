@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID
+from gobblin_dagster.service.datasets import FlowDataset, lag_s
 from gobblin_dagster.service.model import Dag, ExecutionStatus, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.store.execution_rows import Event, Execution, JobExecution
@@ -134,6 +136,62 @@ def event_document(event: Event) -> dict[str, Any]:
         "jobName": event.job,
         "executionStatus": event.status.value,
         "message": event.message,
+    }
+
+
+def dataset_document(flow: FlowId, dataset: FlowDataset, now: datetime) -> dict[str, Any]:
+    """Return how far a dataset of a flow is; what is not known is left out."""
+    document: dict[str, Any] = {
+        "flowId": key_document(flow),
+        "jobName": dataset.job,
+        "datasetUrn": dataset.urn,
+        "openSequences": [
+            {
+                "sequence": one.id,
+                "state": one.state.value,
+                "createdAt": epoch_ms(one.created_at),
+                "runId": one.run_id,
+                "reason": one.reason,
+            }
+            for one in dataset.sequences
+        ],
+        "problem": dataset.problem,
+    }
+    if dataset.startpoint is not None:
+        document["startpoint"] = startpoint_document(dataset.startpoint)
+    state = dataset.state
+    if state is None:
+        return document
+    if state.watermark is not None:
+        document["watermark"] = str(state.watermark)
+    if (lag := lag_s(state, now)) is not None:
+        document["lagSeconds"] = lag
+    totals = state.totals
+    return {
+        **document,
+        "version": state.version,
+        "snapshot": state.snapshot,
+        "updatedAt": epoch_ms(state.updated_at),
+        "runId": state.run_id,
+        "rowsRead": totals.rows_read,
+        "rowsWritten": dict(totals.branch_rows),
+        "rowsQuarantined": totals.rows_quarantined,
+        "files": totals.files,
+        "bytesWritten": totals.bytes_written,
+        "failedRanges": list(state.failed_ranges),
+    }
+
+
+def startpoint_document(startpoint: Startpoint) -> dict[str, Any]:
+    """Return where the next run of a dataset begins."""
+    return {
+        "jobName": startpoint.job,
+        "datasetUrn": startpoint.dataset_urn,
+        "position": str(startpoint),
+        "reason": startpoint.why,
+        "setBy": startpoint.who,
+        "createdAt": epoch_ms(startpoint.created_at),
+        "expiresAt": epoch_ms(startpoint.expires_at),
     }
 
 

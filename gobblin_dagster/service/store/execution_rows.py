@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, insert, select, update
+from sqlalchemy import Row, and_, delete, func, insert, select, update
 
 from gobblin_dagster.database.dialect import insert as insert_or_ignore
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, Trigger
@@ -181,6 +181,24 @@ def load_job(transaction: Transaction, execution: ExecutionId, name: str) -> Job
 def update_job(transaction: Transaction, execution: ExecutionId, name: str, values: Mapping[str, Any]) -> None:
     """Change columns of a job."""
     transaction.execute(update(jobs).where(_is(jobs, execution), jobs.c.job_name == name).values(dict(values)))
+
+
+def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
+    """Return each job that executions of a flow had, as its newest execution has it, by name."""
+    of_flow = and_(jobs.c.flow_group == flow.group, jobs.c.flow_name == flow.name)
+    newest = (
+        select(jobs.c.job_name, func.max(jobs.c.execution_id).label("newest"))
+        .where(of_flow)
+        .group_by(jobs.c.job_name)
+        .subquery()
+    )
+    query = (
+        select(jobs)
+        .join(newest, and_(jobs.c.job_name == newest.c.job_name, jobs.c.execution_id == newest.c.newest))
+        .where(of_flow)
+        .order_by(jobs.c.job_name)
+    )
+    return [_job(row).job for row in transaction.execute(query)]
 
 
 def unfinished_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:

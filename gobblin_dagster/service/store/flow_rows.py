@@ -120,6 +120,13 @@ def load_version(transaction: Transaction, flow: FlowId, version: int) -> FlowSp
     return None if row is None else _spec(row)
 
 
+def newest_version(transaction: Transaction, flow: FlowId) -> FlowSpec | None:
+    """Return the newest version of a flow, of a deleted one too; None if there never was such a flow."""
+    query = select(flow_versions).where(_is(flow_versions, flow)).order_by(flow_versions.c.version.desc()).limit(1)
+    row = transaction.execute(query).one_or_none()
+    return None if row is None else _spec(row)
+
+
 def list_versions(transaction: Transaction, flow: FlowId) -> list[FlowSpec]:
     """Return all versions of a flow, oldest first."""
     query = select(flow_versions).where(_is(flow_versions, flow)).order_by(flow_versions.c.version)

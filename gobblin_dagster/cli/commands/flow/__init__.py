@@ -55,6 +55,19 @@ COMMANDS = {
             "flow.executions", "logs", "gobblin flow logs shop/orders", "gobblin flow logs shop/orders --follow"
         ),
     ),
+    "datasets": LazyCommand(
+        "Show how far the datasets of a flow are: watermark, lag, rows, startpoint, open commit sequences.",
+        function_of("flow.datasets", "datasets", "gobblin flow datasets shop/orders"),
+    ),
+    "startpoint": LazyCommand(
+        "Say where the next run of a dataset begins, or remove what was said.",
+        function_of(
+            "flow.datasets",
+            "startpoint",
+            "gobblin flow startpoint shop/orders orders_eu 2013-01-15 --reason 'bad files, read again'",
+            "gobblin flow startpoint shop/orders orders_eu --remove --reason 'set by mistake'",
+        ),
+    ),
     "kill": LazyCommand(
         "End an execution: what is whole is committed.",
         function_of("flow.executions", "kill", "gobblin flow kill shop/orders"),

@@ -21,6 +21,7 @@ from gobblin_dagster.cli.context import (
     SelectOption,
     open_store_here,
 )
+from gobblin_dagster.cli.flow_jobs import FlowOption, job_with_flow, jobs_with_flow
 from gobblin_dagster.cli.render.console import console, dataset_name, instant, print_facts, print_table
 from gobblin_dagster.cli.render.documents import mark, origin_text, state_view
 from gobblin_dagster.cli.render.json_document import print_json
@@ -34,7 +35,7 @@ from gobblin_dagster.core.startpoint import Startpoint
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.text import parse_watermark
 from gobblin_dagster.engine.maintenance import state_change, state_export, state_history
-from gobblin_dagster.state.lookup import find_damage, find_state, known_jobs, require_match
+from gobblin_dagster.state.lookup import find_damage, find_state, require_match
 from gobblin_dagster.state.store import StateStore
 
 
@@ -60,13 +61,14 @@ def set_watermark(
     ],
     reason: ReasonOption,
     job: JobOption = None,
+    flow: FlowOption = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Move a dataset's watermark: data before it counts as read, data after it is read (again)."""
     with closing(open_store_here(ctx)) as store:
-        state = find_state(store, dataset, job)
+        state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         moved = parse_watermark(state.committed.watermark_type, watermark)
         change = state_change.plan_set(state, moved, who=who(), why=reason, now=SystemClock().now())
         _change(store, change, yes=yes, dry_run=dry_run, output=output)
@@ -85,17 +87,18 @@ def _command(plan: _Plan, doc: str) -> Callable[..., None]:
         dataset: DatasetArgument,
         reason: ReasonOption,
         job: JobOption = None,
+        flow: FlowOption = None,
         yes: YesOption = False,
         dry_run: DryRunOption = False,
         output: OutputOption = Output.TEXT,
     ) -> None:
         with closing(open_store_here(ctx)) as store:
-            name, damage = find_damage(store, dataset, job)
+            name, damage = find_damage(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
             if damage is not None and not dry_run:
                 # A damaged state is restored first, because the change is planned from it. The change is confirmed
                 # below.
                 store.restore(name, dataset)
-            change = plan(find_state(store, dataset, job), who=who(), why=reason, now=SystemClock().now())
+            change = plan(find_state(store, dataset, name), who=who(), why=reason, now=SystemClock().now())
             _change(store, change, yes=yes, dry_run=dry_run, output=output)
 
     command.__doc__ = doc
@@ -116,12 +119,13 @@ def restore(
     ctx: typer.Context,
     dataset: DatasetArgument,
     job: JobOption = None,
+    flow: FlowOption = None,
     yes: YesOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Bring a damaged state back to what the dataset's last commit made true; nothing is read again."""
     with closing(open_store_here(ctx)) as store:
-        name, damage = find_damage(store, dataset, job)
+        name, damage = find_damage(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         if damage is not None:
             if output is Output.TEXT:
                 console(sys.stdout).print(str(damage))
@@ -169,11 +173,15 @@ def _change(store: StateStore, change: state_change.Change, *, yes: bool, dry_ru
 
 
 def history(
-    ctx: typer.Context, dataset: DatasetArgument, job: JobOption = None, output: OutputOption = Output.TEXT
+    ctx: typer.Context,
+    dataset: DatasetArgument,
+    job: JobOption = None,
+    flow: FlowOption = None,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Explain every change of a dataset's watermark: by which run or person, from where to where."""
     with closing(open_store_here(ctx)) as store:
-        state = find_state(store, dataset, job)
+        state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         entries = state_history.history(store, state.job, dataset)
     if output is Output.JSON:
         print_json(
@@ -224,12 +232,16 @@ def history(
 
 # -- between stores ----------------------------------------------------------------------------------------------------
 def export_states(
-    ctx: typer.Context, jobs: JobsArgument = None, select: SelectOption = None, exclude: ExcludeOption = None
+    ctx: typer.Context,
+    jobs: JobsArgument = None,
+    select: SelectOption = None,
+    exclude: ExcludeOption = None,
+    flow: FlowOption = None,
 ) -> None:
     """Print states with their whole history as JSON lines, for `gobblin state import` into a store of any kind."""
     selection = Selection(tuple(select or ()), tuple(exclude or ()))
     with closing(open_store_here(ctx)) as store:
-        chosen = known_jobs(store, jobs)
+        chosen = jobs_with_flow(ctx, store, flow, jobs)
         require_match(
             selection,
             (

@@ -15,6 +15,7 @@ from gobblin_dagster.cli.context import (
     SelectOption,
     open_store_here,
 )
+from gobblin_dagster.cli.flow_jobs import FlowOption, jobs_with_flow
 from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant, print_table, rows_of
 from gobblin_dagster.cli.render.documents import state_view
 from gobblin_dagster.cli.render.json_document import print_json
@@ -23,7 +24,7 @@ from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.selection import Selection
 from gobblin_dagster.core.utils.gc_pause import collector_paused
 from gobblin_dagster.core.utils.text import count
-from gobblin_dagster.state.lookup import known_jobs, require_match
+from gobblin_dagster.state.lookup import require_match
 
 _COLUMNS = {"dataset": "left", "watermark": "left", "rows": "right", "quarantined": "right", "files": "right"}
 
@@ -33,11 +34,12 @@ def list_states(
     jobs: JobsArgument = None,
     select: SelectOption = None,
     exclude: ExcludeOption = None,
+    flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the datasets that were published, with their watermarks."""
     with collector_paused():
-        found, damaged = _states(ctx, jobs)
+        found, damaged = _states(ctx, jobs, flow)
         selection = Selection(tuple(select or ()), tuple(exclude or ()))
         require_match(selection, (urn for job in found for urn in (*found[job], *damaged[job])))
         damages = [(job, urn, str(error)) for job, errors in damaged.items() for urn, error in sorted(errors.items())]
@@ -72,10 +74,10 @@ def _list(
 
 
 def _states(
-    ctx: typer.Context, jobs: list[str] | None
+    ctx: typer.Context, jobs: list[str] | None, flow: str | None
 ) -> tuple[dict[str, dict[str, DatasetState]], dict[str, dict[str, CorruptRecordError]]]:
     with closing(open_store_here(ctx)) as store:
-        both = {job: store.load_readable_states(job) for job in known_jobs(store, jobs)}
+        both = {job: store.load_readable_states(job) for job in jobs_with_flow(ctx, store, flow, jobs)}
     return {job: states for job, (states, _) in both.items()}, {job: damaged for job, (_, damaged) in both.items()}
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
+from gobblin_dagster.cli.flow_jobs import FlowOption, jobs_with_flow
 from gobblin_dagster.cli.render.console import console, dataset_name, instant, print_table
 from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.core.run_record import DatasetRunRecord, RunRecord
@@ -29,12 +30,19 @@ def runs(
     job: JobArgument = None,
     dataset: DatasetOption = None,
     limit: LimitOption = 20,
+    flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the last runs of a job and how they ended; idle runs leave no record."""
     with closing(open_store_here(ctx)) as store:
-        known_jobs(store, job and [job])
-        found = store.load_runs(job, limit if dataset is None else _ALL)
+        most = limit if dataset is None else _ALL
+        if flow is None:
+            known_jobs(store, job and [job])
+            found = store.load_runs(job, most)
+        else:
+            names = jobs_with_flow(ctx, store, flow, job and [job])
+            found = [run for name in names for run in store.load_runs(name, most)]
+            found = sorted(found, key=lambda run: run.started_at, reverse=True)[:most]
     if dataset is not None:
         found = [run for run in found if dataset in run.datasets][:limit]
     if output is Output.JSON:

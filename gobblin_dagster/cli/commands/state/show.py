@@ -11,6 +11,7 @@ import typer
 
 from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
+from gobblin_dagster.cli.flow_jobs import FlowOption, job_with_flow
 from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant, print_facts
 from gobblin_dagster.cli.render.documents import origin_text, state_view
 from gobblin_dagster.cli.render.json_document import print_json
@@ -28,11 +29,12 @@ def show(
     ctx: typer.Context,
     dataset: DatasetArgument,
     job: JobOption = None,
+    flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot."""
     with closing(open_store_here(ctx)) as store:
-        state = find_state(store, dataset, job)
+        state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
         files = store.load_snapshot(state.job, dataset)
     if output is Output.JSON:
         listed = [{"branch": f.branch, "path": f.path, "rows": f.rows, "bytes": f.size_bytes} for f in files]
