@@ -102,6 +102,7 @@ class CoreServices:
         self.store = ServiceStore(parse_url(spec.store, root), self._clock)
         templates = TemplateCatalog(root / spec.templates)
         compiler = IdentityCompiler(templates, [EMBEDDED], allow)
+        self.compile = compiler.compile
         self.orchestrator = Orchestrator(self.store, compiler.compile)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
         self._role = RoleLease("leader", f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", ROLE_TTL)

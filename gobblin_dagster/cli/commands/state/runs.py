@@ -40,7 +40,7 @@ def runs(
             known_jobs(store, job and [job])
             found = store.load_runs(job, most)
         else:
-            names = jobs_with_flow(ctx, store, flow, job and [job])
+            names = jobs_with_flow(ctx, store, flow, [job] if job else None)
             found = [run for name in names for run in store.load_runs(name, most)]
             found = sorted(found, key=lambda run: run.started_at, reverse=True)[:most]
     if dataset is not None:
