@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.arguments import checked
 from gobblin_dagster.demo.flights import Period, Rows, split, write
 
 LAST_SHIPPED_DAY = date(2013, 2, 12)
@@ -38,6 +39,7 @@ _SERVICE = {
 }
 
 
+@checked
 def write_demo(folder: str | PathLike[str]) -> list[Path]:
     """Make a project folder that `gobblin run` works on at once, and return its files.
 
@@ -52,6 +54,7 @@ def write_demo(folder: str | PathLike[str]) -> list[Path]:
     return [*write_template(target), *_write_shipped(target)]
 
 
+@checked
 def write_service(folder: str | PathLike[str]) -> list[Path]:
     """Make a project folder that `gobblin serve` works on at once, and return its files.
 
@@ -67,6 +70,7 @@ def write_service(folder: str | PathLike[str]) -> list[Path]:
     return [*_write_files(target, "service", _SERVICE), *_write_shipped(target)]
 
 
+@checked
 def add_day(folder: str | PathLike[str]) -> list[Path]:
     """Let the files of the next day arrive in a demo project, and return them.
 

@@ -144,6 +144,7 @@ _RESULTS: tuple[Column[DatasetResult], ...] = (
     Column("files", "number", lambda one: one.files or None),
     Column("bytes", "number", lambda one: one.bytes_written or None, is_shown=False),
     Column("problem", "text", lambda one: one.problem or None),
+    Column("notes", "text", lambda one: " ".join(one.notes) or None),
 )
 
 

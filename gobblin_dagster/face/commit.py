@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gobblin_dagster.core.commit import WAITING, SequenceState, StoredSequence
 from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.utils.arguments import checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.job_context import JobContext
@@ -11,7 +12,7 @@ from gobblin_dagster.engine.maintenance.abandon import Abandonment, abandon_sequ
 from gobblin_dagster.engine.maintenance.sequence_status import SequenceStatus, sequence_status
 from gobblin_dagster.engine.results import RecoveredDataset
 from gobblin_dagster.engine.run.recovery import recover_job
-from gobblin_dagster.face.session import Session
+from gobblin_dagster.face.session import Session, limited
 
 _SEQUENCES: tuple[Column[StoredSequence], ...] = (
     Column("sequence", "text", lambda one: one.id),
@@ -34,6 +35,7 @@ _RECOVERED: tuple[Column[RecoveredDataset], ...] = (
 )
 
 
+@checked_methods
 class CommitMethods:
     """Commit sequences in the state store, as `gobblin commit` shows and finishes them."""
 
@@ -54,7 +56,7 @@ class CommitMethods:
         """
         states = set(SequenceState) if finished else WAITING
         with self._session.use_store() as store:
-            found = store.load_sequences(job, states, limit=limit)
+            found = store.load_sequences(job, states, limit=limited(limit))
         return Listing(count(len(found), "commit sequence"), _SEQUENCES, found)
 
     def show(self, sequence_id: str) -> SequenceStatus:

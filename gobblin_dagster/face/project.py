@@ -12,6 +12,7 @@ from typing import Self
 from gobblin_dagster.core.errors import EnvironmentFaultError
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.startpoint import Startpoint
+from gobblin_dagster.core.utils.arguments import checked, checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.check import ProjectCheck, check_project
@@ -58,6 +59,7 @@ _COMPACTIONS: tuple[Column[Compaction], ...] = (
 )
 
 
+@checked
 def open_project(
     root: str | PathLike[str] = ".",
     *,
@@ -90,6 +92,7 @@ def open_project(
     return GobblinProject(Session(find_project(Path(root)), jobs, store, runner))
 
 
+@checked
 def check(root: str | PathLike[str] = ".") -> ProjectCheck:
     """Check a project: every fault of `gobblin.yaml` and of all job files, with its line. Reads no data.
 
@@ -105,6 +108,7 @@ def check(root: str | PathLike[str] = ".") -> ProjectCheck:
     return check_project(folder)
 
 
+@checked_methods
 class GobblinProject:
     """A project, opened by `open_project`. Its methods do what the commands of `gobblin` do, and return the results.
 

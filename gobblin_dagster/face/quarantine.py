@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gobblin_dagster.core.ids import who
+from gobblin_dagster.core.utils.arguments import checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.engine.maintenance.replay import Replay, replay_quarantine
@@ -14,7 +15,7 @@ from gobblin_dagster.engine.snapshots.rejected_rows import (
     count_quarantined,
     read_quarantined,
 )
-from gobblin_dagster.face.session import Session, several
+from gobblin_dagster.face.session import Session, limited, several
 from gobblin_dagster.state.lookup import find_state, known_jobs
 
 _COUNTS: tuple[Column[QuarantineCount], ...] = (
@@ -33,6 +34,7 @@ _ROWS: tuple[Column[QuarantinedRow], ...] = (
 )
 
 
+@checked_methods
 class QuarantineMethods:
     """Rejected rows in the newest snapshots, as `gobblin quarantine` counts, shows and replays them."""
 
@@ -58,7 +60,7 @@ class QuarantineMethods:
         """
         with self._session.use_store() as store:
             state = find_state(store, dataset, job)
-            rows = read_quarantined(store, state.job, dataset, policy, limit)
+            rows = read_quarantined(store, state.job, dataset, policy, limited(limit))
         return Listing(f"dataset {dataset}: {count(len(rows), 'row')} in quarantine", _ROWS, rows)
 
     def replay(self, dataset: str, *, job: str | None = None, rule: str | None = None, dry_run: bool = False) -> Replay:

@@ -21,6 +21,10 @@ from gobblin_dagster.state.lookup import find_state
 from gobblin_dagster.state.store import StateStore
 
 
+MOST = 1_000_000_000
+"""Entries that a method returns at most: more than any store holds, and what every database takes as a limit."""
+
+
 class Session:
     """A project with the store and the runner that its methods use."""
 
@@ -102,6 +106,13 @@ def _several(given: str | Sequence[str]) -> tuple[str, ...]:
 def several(given: str | Sequence[str] | None) -> list[str] | None:
     """Return names as a list, of which a single one may stand alone; None stays None."""
     return None if given is None else list(_several(given))
+
+
+def limited(limit: int) -> int:
+    """Return a limit on entries that every store can take; raises UsageError if it is below 1."""
+    if limit < 1:
+        raise UsageError(problem=f"`limit` must be 1 or more, got {limit}.")
+    return min(limit, MOST)
 
 
 def required(why: str) -> str:

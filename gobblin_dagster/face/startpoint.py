@@ -18,6 +18,7 @@ from gobblin_dagster.core.startpoint import (
     Upcoming,
     parse_startpoint_position,
 )
+from gobblin_dagster.core.utils.arguments import checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark import Watermark
@@ -53,6 +54,7 @@ _SET: tuple[Column[SetStartpoint], ...] = (
 )
 
 
+@checked_methods
 class StartpointMethods:
     """Where the next run of a dataset begins, as `gobblin startpoint` shows and sets it."""
 

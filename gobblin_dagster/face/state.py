@@ -11,6 +11,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError
 from gobblin_dagster.core.ids import who
 from gobblin_dagster.core.run_record import RunRecord
+from gobblin_dagster.core.utils.arguments import checked_methods
 from gobblin_dagster.core.utils.table import Column, Listing, mark
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark import Watermark
@@ -31,7 +32,7 @@ from gobblin_dagster.engine.maintenance.state_export import (
     run_import,
 )
 from gobblin_dagster.engine.maintenance.state_history import HistoryEntry, history
-from gobblin_dagster.face.session import Session, required, selected, several
+from gobblin_dagster.face.session import MOST, Session, limited, required, selected, several
 from gobblin_dagster.state.lookup import find_damage, find_state, known_jobs
 from gobblin_dagster.state.store import StateStore
 
@@ -69,8 +70,6 @@ _RUNS: tuple[Column[RunRecord], ...] = (
     Column("rows", "number", lambda one: sum(dataset.rows for dataset in one.datasets.values())),
     Column("run", "text", lambda one: one.run_id),
 )
-_ALL_RUNS = 1_000_000
-"""More than a project keeps (`history_runs`)."""
 
 
 class StateListing(Listing[DatasetState]):
@@ -87,6 +86,7 @@ class StateListing(Listing[DatasetState]):
         return [*super()._more(), *map(str, self.damaged.values())]
 
 
+@checked_methods
 class StateMethods:
     """Watermarks and history of datasets, as `gobblin state` shows and changes them.
 
@@ -159,9 +159,9 @@ class StateMethods:
         """
         with self._session.use_store() as store:
             known_jobs(store, several(job))
-            found = store.load_runs(job, limit if dataset is None else _ALL_RUNS)
+            found = store.load_runs(job, limited(limit) if dataset is None else MOST)
         if dataset is not None:
-            found = [run for run in found if dataset in run.datasets][:limit]
+            found = [run for run in found if dataset in run.datasets][: limited(limit)]
         return Listing(count(len(found), "run"), _RUNS, found)
 
     def set(

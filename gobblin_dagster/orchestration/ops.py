@@ -142,6 +142,10 @@ class _LogObserver(RunListener):
         more = [f"and {len(moving) - SHOWN} more"] if len(moving) > SHOWN else []
         lines = [f"{len(moving)} of {len(plan.datasets)} datasets have something new", *moving[:SHOWN], *more]
         self._log.info("\n".join(lines))
+        told = [f"{one.dataset_urn}: {text}" for one in plan.datasets for text in (*one.notes, one.problem) if text]
+        if told:
+            more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+            self._log.warning("\n".join(["What the plan says of datasets:", *told[:SHOWN], *more]))
 
     def finished(self, result: RunResult) -> None:
         counts = Counter(dataset.outcome.value for dataset in result.datasets)

@@ -83,12 +83,16 @@ def find_project(start: Path) -> Path:
     """Return the nearest folder with a `gobblin.yaml`, from `start` upwards.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or it cannot be looked into.
     """
-    here = start.resolve()
-    for folder in (here, *here.parents):
-        if (folder / PROJECT_FILE).is_file():
-            return folder
+    try:
+        here = start.resolve()
+        for folder in (here, *here.parents):
+            if (folder / PROJECT_FILE).is_file():
+                return folder
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        why = error.strerror if isinstance(error, OSError) else "its links lead to each other"
+        raise UsageError(problem=f"The folder {str(start)[:200]!r} cannot be looked into: {why}.") from error
     raise UsageError(
         problem=f"No {PROJECT_FILE} in {start} or a folder above it.",
         hint="Change into a project, name one with `gobblin -C FOLDER ...`, or make one with `gobblin init NAME`.",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.utils.arguments import checked
 from gobblin_dagster.state.store import LeaseGrant, StateStore
 
 __all__ = ["LeaseGrant", "StateStore", "open_store"]
@@ -18,6 +19,7 @@ _FILES = "files"
 _SQL = ("sqlite", "postgres", "postgresql", "postgresql+psycopg2")
 
 
+@checked
 def open_store(url: str, base_dir: Path, clock: Clock = _SYSTEM_CLOCK) -> StateStore:
     """Open the state store of a URL; create it if it does not exist, and migrate it if it is older.
 

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.storage import Storage
+from gobblin_dagster.core.utils.arguments import checked
 from gobblin_dagster.storage.schemes import Scheme, examples, scheme_named
 
 
@@ -32,6 +33,7 @@ def split(url_or_path: str) -> tuple[Scheme, str, str]:
     return scheme, host, path
 
 
+@checked
 def open_storage(url_or_path: str, durable: bool = True) -> Storage:
     """Return the storage that holds a path.
 
@@ -52,6 +54,7 @@ def open_storage(url_or_path: str, durable: bool = True) -> Storage:
     return scheme.storage(host, durable=durable)
 
 
+@checked
 def storage_path(url_or_path: str) -> str:
     """Return the absolute path inside the storage that `open_storage` returns; raises like `open_storage`.
 

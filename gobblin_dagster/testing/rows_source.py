@@ -33,6 +33,8 @@ class RowsDataset(SpecModel):
     """Id at which reading ends the process, as a native crash or the out-of-memory killer would."""
     problem: str = ""
     """Makes planning fail for this dataset."""
+    note: str = ""
+    """A note of the plan for this dataset."""
 
 
 class RowsSource:
@@ -66,7 +68,8 @@ class RowsSource:
             ranges = [*committed.gaps(), (high.value if isinstance(high, LongWatermark) else 0, dataset.rows)]
             units = [unit for low, end in ranges for unit in _cut(urn, dataset, int(str(low)), int(str(end)))]
             low = committed.watermark or LongWatermark(0)
-            yield DatasetOffer(urn, low, units[-1].expected_high if units else low, units)
+            notes = [dataset.note] if dataset.note else []
+            yield DatasetOffer(urn, low, units[-1].expected_high if units else low, units, notes=notes)
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext

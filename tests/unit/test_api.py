@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,50 @@ def test_project_is_found_from_a_folder_inside_of_it_and_names_its_jobs(root: Pa
 def test_folder_without_a_project_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"No gobblin\.yaml"):
         open_project(tmp_path)
+
+
+@pytest.mark.parametrize("root", [None, 5, b"/", "a\0b", ["."]], ids=repr)
+def test_root_that_is_no_path_is_refused(root: Any) -> None:
+    with pytest.raises(UsageError, match=r"open_project: `root` must be str \| PathLike\[str\], got"):
+        open_project(root)
+    with pytest.raises(UsageError, match="check: `root`"):
+        check(root)
+
+
+def test_root_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match="lead to each other"):
+        open_project(tmp_path / "loop")
+    with pytest.raises(UsageError, match="'aaaa.*cannot be looked into: File name too long"):
+        open_project("a" * 5000)
+
+
+def test_arguments_of_the_wrong_type_are_named(root: Path, ran: GobblinProject) -> None:
+    wrong: list[tuple[str, Any]] = [
+        ("`jobs`", lambda: open_project(root, jobs="numbers")),
+        ("`runner`", lambda: open_project(root, runner=5)),  # type: ignore[arg-type]  # wrong types are tested
+        ("`select`", lambda: ran.plan(select=None)),  # type: ignore[arg-type]
+        ("`job`", lambda: ran.run(5)),  # type: ignore[arg-type]
+        ("`dataset`", lambda: ran.state.show("\udcff")),
+        ("`why`", lambda: ran.state.reset("a", why=None)),  # type: ignore[arg-type]
+        ("`limit` must be int", lambda: ran.state.runs(limit="1")),  # type: ignore[arg-type]
+        ("`limit` must be 1 or more", lambda: ran.state.runs(limit=-1)),
+        ("`sequence_id`", lambda: ran.commit.show(b"x")),  # type: ignore[arg-type]
+        ("`url`", lambda: open_store(None, root)),  # type: ignore[arg-type]
+        ("`output`", lambda: read_published(None, "numbers", "a")),  # type: ignore[arg-type]
+        ("`position`", lambda: ran.startpoint.set("a", b"1", why="x")),  # type: ignore[arg-type]
+    ]
+    for named, call in wrong:
+        with pytest.raises(UsageError, match=named):
+            call()
+    assert len(ran.state.runs(limit=10**30)) == 1
+
+
+def test_notes_of_a_dataset_are_shown_with_its_result(ran: GobblinProject) -> None:
+    result = ran.run()
+    noted = replace(result, datasets=(replace(result.datasets[0], notes=("1 path(s) left out: x.csv.",)),))
+    assert "1 path(s) left out: x.csv." in repr(noted)
+    assert "notes" not in repr(result)
 
 
 def test_constructs_of_the_project_folder_are_found(root: Path) -> None:

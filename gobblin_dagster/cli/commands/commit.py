@@ -52,7 +52,7 @@ _DONE = {True: "done", False: "not done", None: "unknown"}
 def list_sequences(
     ctx: typer.Context,
     everything: Annotated[bool, typer.Option("--all", help="Finished ones too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="At most this many, newest first.")] = 20,
     flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:

@@ -70,7 +70,7 @@ def show(
     job: JobOption = None,
     flow: FlowOption = None,
     policy: Annotated[str | None, typer.Option(help="Only rows that broke this policy.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many rows.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="At most this many rows.")] = 20,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show quarantined rows of a dataset: policy, reason, file and row that they came from, and the rows themselves."""

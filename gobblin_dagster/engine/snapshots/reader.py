@@ -17,6 +17,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import StorageError, UsageError
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.urn import DatasetUrn
+from gobblin_dagster.core.utils.arguments import checked
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.core.utils.table import Column, ShownAsTable
 from gobblin_dagster.core.utils.text import printable
@@ -184,6 +185,7 @@ def writer_options(job: JobSpec) -> dict[str, Mapping[str, Any]]:
     return {branch.name: job.writer_of(branch).options for branch in job.fork.branches}
 
 
+@checked
 def read_published(
     output: str | PathLike[str],
     job: str,

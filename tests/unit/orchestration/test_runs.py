@@ -386,3 +386,11 @@ def test_log_of_a_run_is_few_messages_however_many_datasets_move(world: World) -
     assert said[0].startswith("30 of 30 datasets have something new\nd000: 0 -> 1\n")
     assert said[0].endswith("and 10 more")
     assert said[1] == "Datasets: 30 committed; 30 rows read"
+
+
+def test_notes_of_the_plan_stand_in_the_log_of_the_run(world: World) -> None:
+    world.datasets["a"]["note"] = "2 path(s) left out: x.csv."
+    result = world.run_all()
+    entries = world.instance.all_logs(result.run_id)
+    said = [entry.user_message for entry in entries if not entry.is_dagster_event]
+    assert "What the plan says of datasets:\na: 2 path(s) left out: x.csv." in said

@@ -22,7 +22,9 @@ DatasetOption = Annotated[
 ]
 _ALL = 1_000_000
 """More than a project keeps (`history_runs`)."""
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many runs, newest first.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=1, max=1_000_000_000, help="At most this many runs, newest first.")
+]
 
 
 def runs(

@@ -138,15 +138,24 @@ class PathPattern:
         return next((depth for depth, is_plain in enumerate(plain) if not is_plain), len(self.levels) - 1)
 
     def start_of(self, date_text: str) -> datetime:
-        """Return the beginning of a date; raises ValueError if the text is no such date."""
+        """Return the beginning of a date; raises ValueError if the text is no date of the calendar."""
         if not self.has_date:
             return NO_DATE
         start = datetime.strptime(date_text, self.date_format).replace(tzinfo=self.timezone)
         try:
             self.shift(start, 1)
-            return start.astimezone(UTC)
+            instant = start.astimezone(UTC)
         except OverflowError as error:
             raise ValueError(f"{date_text!r} is too far away") from error
+        # strptime takes day 366 of each year, and hours that clocks skip: both are the instant of another date, which
+        # then would count as read.
+        if self._text_of(instant) != date_text:
+            raise ValueError(f"there is no {date_text!r}")
+        return instant
+
+    def _text_of(self, instant: datetime) -> str:
+        local = instant.astimezone(self.timezone)
+        return local.strftime(self.date_format.replace("%Y", f"{local.year:04}"))  # strftime does not pad all years
 
     def end_of(self, start: datetime) -> datetime:
         """Return the end (exclusive) of the date that begins at `start`."""

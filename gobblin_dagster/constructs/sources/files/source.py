@@ -85,7 +85,7 @@ class FilesSource:
         listing = self._listing(context)
         known = {urn for urn in context.states if context.is_selected(urn)}
         urns = {*listing.files, *listing.undated, *listing.skipped, *listing.problems, *known} - {None}
-        shared = _skip_notes(listing, None, self._options.pattern.date_format, self._label)
+        shared = _skip_notes(listing, None, self._options.pattern, self._label)
         shared += self._absent_notes(listing)
         gate = self._gate(context.clock.now())
         for urn in sorted(str(urn) for urn in urns):
@@ -240,7 +240,7 @@ class FilesSource:
             return DatasetOffer(printable(urn), None, None, problem=problem, notes=shared)
         files = listing.files.get(urn, [])
         plan = self._planned(urn, files, context, gate)
-        notes = [*shared, *_skip_notes(listing, urn, self._options.pattern.date_format, self._label), *plan.notes]
+        notes = [*shared, *_skip_notes(listing, urn, self._options.pattern, self._label), *plan.notes]
         if plan.waiting and self._options.lead_time is None:
             notes.append(
                 f"{plan.waiting} file(s) are dated more than a day ahead and wait: reading them would move the "
@@ -345,12 +345,15 @@ def _failures(urn: str, runs: Sequence[RunRecord]) -> list[datetime]:
     return [began for began, _ in takewhile(lambda pair: pair[1].failed_ranges, telling)]
 
 
-def _skip_notes(listing: Listing, urn: str | None, date_format: str, label: Callable[[str], str]) -> list[str]:
+def _skip_notes(listing: Listing, urn: str | None, pattern: PathPattern, label: Callable[[str], str]) -> list[str]:
     """Return notes on paths that match the pattern only in part."""
     notes = []
     if undated := listing.undated.get(urn):
-        names = ", ".join(label(name) for name in undated.first)
-        notes.append(f"{undated.count} path(s) left out: their date cannot be read as {date_format}: {names}.")
+        names = ", ".join(label(name) for name in sorted(undated.first))
+        zone = "" if pattern.timezone.key == "UTC" else f" in {pattern.timezone.key}"
+        notes.append(
+            f"{undated.count} path(s) left out: their date cannot be read as {pattern.date_format}{zone}: {names}."
+        )
     if skipped := listing.skipped.get(urn):
         notes.append(f"{skipped.count} path(s) left out: {', '.join(label(name) for name in skipped.first)}.")
     return notes

@@ -103,6 +103,42 @@ def test_date_behind_which_no_calendar_goes_is_none(date_format: str, text: str)
         PathPattern.parse(f"{{date:{date_format}}}.csv").start_of(text)
 
 
+@pytest.mark.parametrize(
+    ("date_format", "text", "zone"),
+    [
+        ("%Y-%m-%d", "2024-02-31", "UTC"),
+        ("%Y%j", "2023366", "UTC"),
+        ("%Y%j", "2023000", "UTC"),
+        ("%Y/%y-%m-%d", "2024/23-01-01", "UTC"),
+        ("%Y-%m-%d-%j", "2024-01-02-001", "UTC"),
+        ("%Y-%m-%dT%H", "2024-03-31T02", "Europe/Berlin"),
+        ("%Y-%m-%d", "2011-12-30", "Pacific/Apia"),
+        ("%Y-%m-%d", "٢٠٢٤-01-01", "UTC"),
+    ],
+    ids=str,
+)
+def test_date_that_no_calendar_has_is_none(date_format: str, text: str, zone: str) -> None:
+    # Day 366 of a year of 365 days, and an hour that clocks skip, were the instant of another date.
+    with pytest.raises(ValueError, match=r"."):
+        PathPattern.parse(f"{{date:{date_format}}}.csv", zone).start_of(text)
+
+
+@pytest.mark.parametrize(
+    ("date_format", "text", "zone"),
+    [
+        ("%Y%j", "2024366", "UTC"),
+        ("%Y-%m-%d", "0007-01-02", "UTC"),
+        ("%y%m%d", "690101", "UTC"),
+        ("%Y-%m-%d", "2018-11-04", "America/Sao_Paulo"),  # its midnight does not exist, the day does
+        ("%Y-%m-%dT%H", "2024-10-27T02", "Europe/Berlin"),  # exists twice
+    ],
+    ids=str,
+)
+def test_odd_date_of_the_calendar_is_one(date_format: str, text: str, zone: str) -> None:
+    pattern = PathPattern.parse(f"{{date:{date_format}}}.csv", zone)
+    assert pattern.end_of(pattern.start_of(text)) > pattern.start_of(text)
+
+
 def test_bind_takes_the_urn_as_plain_text() -> None:
     assert PathPattern.parse("in/{dataset}/{date:%Y%m%d}.csv").bind("a*{b}").root() == "in/a*{b}"
     assert PathPattern.parse("in/{dataset:**}/{date:%Y%m%d}.csv").bind("a/b").root() == "in/a/b"

@@ -262,6 +262,20 @@ def test_file_whose_date_does_not_parse_is_named(tmp_path: Path, name: str) -> N
     assert offer.notes == [f"1 path(s) left out: their date cannot be read as %Y-%m-%d: data/AA/{name}."]
 
 
+def test_day_that_its_year_does_not_have_is_no_other_day(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/2023365.csv", "data/AA/2023366.csv")
+    offer = plan(source(tmp_path, "data/{dataset}/{date:%Y%j}.csv"))["AA"]
+    assert [paths(unit) for unit in offer.work_units] == [["data/AA/2023365.csv"]]
+    assert offer.notes == ["1 path(s) left out: their date cannot be read as %Y%j: data/AA/2023366.csv."]
+
+
+def test_hour_that_clocks_skip_is_named_with_the_zone(tmp_path: Path) -> None:
+    put(tmp_path, "data/AA/2024-03-31T02.csv", "data/AA/2024-03-31T03.csv")
+    offer = plan(source(tmp_path, "data/{dataset}/{date:%Y-%m-%dT%H}.csv", timezone="Europe/Berlin"))["AA"]
+    assert [paths(unit) for unit in offer.work_units] == [["data/AA/2024-03-31T03.csv"]]
+    assert "cannot be read as %Y-%m-%dT%H in Europe/Berlin: data/AA/2024-03-31T02.csv" in offer.notes[0]
+
+
 def test_files_none_of_which_reads_as_a_date_are_no_match_as_long_as_nothing_was_read(tmp_path: Path) -> None:
     put(tmp_path, *(f"data/{name}/2013-01-0{number}.csv" for name in ("AA", "UA") for number in (1, 2, 3)))
     made = source(tmp_path, "data/{dataset}/{date:%Y%m%d}.csv")
