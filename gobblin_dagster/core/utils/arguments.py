@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gobblin_dagster.core.errors import UsageError
 
@@ -86,7 +86,7 @@ def _fits(value: object, wanted: Any) -> bool:
     return wanted is Any or not isinstance(wanted, type) or isinstance(value, wanted)
 
 
-def _is_collection(value: object) -> bool:
+def _is_collection(value: object) -> TypeGuard[Collection[object]]:
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
