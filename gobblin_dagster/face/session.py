@@ -20,7 +20,6 @@ from gobblin_dagster.spec.job import JobSpec
 from gobblin_dagster.state.lookup import find_state
 from gobblin_dagster.state.store import StateStore
 
-
 MOST = 1_000_000_000
 """Entries that a method returns at most: more than any store holds, and what every database takes as a limit."""
 

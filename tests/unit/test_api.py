@@ -96,7 +96,7 @@ def test_root_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match="lead to each other"):
         open_project(tmp_path / "loop")
-    with pytest.raises(UsageError, match="'aaaa.*cannot be looked into: File name too long"):
+    with pytest.raises(UsageError, match=r"'aaaa.*cannot be looked into: File name too long"):
         open_project("a" * 5000)
 
 

@@ -63,9 +63,8 @@ def _fits(value: object, wanted: Any) -> bool:
     """Return True if a value is of an annotated type; also if the annotation is of a kind that is not checked."""
     kind, inner = get_origin(wanted), get_args(wanted)
     if kind in (Union, UnionType):
-        if any(get_origin(each) is os.PathLike for each in inner) and isinstance(value, str):
-            return "\0" not in value
-        return any(_fits(value, each) for each in inner)
+        is_path = isinstance(value, str) and any(get_origin(each) is os.PathLike for each in inner)
+        return "\0" not in str(value) if is_path else any(_fits(value, each) for each in inner)
     if kind is Literal:
         return value in inner
     if kind is os.PathLike:
@@ -77,6 +76,10 @@ def _fits(value: object, wanted: Any) -> bool:
         return isinstance(value, Mapping) and all(
             _fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items()
         )
+    return _is_instance(value, wanted)
+
+
+def _is_instance(value: object, wanted: Any) -> bool:
     if wanted is str:
         return isinstance(value, str) and _is_text(value)
     if wanted is int:
