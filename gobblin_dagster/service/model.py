@@ -164,6 +164,8 @@ class DagJob:
     parents: tuple[str, ...] = ()
     """Jobs that must be complete before this one starts."""
     max_attempts: int = 1
+    start_within_s: int | None = None
+    """Seconds from the moment at which the job could run to its start; None: it waits as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)

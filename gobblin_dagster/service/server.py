@@ -225,7 +225,7 @@ class CoreServices:
             try:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
-                if self._role.is_held and self.orchestrator.start_accepted():
+                if self._role.is_held and self.orchestrator.expire_deadlines() + self.orchestrator.start_accepted():
                     self.executor.wake()
                 self._store_problem = ""
             except GobblinDagsterError as error:

@@ -417,5 +417,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/store/store.py": ("unit/service/store/test_schema.py", ""),
     "service/store/tables.py": ("unit/service/store/test_schema.py", ""),
     "service/store/migrations/versions/r0001_first.py": ("unit/service/store/test_schema.py", "0001"),
+    "service/store/migrations/versions/r0002_deadlines.py": ("unit/service/store/test_schema.py", "0001"),
     "service/worker.py": ("services/inline_worker.py", ""),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,10 +64,26 @@ class FlowSettings:
     `refuse`."""
     max_attempts: int = 1
     """`job.maxAttempts`: how often a job that fails is started in all."""
+    start_within: timedelta | None = None
+    """`gobblin.job.start.sla.time`: a job that could run and does not start in this time is given up."""
+    finish_within: timedelta | None = timedelta(days=1)
+    """`gobblin.flow.sla.time`: an execution that is not over in this time after its start is killed."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FlowSettings:
         """Read a flow's properties; raises InvalidFlowError with all faults."""
+        settings, faults = cls._read(properties)
+        if faults:
+            raise InvalidFlowError(faults=tuple(faults))
+        return settings
+
+    @classmethod
+    def stored(cls, properties: Mapping[str, str]) -> FlowSettings:
+        """Read the properties of a stored flow; what cannot be read counts as not set, so that no flow stops others."""
+        return cls._read(properties)[0]
+
+    @classmethod
+    def _read(cls, properties: Mapping[str, str]) -> tuple[FlowSettings, list[SpecFault]]:
         faults: list[SpecFault] = []
         reader = _Settings(properties, faults)
         settings = cls(
@@ -74,14 +91,32 @@ class FlowSettings:
             reader.choice("flow.catchUp", CatchUp, cls().catch_up),
             reader.concurrency(cls().concurrency),
             reader.number("job.maxAttempts", 1, 100),
+            reader.duration("gobblin.job.start.sla", cls().start_within),
+            reader.duration("gobblin.flow.sla", cls().finish_within),
         )
-        if faults:
-            raise InvalidFlowError(faults=tuple(faults))
-        return settings
+        return settings, faults
 
+
+_UNITS = {
+    "SECONDS": timedelta(seconds=1),
+    "MINUTES": timedelta(minutes=1),
+    "HOURS": timedelta(hours=1),
+    "DAYS": timedelta(days=1),
+}
+_LONGEST = timedelta(days=3650)
 
 SETTINGS = frozenset(
-    {"flow.timeZone", "flow.catchUp", "flow.concurrency", "flow.allowConcurrentExecution", "job.maxAttempts"}
+    {
+        "flow.timeZone",
+        "flow.catchUp",
+        "flow.concurrency",
+        "flow.allowConcurrentExecution",
+        "job.maxAttempts",
+        "gobblin.job.start.sla.time",
+        "gobblin.job.start.sla.timeunit",
+        "gobblin.flow.sla.time",
+        "gobblin.flow.sla.timeunit",
+    }
 )
 """Properties that the service reads; all others are parameters of the template."""
 
@@ -122,6 +157,19 @@ class _Settings:
         if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= most:
             return int(text)
         self._refuse(name, text, f"is not a number from 1 to {most}")
+        return default
+
+    def duration(self, name: str, default: timedelta | None) -> timedelta | None:
+        """Read `NAME.time` in `NAME.timeunit`, which is Java's word for a unit and minutes if it is not set."""
+        number, unit = self._properties.get(f"{name}.time"), self._properties.get(f"{name}.timeunit", "MINUTES")
+        if unit not in _UNITS:
+            self._refuse(f"{name}.timeunit", unit, f"is not one of {', '.join(_UNITS)}")
+        elif number is not None and not re.fullmatch(r"[0-9]{1,9}", number):
+            self._refuse(f"{name}.time", number, "is not a whole number")
+        elif number is not None and not _UNITS["SECONDS"] <= int(number) * _UNITS[unit] <= _LONGEST:
+            self._refuse(f"{name}.time", number, f"{unit.lower()} is not between 1 second and 3650 days")
+        elif number is not None:
+            return int(number) * _UNITS[unit]
         return default
 
     def _refuse(self, name: str, text: str, problem: str) -> None:

@@ -85,7 +85,7 @@ class IdentityCompiler:
         values = {name: value for name, value in config.properties.items() if name not in _NOT_PARAMETERS}
         if not reasons:
             reasons += _value_faults(templates, values)
-        settings = FlowSettings.of(config.properties)
+        settings = FlowSettings.stored(config.properties)
         jobs: list[DagJob] = []
         for template in templates if not reasons else ():
             name = job_name(config.id, template.spec.template)
@@ -100,7 +100,8 @@ class IdentityCompiler:
                 continue
             reasons += [f"template {template.uri}: {text}" for text in _job_faults(body, self._allow)]
             parents = (jobs[-1].name,) if jobs else ()
-            jobs.append(DagJob(name, self._executors[0], body, parents, settings.max_attempts))
+            start_within_s = int(settings.start_within.total_seconds()) if settings.start_within else None
+            jobs.append(DagJob(name, self._executors[0], body, parents, settings.max_attempts, start_within_s))
         if reasons:
             raise FlowCompileError(flow=str(config.id), reasons=tuple(reasons))
         return Dag(tuple(jobs))

@@ -62,6 +62,10 @@ class JobEvent:
     """False if the job failed for a reason that another attempt does not mend."""
 
 
+WAITING = (ExecutionStatus.PENDING, ExecutionStatus.PENDING_RETRY, ExecutionStatus.ORCHESTRATED)
+"""Statuses of jobs that could run and have not started."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What follows: the new progress, and what executors are to do."""
@@ -111,6 +115,24 @@ def kill(dag: Dag, progress: FlowProgress) -> Step:
         elif not known.status.is_final and not progress.is_killed:
             actions.append(Stop(job.name, known.generation, known.attempt))
     return Step(FlowProgress(MappingProxyType(jobs), is_killed=True), tuple(actions))
+
+
+def give_up_start(dag: Dag, progress: FlowProgress, name: str) -> Step:
+    """Give up a job that waits for its start: another attempt begins if it has any left; else it is cancelled.
+
+    Nothing changes if the job runs or is over. The executor is asked to forget the attempt.
+
+    Source: gobblin-service `EnforceJobStartDeadlineDagProc`.
+    """
+    job = progress.jobs.get(name)
+    if job is None or job.status not in WAITING:
+        return Step(progress)
+    stop = Stop(name, job.generation, job.attempt)
+    if not progress.is_killed and job.attempt < _job(dag, name).max_attempts:
+        again = replace(job, status=ExecutionStatus.PENDING_RETRY, attempt=job.attempt + 1)
+        return Step(_with(progress, name, again), (stop, Start(name, again.generation, again.attempt)))
+    step = _start_ready(dag, _with(progress, name, replace(job, status=ExecutionStatus.CANCELLED)))
+    return Step(step.progress, (stop, *step.actions))
 
 
 def resume(dag: Dag, progress: FlowProgress) -> Step:

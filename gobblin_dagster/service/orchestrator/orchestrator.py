@@ -5,24 +5,35 @@ All it knows is in the store: each method is one transaction, and a new process 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from gobblin_dagster.core.errors import FlowChangedError, FlowCompileError, FlowNotFoundError
+from gobblin_dagster.core.errors import (
+    FlowChangedError,
+    FlowCompileError,
+    FlowNotFoundError,
+    StorageError,
+    TransientError,
+)
 from gobblin_dagster.service.catalog.flow_config import Concurrency, FlowSettings
 from gobblin_dagster.service.model import (
     Change,
     Dag,
+    DagJob,
     ExecutionId,
     ExecutionStatus,
     FlowConfig,
+    FlowId,
     FlowSpec,
     JobReport,
     Trigger,
 )
 from gobblin_dagster.service.orchestrator.dag import (
+    WAITING,
     FlowProgress,
     JobEvent,
     JobProgress,
@@ -31,6 +42,7 @@ from gobblin_dagster.service.orchestrator.dag import (
     Stop,
     begin,
     flow_status,
+    give_up_start,
     is_over,
     kill,
     on_event,
@@ -46,15 +58,20 @@ from gobblin_dagster.service.store.execution_rows import (
     add_executions,
     add_jobs,
     add_orders,
+    first_accepted,
     list_executions,
     load_execution,
+    load_job,
     load_jobs,
-    open_executions,
+    overdue_executions,
+    overdue_jobs,
     update_execution,
     update_job,
 )
 from gobblin_dagster.service.store.flow_rows import load_flow, load_version, save_flow
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
+
+log = logging.getLogger(__name__)
 
 SERVICE = "service"
 """The name under which the service itself changes flows."""
@@ -102,13 +119,37 @@ class Orchestrator:
 
         A flow that does not compile any more ends as FAILED, with the reasons as its message; the others go on.
         """
-        with self._store.read() as transaction:
-            waiting = [one for one in open_executions(transaction) if one.status is ExecutionStatus.PENDING]
         started = 0
-        for execution in waiting[:limit]:
-            with self._store.write() as transaction:
-                started += self._start(transaction, execution.id)
+        waits: set[FlowId] = set()
+        """Flows whose first execution must wait; so must those after it."""
+        while started < limit:
+            with self._store.read() as transaction:
+                first = [one for one in first_accepted(transaction) if one.flow not in waits]
+            if not first:
+                break
+            for execution_id in first[: limit - started]:
+                if self._start_one(execution_id):
+                    started += 1
+                else:
+                    waits.add(execution_id.flow)
         return started
+
+    def expire_deadlines(self, limit: int = 100) -> int:
+        """Kill executions that took too long, give up jobs that did not start in time; return how many there were.
+
+        Each breach is one event, also if the service is killed in between. What runs ends as after `kill`.
+        """
+        with self._store.read() as transaction:
+            now = self._store.now(transaction)
+            late = overdue_executions(transaction, now, limit)
+            unstarted = overdue_jobs(transaction, now, limit)
+        for execution_id in late:
+            with self._store.write() as transaction:
+                self._expire_finish(transaction, execution_id)
+        for execution_id, job in unstarted:
+            with self._store.write() as transaction:
+                self._expire_start(transaction, execution_id, job)
+        return len(late) + len(unstarted)
 
     def report(self, report: JobReport) -> None:
         """Take in what an executor says; what comes twice or too late changes nothing."""
@@ -137,14 +178,7 @@ class Orchestrator:
             if execution.is_over or execution.is_kill_requested:
                 state = "is over" if execution.is_over else "is being killed already"
                 raise FlowChangedError(problem=f"Execution {execution_id} {state}.")
-            now = self._store.now(transaction)
-            update_execution(transaction, execution_id, is_kill_requested=True)
-            jobs = load_jobs(transaction, execution_id)
-            if not jobs:
-                self._end(transaction, execution_id, ExecutionStatus.CANCELLED, "killed before it started", now)
-                return
-            before = _progress(execution, jobs)
-            self._save(transaction, execution, jobs, before, kill(_dag(jobs), before), now)
+            self._kill(transaction, execution, self._store.now(transaction))
 
     def resume(self, execution_id: ExecutionId) -> None:
         """Run again what failed, was cancelled or did not run.
@@ -172,11 +206,73 @@ class Orchestrator:
                 generation=generation,
                 status=ExecutionStatus.PENDING_RESUME.value,
                 message="",
+                finish_by=self._finish_by(transaction, execution, now),
             )
             add_event(transaction, Event(execution_id, now, ExecutionStatus.PENDING_RESUME))
             before = _progress(execution, jobs)
             resumed = resume(_dag(jobs), FlowProgress(before.jobs))
             self._save(transaction, execution, jobs, before, resumed, now)
+
+    def _kill(self, transaction: Transaction, execution: Execution, now: datetime) -> None:
+        update_execution(transaction, execution.id, is_kill_requested=True)
+        jobs = load_jobs(transaction, execution.id)
+        if not jobs:
+            self._end(transaction, execution.id, ExecutionStatus.CANCELLED, "killed before it started", now)
+            return
+        before = _progress(execution, jobs)
+        self._save(transaction, execution, jobs, before, kill(_dag(jobs), before), now)
+
+    def _expire_finish(self, transaction: Transaction, execution_id: ExecutionId) -> None:
+        execution = load_execution(transaction, execution_id, for_update=True)
+        now = self._store.now(transaction)
+        if execution is None or execution.is_over or execution.is_kill_requested:
+            return
+        if execution.finish_by is None or execution.finish_by > now:
+            return
+        message = f"finish deadline exceeded: it was to end by {_shown(execution.finish_by)} (gobblin.flow.sla.time)"
+        update_execution(transaction, execution_id, message=message)
+        add_event(transaction, Event(execution_id, now, execution.status, message=message))
+        self._kill(transaction, replace(execution, message=message), now)
+
+    def _expire_start(self, transaction: Transaction, execution_id: ExecutionId, name: str) -> None:
+        execution = load_execution(transaction, execution_id, for_update=True)
+        job = load_job(transaction, execution_id, name)
+        now = self._store.now(transaction)
+        if execution is None or job is None or job.start_by is None or job.start_by > now:
+            return
+        update_job(transaction, execution_id, name, {"start_by": None})
+        jobs = load_jobs(transaction, execution_id)
+        before = _progress(execution, jobs)
+        step = give_up_start(_dag(jobs), before, name)
+        if execution.is_over or step.progress == before:
+            return
+        message = f"start deadline exceeded: it was to start by {_shown(job.start_by)} (gobblin.job.start.sla.time)"
+        status = step.progress.jobs[name].status
+        update_job(transaction, execution_id, name, {"message": message, "ended_at": now if status.is_final else None})
+        add_event(transaction, Event(execution_id, now, status, name, message))
+        if status.is_final:
+            execution = replace(execution, message=f"{name}: {message}")
+            update_execution(transaction, execution_id, message=execution.message)
+        self._save(transaction, execution, jobs, before, step, now)
+
+    def _finish_by(self, transaction: Transaction, execution: Execution, now: datetime) -> datetime | None:
+        spec = load_version(transaction, execution.id.flow, execution.version)
+        limit = None if spec is None else FlowSettings.stored(spec.config.properties).finish_within
+        return None if limit is None else now + limit
+
+    def _start_one(self, execution_id: ExecutionId) -> bool:
+        """Start an execution as `_start`; one that cannot be started for a fault of ours ends, and stops no other."""
+        try:
+            with self._store.write() as transaction:
+                return self._start(transaction, execution_id)
+        except (TransientError, StorageError):
+            raise
+        except Exception as error:
+            log.exception("execution %s cannot be started", execution_id)
+            message = f"it could not be started: {type(error).__name__}: {error}"
+            with self._store.write() as transaction:
+                self._end(transaction, execution_id, ExecutionStatus.FAILED, message, self._store.now(transaction))
+            return True
 
     def _require(self, transaction: Transaction, execution_id: ExecutionId) -> Execution:
         execution = load_execution(transaction, execution_id, for_update=True)
@@ -193,11 +289,11 @@ class Orchestrator:
         if spec is None:
             raise FlowNotFoundError(problem=f"Version {execution.version} of flow {execution_id.flow} is gone.")
         now = self._store.now(transaction)
-        concurrency = FlowSettings.of(spec.config.properties).concurrency
+        settings = FlowSettings.stored(spec.config.properties)
         earlier = [one for one in list_executions(transaction, execution_id.flow, 1000) if _is_before(one, execution)]
-        if earlier and concurrency is Concurrency.QUEUE:
+        if earlier and settings.concurrency is Concurrency.QUEUE:
             return False
-        if earlier and concurrency is Concurrency.REFUSE:
+        if earlier and settings.concurrency is Concurrency.REFUSE:
             message = f"refused: execution {earlier[0].id.number} still runs, and flow.concurrency is refuse"
             self._end(transaction, execution_id, ExecutionStatus.FAILED, message, now)
             return True
@@ -206,6 +302,8 @@ class Orchestrator:
         except FlowCompileError as error:
             self._end(transaction, execution_id, ExecutionStatus.FAILED, str(error), now)
             return True
+        if settings.finish_within is not None:
+            update_execution(transaction, execution_id, finish_by=now + settings.finish_within)
         add_jobs(transaction, execution_id, dag)
         add_event(transaction, Event(execution_id, now, ExecutionStatus.COMPILED, message=f"{len(dag.jobs)} jobs"))
         jobs = load_jobs(transaction, execution_id)
@@ -236,6 +334,8 @@ class Orchestrator:
         now: datetime,
     ) -> None:
         """Store what a step changed: statuses of jobs and of the flow, and orders to executors."""
+        dag_jobs = {job.job.name: job.job for job in jobs}
+        begun = {action.job for action in step.actions if isinstance(action, Start)}
         for name, progress in step.progress.jobs.items():
             old = before.jobs[name]
             if progress != old:
@@ -246,14 +346,20 @@ class Orchestrator:
                 }
                 if progress.status is ExecutionStatus.PENDING_RETRY or progress.generation > old.generation:
                     values |= {"ended_at": None, "started_at": None}
+                if name in begun:
+                    values["start_by"] = _start_by(dag_jobs[name], now)
+                elif progress.status not in WAITING:
+                    values["start_by"] = None
                 update_job(transaction, execution.id, name, values)
                 if progress.status is ExecutionStatus.CANCELLED and not old.status.is_final:
                     _note_skipped(transaction, execution.id, name, old.status, now)
-        executors = {job.job.name: job.job.executor for job in jobs}
+        executors = {name: job.executor for name, job in dag_jobs.items()}
         add_orders(transaction, _orders(execution.id, executors, step))
         status = flow_status(step.progress)
         if is_over(step.progress):
-            self._end(transaction, execution.id, status, _end_message(transaction, execution.id), now)
+            told = _end_message(transaction, execution.id)
+            # What was said before the end is the reason for it: a deadline that passed.
+            self._end(transaction, execution.id, status, f"{execution.message}; {told}".removeprefix("; "), now)
         elif status is not execution.status:
             update_execution(transaction, execution.id, status=status.value)
             add_event(transaction, Event(execution.id, now, status))
@@ -270,6 +376,14 @@ class Orchestrator:
             # As in Gobblin, a flow without a schedule leaves the catalog once it has run.
             done = FlowSpec(spec.config, 0, Change.FINISHED, now, SERVICE, managed_by=spec.managed_by)
             save_flow(transaction, done, None)
+
+
+def _start_by(job: DagJob, now: datetime) -> datetime | None:
+    return None if job.start_within_s is None else now + timedelta(seconds=job.start_within_s)
+
+
+def _shown(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _is_before(other: Execution, execution: Execution) -> bool:

@@ -40,7 +40,7 @@ def next_fire_ms(spec: FlowSpec, after: datetime) -> int | None:
     """Return when a flow fires next, in epoch ms; None if it is paused, has no schedule, or never fires again."""
     if spec.config.schedule is None or spec.is_paused or not spec.is_in_catalog:
         return None
-    zone = FlowSettings.of(spec.config.properties).time_zone
+    zone = FlowSettings.stored(spec.config.properties).time_zone
     found = Cron.parse(spec.config.schedule.cron).next_after(after, zone)
     return None if found is None else epoch_ms(found)
 
@@ -113,7 +113,7 @@ def _fire_times(flow: DueFlow, now: datetime) -> _Fires:
     schedule = flow.spec.config.schedule
     if schedule is None:
         return _Fires([], [], now)
-    settings = FlowSettings.of(flow.spec.config.properties)
+    settings = FlowSettings.stored(flow.spec.config.properties)
     times = [flow.fire_ms]
     is_all = True
     for found in Cron.parse(schedule.cron).fire_times(from_epoch_ms(flow.fire_ms), settings.time_zone):

@@ -31,6 +31,8 @@ class Execution:
     is_kill_requested: bool = False
     is_over: bool = False
     ended_at: datetime | None = None
+    finish_by: datetime | None = None
+    """The execution is killed then if it is not over; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class JobExecution:
     high_watermark: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    start_by: datetime | None = None
+    """The job is given up then if it has not started; None: it runs, is over, or may wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +139,30 @@ def flows_with_executions(transaction: Transaction, group: str) -> list[FlowId]:
     return [FlowId(group, name) for name in sorted(transaction.scalars(query))]
 
 
-def open_executions(transaction: Transaction, limit: int = 1000) -> list[Execution]:
-    """Return executions that are not over, oldest first."""
-    query = select(executions).where(~executions.c.is_over).order_by(executions.c.created_at, executions.c.execution_id)
-    return [_execution(row) for row in transaction.execute(query.limit(limit))]
+def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[ExecutionId]:
+    """Return the oldest execution of each flow that was accepted and not yet compiled, oldest first."""
+    first = func.min(executions.c.execution_id)
+    query = (
+        select(executions.c.flow_group, executions.c.flow_name, first.label("execution_id"))
+        .where(~executions.c.is_over, executions.c.status == ExecutionStatus.PENDING.value)
+        .group_by(executions.c.flow_group, executions.c.flow_name)
+        .order_by(func.min(executions.c.created_at), first)
+        .limit(limit)
+    )
+    return [_id(row) for row in transaction.execute(query)]
+
+
+def overdue_executions(transaction: Transaction, now: datetime, limit: int) -> list[ExecutionId]:
+    """Return executions whose finish deadline has passed and that nobody killed yet."""
+    late = and_(~executions.c.is_over, ~executions.c.is_kill_requested, executions.c.finish_by <= now)
+    query = select(executions).where(late).order_by(executions.c.finish_by).limit(limit)
+    return [_id(row) for row in transaction.execute(query)]
+
+
+def overdue_jobs(transaction: Transaction, now: datetime, limit: int) -> list[tuple[ExecutionId, str]]:
+    """Return jobs whose start deadline has passed while they wait for their start."""
+    query = select(jobs).where(jobs.c.start_by <= now).order_by(jobs.c.start_by).limit(limit)
+    return [(_id(row), row.job_name) for row in transaction.execute(query)]
 
 
 def add_jobs(transaction: Transaction, execution: ExecutionId, dag: Dag) -> None:
@@ -150,6 +174,7 @@ def add_jobs(transaction: Transaction, execution: ExecutionId, dag: Dag) -> None
             "position": position,
             "parents": json.dumps(job.parents),
             "max_attempts": job.max_attempts,
+            "start_within_s": job.start_within_s,
             "executor": job.executor,
             "body": job.body,
             "status": ExecutionStatus.COMPILED.value,
@@ -297,7 +322,7 @@ def _is(table: Any, execution: ExecutionId) -> Any:
     )
 
 
-def _id(row: Row[Any]) -> ExecutionId:
+def _id(row: Any) -> ExecutionId:
     return ExecutionId(FlowId(row.flow_group, row.flow_name), row.execution_id)
 
 
@@ -313,11 +338,13 @@ def _execution(row: Row[Any]) -> Execution:
         row.is_kill_requested,
         row.is_over,
         row.ended_at,
+        row.finish_by,
     )
 
 
 def _job(row: Row[Any]) -> JobExecution:
-    dag_job = DagJob(row.job_name, row.executor, row.body, tuple(json.loads(row.parents)), row.max_attempts)
+    parents = tuple(json.loads(row.parents))
+    dag_job = DagJob(row.job_name, row.executor, row.body, parents, row.max_attempts, row.start_within_s)
     return JobExecution(
         dag_job,
         ExecutionStatus(row.status),
@@ -330,4 +357,5 @@ def _job(row: Row[Any]) -> JobExecution:
         row.high_watermark,
         row.started_at,
         row.ended_at,
+        row.start_by,
     )

@@ -101,7 +101,10 @@ executions = Table(
     Column("is_over", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
+    # Empty if the execution may take as long as it likes.
+    Column("finish_by", UtcDateTime),
     Index("gobblin_flow_executions_open", "is_over", "created_at"),
+    Index("gobblin_flow_executions_ended", "ended_at"),
 )
 """Executions of flows; one row for each fire time, so that none fires twice."""
 
@@ -127,6 +130,10 @@ jobs = Table(
     Column("high_watermark", Text, nullable=False),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
+    Column("start_within_s", BigInteger),
+    # Empty unless the job waits for its start, and must have started by then.
+    Column("start_by", UtcDateTime),
+    Index("gobblin_job_executions_to_start", "start_by"),
 )
 """Jobs of executions."""
 

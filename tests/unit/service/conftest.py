@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gobblin_dagster.core.errors import FlowCompileError
+from gobblin_dagster.service.catalog.flow_config import FlowSettings
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import Dag, DagJob, FlowConfig, FlowId, Schedule
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
@@ -66,7 +67,10 @@ def compile_flow(config: FlowConfig) -> Dag:
         raise FlowCompileError(flow=str(config.id), reasons=("it is broken",))
     names = [uri.rpartition("/")[2] for uri in config.template_uris.split(",")]
     attempts = int(config.properties.get("job.maxAttempts", "1"))
-    return Dag(tuple(DagJob(name, "embedded", "{}", tuple(names[:at][-1:]), attempts) for at, name in enumerate(names)))
+    start = FlowSettings.of(config.properties).start_within
+    limit = None if start is None else int(start.total_seconds())
+    jobs = (DagJob(n, "embedded", "{}", tuple(names[:at][-1:]), attempts, limit) for at, n in enumerate(names))
+    return Dag(tuple(jobs))
 
 
 @pytest.fixture

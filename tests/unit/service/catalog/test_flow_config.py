@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -54,6 +55,16 @@ def test_good_flow_keeps_values_as_they_came_and_unknown_fields() -> None:
         ({"properties": {"flow.timeZone": "../../etc/passwd"}}, "is not a time zone"),
         ({"properties": {"flow.catchUp": "some"}}, "is not one of all, latest, skip"),
         ({"properties": {"job.maxAttempts": "0"}}, "is not a number from 1 to 100"),
+        (
+            {"properties": {"gobblin.flow.sla.time": "soon"}},
+            '/properties/gobblin.flow.sla.time :: "soon" is not a whole',
+        ),
+        ({"properties": {"gobblin.flow.sla.time": "0"}}, "is not between 1 second and 3650 days"),
+        (
+            {"properties": {"gobblin.flow.sla.time": "9999999", "gobblin.flow.sla.timeunit": "DAYS"}},
+            "days is not between",
+        ),
+        ({"properties": {"gobblin.job.start.sla.timeunit": "WEEKS"}}, '"WEEKS" is not one of SECONDS, MINUTES'),
     ],
 )
 def test_faults_are_told_by_place(change: dict[str, Any], line: str) -> None:
@@ -72,6 +83,18 @@ def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(InvalidFlowError) as caught:
         parse_flow_config({"id": {}, "templateUris": 1, "properties": {"a": 1, "b": 2}, "schedule": 3})
     assert len(caught.value.faults) == 6
+
+
+def test_deadlines_are_gobblins_properties() -> None:
+    assert (FlowSettings.of({}).start_within, FlowSettings.of({}).finish_within) == (None, timedelta(days=1))
+    told = {
+        "gobblin.flow.sla.time": "90",
+        "gobblin.job.start.sla.time": "5",
+        "gobblin.job.start.sla.timeunit": "SECONDS",
+    }
+    settings = FlowSettings.of(told)
+    assert (settings.start_within, settings.finish_within) == (timedelta(seconds=5), timedelta(minutes=90))
+    assert FlowSettings.stored({"gobblin.flow.sla.time": "soon", "flow.catchUp": "all"}).catch_up is CatchUp.ALL
 
 
 def test_settings_follow_gobblins_own_property_unless_ours_is_set() -> None:

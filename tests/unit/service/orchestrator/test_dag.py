@@ -18,6 +18,7 @@ from gobblin_dagster.service.orchestrator.dag import (
     Stop,
     begin,
     flow_status,
+    give_up_start,
     is_over,
     kill,
     on_event,
@@ -177,3 +178,24 @@ def test_statuses_never_go_back_within_an_attempt(events: list[JobEvent]) -> Non
             if new.attempt == old.attempt:
                 assert new.status.rank >= old.status.rank
         progress = after
+
+
+def test_job_that_does_not_start_in_time_is_tried_again_and_then_cancelled() -> None:
+    dag = Dag((job("a", max_attempts=2), job("b", "a")))
+    first = give_up_start(dag, begin(dag).progress, "a")
+    assert first.actions == (Stop("a", 1, 1), Start("a", 1, 2))
+    assert first.progress.jobs["a"].status is S.PENDING_RETRY
+    handed_over = on_event(dag, first.progress, JobEvent("a", 1, 2, S.ORCHESTRATED)).progress
+    second = give_up_start(dag, handed_over, "a")
+    assert second.actions == (Stop("a", 1, 2),)
+    assert is_over(second.progress)
+    assert flow_status(second.progress) is S.CANCELLED
+    late = on_event(dag, second.progress, JobEvent("a", 1, 2, S.COMPLETE))
+    assert late.progress == second.progress, "what the executor says afterwards changes nothing"
+
+
+def test_job_that_runs_has_no_start_to_give_up() -> None:
+    dag = Dag((job("a"), job("b", "a")))
+    running = on_event(dag, begin(dag).progress, JobEvent("a", 1, 1, S.RUNNING)).progress
+    for name in ("a", "b", "unknown"):
+        assert give_up_start(dag, running, name) == Step(running)

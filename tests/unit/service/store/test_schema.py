@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -9,6 +12,9 @@ from sqlalchemy import text
 
 from gobblin_dagster.core.clock import SystemClock
 from gobblin_dagster.core.errors import StoreVersionError
+from gobblin_dagster.database.engine import WRITE, make_engine, parse_url
+from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, FlowId
+from gobblin_dagster.service.store.execution_rows import load_execution, load_jobs, overdue_executions
 from gobblin_dagster.service.store.schema import CHAIN
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.service.store.tables import VERSION_TABLE, metadata
@@ -18,6 +24,29 @@ def test_migrations_make_the_tables_that_the_code_knows(store: ServiceStore) -> 
     with store.read() as transaction:
         context = MigrationContext.configure(transaction, opts={"version_table": VERSION_TABLE, "compare_type": True})
         assert compare_metadata(context, metadata) == []
+
+
+FIRST = """
+INSERT INTO gobblin_flow_executions VALUES ('g', 'n', 1, 1, 'run_now', 'RUNNING', '', 1, {no}, {no}, '2026-11-22 18:00:00', NULL);
+INSERT INTO gobblin_job_executions VALUES ('g', 'n', 1, 'a', 0, '[]', 1, 'embedded', '{{}}', 'RUNNING', '', 1, 1, 'r', 0, '', '', NULL, NULL)
+"""
+"""Rows as the program of revision 0001 wrote them."""
+
+
+def test_executions_of_the_first_revision_go_on_without_deadlines(store_url: str) -> None:
+    engine = make_engine(parse_url(store_url)).execution_options(**{WRITE: True})
+    with engine.begin() as transaction:
+        replace(CHAIN, revisions=("0001",)).upgrade(transaction, "the store")
+        for statement in FIRST.format(no="false" if "postgres" in store_url else "0").split(";"):
+            transaction.execute(text(statement))
+    engine.dispose()
+    with ServiceStore(store_url, SystemClock()) as opened, opened.read() as transaction:
+        found = load_execution(transaction, ExecutionId(FlowId("g", "n"), 1))
+        assert found is not None
+        assert (found.status, found.finish_by) == (ExecutionStatus.RUNNING, None)
+        [job] = load_jobs(transaction, found.id)
+        assert (job.job.start_within_s, job.start_by) == (None, None)
+        assert overdue_executions(transaction, datetime(2030, 1, 1, tzinfo=UTC), 10) == []
 
 
 def test_store_of_a_newer_program_is_refused_and_left_alone(store: ServiceStore, store_url: str) -> None:
