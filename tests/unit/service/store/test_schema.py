@@ -27,8 +27,10 @@ def test_migrations_make_the_tables_that_the_code_knows(store: ServiceStore) -> 
 
 
 FIRST = """
-INSERT INTO gobblin_flow_executions VALUES ('g', 'n', 1, 1, 'run_now', 'RUNNING', '', 1, {no}, {no}, '2026-11-22 18:00:00', NULL);
-INSERT INTO gobblin_job_executions VALUES ('g', 'n', 1, 'a', 0, '[]', 1, 'embedded', '{{}}', 'RUNNING', '', 1, 1, 'r', 0, '', '', NULL, NULL)
+INSERT INTO gobblin_flow_executions VALUES
+    ('g', 'n', 1, 1, 'run_now', 'RUNNING', '', 1, {no}, {no}, '2026-11-22 18:00:00', NULL);
+INSERT INTO gobblin_job_executions VALUES
+    ('g', 'n', 1, 'a', 0, '[]', 1, 'embedded', '{{}}', 'RUNNING', '', 1, 1, 'r', 0, '', '', NULL, NULL)
 """
 """Rows as the program of revision 0001 wrote them."""
 
