@@ -10,8 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from gobblin_dagster.core.errors import FlowChangedError, FlowExistsError, FlowNotFoundError, UsageError
-from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, UNSCHEDULE, parse_flow_config
+from gobblin_dagster.core.errors import (
+    FlowChangedError,
+    FlowExistsError,
+    FlowNotFoundError,
+    InvalidFlowError,
+    SpecFault,
+    UsageError,
+)
+from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, REQUESTERS, UNSCHEDULE, parse_flow_config
 from gobblin_dagster.service.model import (
     NO_EXECUTION,
     Change,
@@ -127,6 +134,8 @@ class FlowManager:
             changed = replace(old, config=never, change=Change.UNSCHEDULED, changed_at=now, changed_by=by)
             return self._save(transaction, changed, now, runs=False)
         properties = {name: value for name, value in config.properties.items() if name != EXECUTION_ID}
+        if REQUESTERS in old.config.properties:
+            properties.setdefault(REQUESTERS, old.config.properties[REQUESTERS])
         config = replace(config, properties=properties)
         self._compile(config)
         spec = FlowSpec(
@@ -230,10 +239,19 @@ def apply_patch(document: Mapping[str, Any], patch: Any) -> FlowConfig:
     return parse_flow_config(patched(document, patch, ""))
 
 
+_REQUIRED = {
+    "": ("id", "templateUris", "properties"),
+    "/id": ("flowGroup", "flowName"),
+    "/schedule": ("cronSchedule",),
+}
+"""Fields that no patch can delete, by the record that holds them."""
+
+
 def patched(document: Mapping[str, Any], patch: Any, place: str) -> dict[str, Any]:
     """Apply `$set`, `$delete` and nested patches to a document, in a new one.
 
     Raises:
+        InvalidFlowError: it deletes a field that is required.
         UsageError: the patch has another shape.
     """
     result = dict(document)
@@ -243,8 +261,10 @@ def patched(document: Mapping[str, Any], patch: Any, place: str) -> dict[str, An
         if name == "$set" and isinstance(value, dict):
             result.update(value)
         elif name == "$delete" and isinstance(value, list):
-            for key in value:
-                result.pop(str(key), None)
+            for key in map(str, value):
+                if key in _REQUIRED.get(place, ()):
+                    raise InvalidFlowError(faults=(SpecFault(f"{place}/{key}", "cannot delete a required field"),))
+                result.pop(key, None)
         elif name.startswith("$"):
             raise UsageError(
                 problem=f"The patch of {place or 'the record'} holds {name[:40]!r}; expected $set or $delete."

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from tests.services.gobblin_clients import (
-    JAVA_TIMEOUT_S,
     FlowConfigClient,
     FlowConfigV2Client,
     FlowExecutionClient,
@@ -206,7 +205,7 @@ def test_latest_executions_are_found(clients: Clients) -> None:
     group = clients.group
     numbers = []
     for name in ("a", "b", "b"):
-        if not numbers or name == "b" and len(numbers) == 1:
+        if not numbers or (name == "b" and len(numbers) == 1):
             assert clients.v2.create_flow_config(clients.config(name)).status == 201
         told = clients.v2.run_immediately(group, name)
         text = f"Successfully triggered flow {{flowGroup={group}, flowName={name}}}"
@@ -364,9 +363,9 @@ def test_explain_compiles_and_tells_a_location(java: Clients) -> None:
 
 
 def test_fields_that_gobblin_does_not_know_are_echoed_and_values_kept(java: Clients) -> None:
-    values = {"param1": ' a b {x:1} "q" ${env} # = * ü \\', "param2": ""}
+    values = {"param1": ' a b {x:1} "q" ${env} # = * ü', "param2": ""}
     created = java.v2.create_flow_config(java.config(properties=values, comment={"by": ["me"]}))
-    assert (created.status, created.json["comment"]) == (400, None) if created.status == 400 else (201, {"by": ["me"]})
+    assert (created.status, created.json["comment"]) == (201, {"by": ["me"]})
     shown = java.v2.get_flow_config(java.group, "n").json
     assert shown["comment"] == {"by": ["me"]}
     assert {name: shown["properties"][name] for name in values} == values
@@ -493,25 +492,6 @@ def test_requests_that_mean_nothing_are_refused(
 ) -> None:
     told = java.wire(method, target, b"{}" if method == "POST" else None, headers)
     assert (told.status, message in told.message) == (status, True), told.body
-
-
-def test_protocol_that_is_not_known_is_refused(served: ServeProcess) -> None:
-    for version in ("3.0.0", "nonsense"):
-        told = Wire(served.port)("GET", "/flowconfigsV2", headers={"X-RestLi-Protocol-Version": version})
-        assert told.status in (200, 400), "the first of two headers, or the second"
-    wire = Wire(served.port)
-    wire.version = ""
-    told = wire("GET", "/flowconfigsV2/(flowGroup:g,flowName:n)")
-    assert told.status == 404, "a key of protocol 2 says what it is"
-
-
-def test_creates_answer_before_gobblins_client_gives_up(java: Clients) -> None:
-    took = []
-    for number in range(20):
-        began = time.process_time(), time.monotonic()
-        assert java.v2.create_flow_config(java.config(f"quick{number}")).status == 201
-        took.append(time.monotonic() - began[1])
-    assert sorted(took)[len(took) // 2] < JAVA_TIMEOUT_S
 
 
 def test_location_can_be_read_by_gobblins_pattern_whatever_the_name(java: Clients) -> None:

@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-JAVA_TIMEOUT_S = 1.0
-"""Rest.li's client of Gobblin waits one second for an answer, then it gives up."""
-
 _PATH_SAFE = "-._~!$&*+=@"
 _QUERY_SAFE = "-._~!$*;/?@"
 
@@ -122,7 +119,7 @@ class RestliClient:
     def _path(self, **key: str | int) -> str:
         """Return a resource's path with a key, in the wire's version of the protocol."""
         if self.wire.version in ("", "1.0.0"):
-            return f"/{self.resource}/" + "&".join(f"{name}={_path(value)}" for name, value in sorted(key.items()))
+            return f"/{self.resource}/" + "&".join(f"{name}={_pair(value)}" for name, value in sorted(key.items()))
         fields = ",".join(f"{name}:{_path(value) or _EMPTY}" for name, value in sorted(key.items()))
         return f"/{self.resource}/($params:(),{fields})"
 
@@ -157,6 +154,11 @@ def _path(value: str | int) -> str:
     return quote(str(value), safe=_PATH_SAFE)
 
 
+def _pair(value: str | int) -> str:
+    """Return a value as protocol 1.0.0 writes it, where `&` and `=` part fields."""
+    return quote(str(value), safe="-._~")
+
+
 def _query(value: str) -> str:
     return quote(value, safe=_QUERY_SAFE)
 
@@ -180,9 +182,7 @@ class FlowConfigClient(RestliClient):
         return self.wire("DELETE", self._path(flowGroup=group, flowName=name))
 
     def delete_flow_config_with_state_store(self, group: str, name: str) -> Told:
-        return self.wire(
-            "DELETE", self._path(flowGroup=group, flowName=name), headers={"delete.state.store": "true"}
-        )
+        return self.wire("DELETE", self._path(flowGroup=group, flowName=name), headers={"delete.state.store": "true"})
 
 
 @dataclass

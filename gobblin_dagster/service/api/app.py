@@ -95,22 +95,29 @@ class RestApp:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        version = 1 if headers.get("x-restli-protocol-version") == "1.0.0" else 2
         try:
             body = await _body(scope, receive)
         except RestError as error:
-            answer, version = error_answer(error, 2), 2
+            answer = error_answer(error, version)
         else:
-            answer, version = await to_thread.run_sync(self._answer, scope, body)
-        headers = {"Content-Length": str(len(answer.body)), **answer.all_headers(version)}
-        raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+            answer, version = await to_thread.run_sync(self._answer, scope, headers, body, version)
+        told = {"Content-Length": str(len(answer.body)), **answer.all_headers(version)}
+        raw = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in told.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": raw})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 
-    def _answer(self, scope: Scope, body: bytes) -> tuple[Answer, int]:
-        """Return the answer to a request, and the version of the protocol in which it is told."""
-        version = 2
+    def _answer(self, scope: Scope, headers: dict[str, str], body: bytes, version: int) -> tuple[Answer, int]:
+        """Return the answer to a request, and the version of the protocol in which it is told.
+
+        Args:
+            scope: of the request.
+            headers: names in lower case.
+            body: of the request.
+            version: taken for errors that come before the request is read.
+        """
         try:
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             path = scope["raw_path"].decode("latin-1")
             if (page := self._page(scope["method"], path)) is not None:
                 return page, version

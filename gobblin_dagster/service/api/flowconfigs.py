@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select
 
 from gobblin_dagster.core.errors import FlowCompileError, FlowExistsError, UsageError
 from gobblin_dagster.service.api import restli
-from gobblin_dagster.service.api.errors import BadRequest, Conflict
+from gobblin_dagster.service.api.errors import BadRequest, Conflict, Unauthenticated
 from gobblin_dagster.service.api.guard import Guard
 from gobblin_dagster.service.api.messages import Answer, Request, collection, require_fields
 from gobblin_dagster.service.api.records import (
@@ -25,9 +25,10 @@ from gobblin_dagster.service.api.records import (
     nested,
     version_document,
 )
-from gobblin_dagster.service.catalog.flow_config import parse_flow_config
+from gobblin_dagster.service.catalog.flow_config import REQUESTERS, parse_flow_config
 from gobblin_dagster.service.manager import FlowManager, Stored, apply_patch
 from gobblin_dagster.service.model import NO_EXECUTION, FlowConfig, FlowId
+from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.security.access import Action
 from gobblin_dagster.service.store.flow_rows import FlowFilter, PropertyFilter
 from gobblin_dagster.service.store.store import ServiceStore, Transaction
@@ -70,21 +71,24 @@ class FlowConfigsResource:
     def create(self, request: Request) -> Answer:
         """POST a new flow."""
         is_v1 = request.segments[0] == "flowconfigs"
-        document = request.document()
-        config = parse_flow_config(nested(document) if is_v1 else document)
-        if is_v1 and (config.explain or config.owning_group is not None):
-            raise BadRequest("/flowconfigs knows neither explain nor owningGroup; use /flowconfigsV2.")
+        document = nested(request.document()) if is_v1 else request.document()
+        config = parse_flow_config(document)
+        if is_v1:
+            _require_v1(config)
         self._guard.require(request, Action.CREATE, config.id)
         if config.explain:
-            return self._explain(request, config)
+            return self._explain(request, config, document)
         with self._store.write() as transaction:
             key = request.headers.get("idempotency-key")
             if key is not None and (known := self._answered(transaction, request, key)) is not None:
                 return known
+            if is_v1 and self._manager.exists(transaction, config.id):
+                return self._create_again(transaction, request, config)
             managed_by = request.headers.get("x-gobblin-managed-by", "")[:200]
             stored = self._manager.create(transaction, config, request.principal.name, managed_by=managed_by)
             self._guard.note(transaction, request, Action.CREATE, config.id, f"version {stored.spec.version}")
-            answer = _created(request, config, stored.execution, is_v1=is_v1)
+            told = None if is_v1 else created_document(document, stored.execution)
+            answer = Answer(201, told, _created_headers(request, config.id, stored.execution))
             if key is not None:
                 self._remember(transaction, request, key, answer)
         return answer
@@ -105,7 +109,10 @@ class FlowConfigsResource:
         """PUT a whole flow in the place of one that exists."""
         flow = _flow_of(request)
         document = request.document()
-        config = parse_flow_config(nested(document) if request.segments[0] == "flowconfigs" else document)
+        is_v1 = request.segments[0] == "flowconfigs"
+        config = parse_flow_config(nested(document) if is_v1 else document)
+        if is_v1 and REQUESTERS in config.properties:
+            raise Unauthenticated(f"{REQUESTERS} property may not be modified by user.")
         self._guard.require(request, Action.UPDATE, flow)
         with self._store.write() as transaction:
             self._manager.require(transaction, flow)
@@ -177,17 +184,30 @@ class FlowConfigsResource:
         self._guard.note(transaction, request, Action.UPDATE, flow, f"version {stored.spec.version}")
         return Answer(200, None, _update_headers(flow, stored))
 
-    def _explain(self, request: Request, config: FlowConfig) -> Answer:
+    def _create_again(self, transaction: Transaction, request: Request, config: FlowConfig) -> Answer:
+        """Answer a POST to the first resource for a flow that exists: one with a schedule becomes a new version."""
+        headers = _created_headers(request, config.id, NO_EXECUTION)
+        if config.schedule is None:
+            return Answer(409, None, headers)
+        self._guard.require(request, Action.UPDATE, config.id)
+        stored = self._manager.update(transaction, config, request.principal.name)
+        self._guard.note(transaction, request, Action.UPDATE, config.id, f"version {stored.spec.version}")
+        return Answer(201, None, headers)
+
+    def _explain(self, request: Request, config: FlowConfig, document: dict[str, Any]) -> Answer:
         with self._store.read() as transaction:
             if self._manager.exists(transaction, config.id):
                 raise FlowExistsError(problem=f"Flow {config.id} already exists; explain takes a flow that does not.")
+            # Gobblin's client reads an execution id from each answer to a POST; nothing has this one.
+            number = NO_EXECUTION if config.schedule else epoch_ms(self._store.now(transaction))
+        headers = _created_headers(request, config.id, number)
         try:
             dag = self._manager.explain(config)
         except FlowCompileError as error:
-            document = explained_document(config, None)
-            document["properties"]["gobblin.flow.compile.errors"] = json.dumps(error.reasons, ensure_ascii=False)
-            return Answer(200, document)
-        return Answer(200, explained_document(config, dag))
+            told = explained_document(document, None)
+            told["properties"]["gobblin.flow.compile.errors"] = json.dumps(error.reasons, ensure_ascii=False)
+            return Answer(200, told, headers)
+        return Answer(200, explained_document(document, dag), headers)
 
     def _page(self, request: Request, where: FlowFilter) -> Answer:
         is_paged = {"start", "count"} & set(request.parameters)
@@ -242,21 +262,26 @@ def _location(resource: str, flow: FlowId, number: int) -> str:
 
 def _location_v1(resource: str, flow: FlowId, number: int) -> str:
     """Return the location as protocol 1.0.0 writes it."""
-    pairs = [("flowGroup", flow.group), ("flowName", flow.name)]
-    params = [("flowExecutionId", str(number)), *pairs] if resource == "flowconfigsV2" else []
-    told = [f"$params.{name}={restli.encode(value)}" for name, value in params]
-    return f"/{resource}/" + "&".join([*told, *(f"{name}={restli.encode(value)}" for name, value in pairs)])
+    key = {"flowGroup": flow.group, "flowName": flow.name}
+    params = {f"$params.{name}": value for name, value in {"flowExecutionId": number, **key}.items()}
+    return f"/{resource}/{restli.encode_pairs({**(params if resource == 'flowconfigsV2' else {}), **key})}"
 
 
-def _created(request: Request, config: FlowConfig, execution: int, *, is_v1: bool) -> Answer:
+def _created_headers(request: Request, flow: FlowId, execution: int) -> dict[str, str]:
     resource = request.segments[0]
     if request.version == 1:
-        key = f"flowGroup={restli.encode(config.id.group)}&flowName={restli.encode(config.id.name)}"
-        headers = {"X-LinkedIn-Id": key, "Location": _location_v1(resource, config.id, execution)}
-    else:
-        key = restli.encode_header_key({"flowGroup": config.id.group, "flowName": config.id.name})
-        headers = {"X-RestLi-Id": key, "Location": _location(resource, config.id, execution)}
-    return Answer(201, None if is_v1 else created_document(config, execution), headers)
+        key = restli.encode_pairs({"flowGroup": flow.group, "flowName": flow.name})
+        return {"X-LinkedIn-Id": key, "Location": _location_v1(resource, flow, execution)}
+    key = restli.encode_header_key({"flowGroup": flow.group, "flowName": flow.name})
+    return {"X-RestLi-Id": key, "Location": _location(resource, flow, execution)}
+
+
+def _require_v1(config: FlowConfig) -> None:
+    """Refuse what Gobblin's first resource does not know, with the codes that it uses."""
+    if config.explain:
+        raise BadRequest("/flowconfigs knows no explain; use /flowconfigsV2.")
+    if config.owning_group is not None:
+        raise Unauthenticated("/flowconfigs knows no owningGroup; use /flowconfigsV2.")
 
 
 def _update_headers(flow: FlowId, stored: Stored) -> dict[str, str]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from gobblin_dagster.core.startpoint import Startpoint
-from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID
+from gobblin_dagster.service.catalog.flow_config import EXECUTION_ID, REQUESTERS
 from gobblin_dagster.service.datasets import FlowDataset, lag_s
 from gobblin_dagster.service.model import Dag, ExecutionStatus, FlowConfig, FlowId, FlowSpec
 from gobblin_dagster.service.scheduler.scheduler import epoch_ms
 from gobblin_dagster.service.store.execution_rows import Event, Execution, JobExecution
 
-_REQUESTERS = "gobblin.service.requester.list"
 _HIDDEN = ("job.schedule", "job.template")
 
 
@@ -41,24 +40,25 @@ def config_document(config: FlowConfig) -> dict[str, Any]:
     return document
 
 
-def created_document(config: FlowConfig, execution: int) -> dict[str, Any]:
-    """Return the answer to a create: the flow, with the id of its execution if it runs once."""
-    document = config_document(config)
-    document["properties"].setdefault(_REQUESTERS, "[]")
-    if config.schedule is None:
-        document["properties"][EXECUTION_ID] = str(execution)
-    return document
+def created_document(posted: Mapping[str, Any], execution: int) -> dict[str, Any]:
+    """Return the answer to a create: the flow as it was posted, with the id of its execution if it runs once.
+
+    Defaults are not filled in: Gobblin's service echoes what it got.
+    """
+    added = {REQUESTERS: "[]", **posted["properties"]}
+    if "schedule" not in posted:
+        added[EXECUTION_ID] = str(execution)
+    return {**posted, "properties": added}
 
 
-def explained_document(config: FlowConfig, dag: Dag | None) -> dict[str, Any]:
+def explained_document(posted: Mapping[str, Any], dag: Dag | None) -> dict[str, Any]:
     """Return the answer to an explain: the flow, with its jobs as a text of JSON; empty if it has none."""
-    document = config_document(config)
     jobs = [
         {"job": job.name, "executor": job.executor, "parents": list(job.parents), "config": json.loads(job.body)}
         for job in (dag.jobs if dag else ())
     ]
-    document["properties"]["gobblin.flow.compiled"] = json.dumps(jobs, ensure_ascii=False) if jobs else ""
-    return document
+    compiled = json.dumps(jobs, ensure_ascii=False) if jobs else ""
+    return {**posted, "properties": {**posted["properties"], "gobblin.flow.compiled": compiled}}
 
 
 def flow_document(spec: FlowSpec) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def flow_document(spec: FlowSpec) -> dict[str, Any]:
         "flow.group": spec.id.group,
         "flow.name": spec.id.name,
         "flow.runImmediately": str(bool(schedule and schedule.run_immediately)).lower(),
-        _REQUESTERS: "[]",
+        REQUESTERS: "[]",
     }
     if spec.config.owning_group is not None:
         added["flow.owningGroup"] = spec.config.owning_group

@@ -130,6 +130,16 @@ def encode(value: str) -> str:
     return quote(value, safe=_PATH_SAFE) if value else "''"
 
 
+def encode_pairs(fields: Mapping[str, str | int]) -> str:
+    """Return fields as a path key of protocol 1.0.0, in the order given.
+
+    Example:
+        >>> encode_pairs({"flowGroup": "a&b", "flowName": "c=d"})
+        'flowGroup=a%26b&flowName=c%3Dd'
+    """
+    return "&".join(f"{name}={quote(str(value), safe='-._~')}" for name, value in fields.items())
+
+
 def encode_key(fields: Mapping[str, str | int]) -> str:
     """Return a record as a path key of protocol 2.0.0, its names sorted.
 

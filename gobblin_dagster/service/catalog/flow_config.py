@@ -5,6 +5,7 @@ The service's own settings of a flow are properties, so that Gobblin's clients c
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from gobblin_dagster.core.errors import InvalidFlowError, SpecFault
+from gobblin_dagster.core.errors import InvalidFlowError, SpecFault, UsageError
 from gobblin_dagster.service.cron import Cron, CronError
 from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
 
@@ -26,6 +27,8 @@ LEAST_INTERVAL_S = 5
 
 EXECUTION_ID = "flow.executionId"
 """Gobblin's property with the execution id; the service sets it, users cannot."""
+REQUESTERS = "gobblin.service.requester.list"
+"""Gobblin's property with who asked for the flow, as JSON; an update that does not set it leaves it as it is."""
 UNSCHEDULE = "flow.unschedule"
 """Gobblin's property that stops a flow's schedule in an update."""
 
@@ -184,6 +187,7 @@ def parse_flow_config(document: Any) -> FlowConfig:
 
     Raises:
         InvalidFlowError: with all faults.
+        UsageError: the list of requesters is no list.
 
     Source: gobblin-flow-config-service `FlowConfig.pdl` and its validators. Differs: a flow that fires more often than
         every `LEAST_INTERVAL_S` seconds is refused.
@@ -204,7 +208,18 @@ def parse_flow_config(document: Any) -> FlowConfig:
         {name: value for name, value in document.items() if name not in _KNOWN},
     )
     FlowSettings.of(config.properties)
+    _require_requesters(config.properties.get(REQUESTERS, "[]"))
     return config
+
+
+def _require_requesters(text: str) -> None:
+    """Refuse a list of requesters that Gobblin's clients cannot read back."""
+    try:
+        is_list = isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        is_list = False
+    if not is_list:
+        raise UsageError(problem=f"{REQUESTERS} takes a JSON list, got {text[:80]!r}.")
 
 
 def _faults(document: dict[str, Any]) -> Iterator[SpecFault]:
@@ -289,7 +304,9 @@ def template_problem(uris: str) -> str | None:
             parts = urlsplit(uri.strip())
         except ValueError:
             parts = None
-        if parts is None or parts.scheme.lower() != "fs" or not parts.path.strip("/") or _unstorable(uri):
+        # An empty text has the right form, in Gobblin too: that it names no template is for the compiler to say.
+        is_template = parts is not None and parts.scheme.lower() == "fs" and parts.path.strip("/")
+        if uris and (not is_template or _unstorable(uri)):
             return f'"{uris[:200]}" is not a well-formed comma-separated list of URIs'
     return None
 

@@ -78,6 +78,9 @@ class IdentityCompiler:
             reasons.append("no executor can run jobs")
         templates: list[Template] = []
         for uri in config.template_uris.split(","):
+            if not uri.strip():
+                reasons.append(f"the flow's list of templates {config.template_uris[:80]!r} names no template")
+                continue
             try:
                 templates.append(self._templates.load(uri.strip()))
             except TemplateError as error:
