@@ -145,6 +145,10 @@ class Cron:
             return 60 * min([*gaps, 60 - self.minutes[-1] + self.minutes[0]])
         return 3600
 
+    def can_fire(self) -> bool:
+        """Return whether any day matches, in the past too; the 31st of February does not."""
+        return next(self._days_from(date(YEARS[0], 1, 1)), None) is not None
+
     def _days_from(self, first: date) -> Iterator[date]:
         for year in self.years:
             if year < first.year:

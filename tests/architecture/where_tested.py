@@ -398,11 +398,11 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/api/flowconfigs.py": ("unit/service/api/test_rest.py", "runImmediately"),
     "service/api/flowdatasets.py": ("unit/service/test_datasets.py", "setStartpoint"),
     "service/api/flowexecutions.py": ("unit/service/api/test_rest.py", "No flow execution found"),
-    "service/api/flowtemplates.py": ("unit/service/api/test_rest.py", "/flowtemplates"),
+    "service/api/flowtemplates.py": ("unit/service/api/test_fuzz.py", "flowtemplates"),
     "service/api/guard.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.server"),
     "service/api/messages.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
     "service/api/openapi.py": ("unit/service/api/test_rest.py", "gobblin_dagster.service.api.app"),
-    "service/api/records.py": ("unit/service/api/test_rest.py", "gobblin.service.requester.list"),
+    "service/api/records.py": ("unit/service/api/test_rest.py", "flow.runImmediately"),
     "service/executors/job_body.py": ("services/flow_project.py", ""),
     "service/executors/messages.py": (
         "unit/service/executors/test_embedded.py",

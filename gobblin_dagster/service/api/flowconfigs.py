@@ -296,17 +296,27 @@ def _flow_of(request: Request) -> FlowId:
     return FlowId(group, name)
 
 
+MAX_PROPERTY_FILTERS = 20
+MAX_FILTER_LENGTH = 4_000
+"""Characters of one filter's text at most."""
+
+
 def _filter_of(request: Request) -> FlowFilter:
     known = {*_FILTERS, *_PROPERTY_FILTERS, "q", "start", "count", "fields"}
     unknown = sorted(set(request.parameters) - known)
     if unknown:
         raise BadRequest(f"filterFlows knows no parameter {unknown[0][:40]!r}; it knows {', '.join(sorted(known))}.")
+    for name in (*_FILTERS, *_PROPERTY_FILTERS):
+        if len(request.text(name) or "") > MAX_FILTER_LENGTH:
+            raise BadRequest(f"The parameter {name!r} has at most {MAX_FILTER_LENGTH} characters.")
     exact = [
         (property_name, value)
         for name, property_name in _PROPERTY_FILTERS.items()
         if (value := request.text(name)) is not None
     ]
     filters = [part.partition("=") for part in (request.text("propertyFilter") or "").split(",") if part]
+    if len(filters) > MAX_PROPERTY_FILTERS:
+        raise BadRequest(f"propertyFilter takes at most {MAX_PROPERTY_FILTERS} properties, got {len(filters)}.")
     return FlowFilter(
         request.text("flowGroup"),
         request.text("flowName"),

@@ -22,6 +22,8 @@ from gobblin_dagster.service.model import FlowConfig, FlowId, Schedule
 NAME_LENGTH = 128
 """Characters of a group or a name at most."""
 MAX_PROPERTIES = 1_000
+MAX_TEMPLATES = 100
+"""Templates, so jobs, of one flow at most."""
 LEAST_INTERVAL_S = 5
 """Seconds between two fire times of one flow at least."""
 
@@ -288,17 +290,22 @@ def _schedule_faults(schedule: Any) -> Iterator[SpecFault]:
         yield _coerced("/schedule/cronSchedule", cron, "String")
         return
     try:
-        interval_s = Cron.parse(cron).least_interval_s()
+        parsed = Cron.parse(cron)
     except CronError as error:
         yield SpecFault("/schedule/cronSchedule", f'"{cron[:200]}" is not in Cron format ({error})')
-    else:
-        if interval_s < LEAST_INTERVAL_S:
-            problem = f'"{cron[:200]}" fires every {interval_s} s; at least {LEAST_INTERVAL_S} s must lie between'
-            yield SpecFault("/schedule/cronSchedule", problem)
+        return
+    interval_s = parsed.least_interval_s()
+    if interval_s < LEAST_INTERVAL_S:
+        problem = f'"{cron[:200]}" fires every {interval_s} s; at least {LEAST_INTERVAL_S} s must lie between'
+        yield SpecFault("/schedule/cronSchedule", problem)
+    elif not parsed.can_fire():
+        yield SpecFault("/schedule/cronSchedule", f'"{cron[:200]}" never fires: no year has such a day')
 
 
 def template_problem(uris: str) -> str | None:
     """Return why a text is no list of template URIs; None if it is one."""
+    if uris.count(",") >= MAX_TEMPLATES:
+        return f"names {uris.count(',') + 1} templates; at most {MAX_TEMPLATES} are allowed"
     for uri in uris.split(","):
         try:
             parts = urlsplit(uri.strip())
