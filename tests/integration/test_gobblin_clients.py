@@ -157,7 +157,7 @@ def test_scheduled_flow_lives_its_life(clients: Clients) -> None:
     assert clients.v1.get_flow_config(group, "n").json == shown.json, "both resources show one catalog"
     replaced = clients.config(properties={"param2": "x"}, schedule={"cronSchedule": "0 0 3 * * ?"})
     assert empty(clients.v2.update_flow_config(replaced))
-    patch = {"schedule": {"$set": {"runImmediately": False}}, "properties": {"$set": {"a": "1"}, "$delete": ["param2"]}}
+    patch: dict[str, Any] = {"schedule": {"$set": {"runImmediately": False}}, "properties": {"$set": {"a": "1"}, "$delete": ["param2"]}}
     refused = clients.v2.partial_update_flow_config(group, "n", patch)
     assert (refused.status, "no template declares the parameter 'a'" in refused.message) == (400, True)
     patch["properties"]["$set"] = {"param1": "1"}
@@ -203,7 +203,7 @@ def test_run_once_flow_tells_its_execution_and_completes(java: Clients) -> None:
 
 def test_latest_executions_are_found(clients: Clients) -> None:
     group = clients.group
-    numbers = []
+    numbers: list[int] = []
     for name in ("a", "b", "b"):
         if not numbers or (name == "b" and len(numbers) == 1):
             assert clients.v2.create_flow_config(clients.config(name)).status == 201

@@ -58,7 +58,10 @@ def answer(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    async def call() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(call())
     start, *parts = sent
     told = {name.decode("ascii"): value.decode("latin-1") for name, value in start["headers"]}
     return AsgiAnswer(start["status"], told, b"".join(part["body"] for part in parts))
@@ -80,7 +83,7 @@ class Steps:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # typeshed knows functions only; None ends it
+        threading.setprofile(None)
 
     def _event(self, _frame: FrameType, event: str, _argument: Any) -> None:
         if event in ("call", "c_call"):

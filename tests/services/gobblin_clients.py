@@ -123,7 +123,7 @@ class RestliClient:
         fields = ",".join(f"{name}:{_path(value) or _EMPTY}" for name, value in sorted(key.items()))
         return f"/{self.resource}/($params:(),{fields})"
 
-    def _find(self, finder: str, flow: tuple[str, str] | None = None, **parameters: str) -> Told:
+    def _find(self, finder: str, parameters: Mapping[str, str], flow: tuple[str, str] | None = None) -> Told:
         """Send a finder; parameters are written as they are given."""
         pairs = dict(parameters)
         if flow is not None and self.wire.version in ("", "1.0.0"):
@@ -212,7 +212,7 @@ class FlowConfigV2Client(FlowConfigClient):
 
     def get_flow_configs(self, **filters: str) -> Told:
         """Send the finder `filterFlows`; values are texts, encoded here."""
-        return self._find("filterFlows", **{name: _query(value) for name, value in filters.items()})
+        return self._find("filterFlows", {name: _query(value) for name, value in filters.items()})
 
     def unschedule(self, config: Mapping[str, Any]) -> Told:
         """Stop a flow's schedule, as Gobblin's users do it: by a property of an update."""
@@ -232,11 +232,11 @@ class FlowExecutionClient(RestliClient):
     def get_latest_flow_execution(self, group: str, name: str, **parameters: str) -> Told:
         """Send the finder; `count`, `tag`, `executionStatus`, `includeIssues` are sent if they are given."""
         lists = {key: self._list(_query(value)) for key, value in parameters.items()}
-        return self._find("latestFlowExecution", (group, name), **lists)
+        return self._find("latestFlowExecution", lists, (group, name))
 
     def get_latest_flow_group_executions(self, group: str, **parameters: str) -> Told:
         lists = {key: self._list(_query(value)) for key, value in parameters.items()}
-        return self._find("latestFlowGroupExecutions", flowGroup=_query(group), **lists)
+        return self._find("latestFlowGroupExecutions", {**lists, "flowGroup": _query(group)})
 
     def delete_flow_execution(self, group: str, name: str, number: int) -> Told:
         return self.wire("DELETE", self._path(flowExecutionId=number, flowGroup=group, flowName=name))
@@ -257,4 +257,4 @@ class FlowStatusClient(RestliClient):
 
     def get_latest_flow_status(self, group: str, name: str, **parameters: str) -> Told:
         lists = {key: self._list(_query(value)) for key, value in parameters.items()}
-        return self._find("latestFlowStatus", (group, name), **lists)
+        return self._find("latestFlowStatus", lists, (group, name))

@@ -263,8 +263,10 @@ def _location(resource: str, flow: FlowId, number: int) -> str:
 def _location_v1(resource: str, flow: FlowId, number: int) -> str:
     """Return the location as protocol 1.0.0 writes it."""
     key = {"flowGroup": flow.group, "flowName": flow.name}
-    params = {f"$params.{name}": value for name, value in {"flowExecutionId": number, **key}.items()}
-    return f"/{resource}/{restli.encode_pairs({**(params if resource == 'flowconfigsV2' else {}), **key})}"
+    if resource == "flowconfigs":
+        return f"/{resource}/{restli.encode_pairs(key)}"
+    params = {f"$params.{name}": value for name, value in {"flowExecutionId": str(number), **key}.items()}
+    return f"/{resource}/{restli.encode_pairs({**params, **key})}"
 
 
 def _created_headers(request: Request, flow: FlowId, execution: int) -> dict[str, str]:
