@@ -157,7 +157,8 @@ def test_scheduled_flow_lives_its_life(clients: Clients) -> None:
     assert clients.v1.get_flow_config(group, "n").json == shown.json, "both resources show one catalog"
     replaced = clients.config(properties={"param2": "x"}, schedule={"cronSchedule": "0 0 3 * * ?"})
     assert empty(clients.v2.update_flow_config(replaced))
-    patch: dict[str, Any] = {"schedule": {"$set": {"runImmediately": False}}, "properties": {"$set": {"a": "1"}, "$delete": ["param2"]}}
+    changes = {"$set": {"a": "1"}, "$delete": ["param2"]}
+    patch: dict[str, Any] = {"schedule": {"$set": {"runImmediately": False}}, "properties": changes}
     refused = clients.v2.partial_update_flow_config(group, "n", patch)
     assert (refused.status, "no template declares the parameter 'a'" in refused.message) == (400, True)
     patch["properties"]["$set"] = {"param1": "1"}
