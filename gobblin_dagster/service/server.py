@@ -39,6 +39,7 @@ from gobblin_dagster.service.executors.embedded import NAME as EMBEDDED
 from gobblin_dagster.service.executors.embedded import EmbeddedExecutor
 from gobblin_dagster.service.manager import FlowManager
 from gobblin_dagster.service.model import JobReport
+from gobblin_dagster.service.orchestrator.history import ExecutionHistory
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import Access, digest, load_token
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 WORKER_LOG = ".gobblin/worker.log"
 TICK_S = 0.5
 """How often due flows and accepted executions are looked for, if nobody calls."""
+PRUNE_S = 60
+"""How often old executions are looked for."""
 ROLE_TTL = timedelta(seconds=15)
 STOP_WAIT_S = 10
 """Seconds that running requests get to end."""
@@ -105,6 +108,7 @@ class CoreServices:
         self.compile = compiler.compile
         self.orchestrator = Orchestrator(self.store, compiler.compile)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
+        self.history = ExecutionHistory(self.store, spec.keep_executions, timedelta(days=spec.keep_days))
         self._role = RoleLease("leader", f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", ROLE_TTL)
         self.scheduler = Scheduler(
             self.store,
@@ -220,13 +224,16 @@ class CoreServices:
         return listener
 
     def _loop(self) -> None:
-        """Fire what is due and start what was accepted, until the end."""
+        """Fire what is due, start what was accepted and prune what is old, until the end."""
+        prune_at = time.monotonic()
         while not self._stopping.is_set():
             try:
                 while self.scheduler.fire_due().flows == BATCH:
                     pass
                 if self._role.is_held and self.orchestrator.expire_deadlines() + self.orchestrator.start_accepted():
                     self.executor.wake()
+                if self._role.is_held and time.monotonic() >= prune_at and not self.history.prune():
+                    prune_at = time.monotonic() + PRUNE_S
                 self._store_problem = ""
             except GobblinDagsterError as error:
                 self._store_problem = str(error)

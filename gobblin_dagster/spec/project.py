@@ -76,6 +76,10 @@ class ServiceSpec(SpecModel):
     """Folder of templates, relative to the project."""
     jobs_at_once: int = Field(default=4, ge=1, le=256)
     """Jobs that the embedded executor runs side by side."""
+    keep_executions: int = Field(default=1000, ge=1)
+    """Newest executions of each flow whose history is kept. One that is not over is always kept."""
+    keep_days: int = Field(default=90, ge=1, le=36_500)
+    """Days after its end for which an execution's history is kept. The newest of each flow stays for ever."""
     anonymous: bool = False
     """Whether requests without a token may do everything: for clients that can send none, on a machine of one's own."""
 

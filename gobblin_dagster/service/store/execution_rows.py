@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, func, insert, select, update
+from sqlalchemy import Row, and_, delete, exists, func, insert, or_, select, tuple_, update
 
 from gobblin_dagster.database.dialect import insert as insert_or_ignore
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, Trigger
@@ -150,6 +150,68 @@ def first_accepted(transaction: Transaction, limit: int = 10_000) -> list[Execut
         .limit(limit)
     )
     return [_id(row) for row in transaction.execute(query)]
+
+
+Ended = tuple[datetime, ExecutionId]
+"""When an execution ended, and which one."""
+
+
+def ended_after(transaction: Transaction, after: Ended | None, limit: int) -> list[Ended]:
+    """Return executions that ended after another one (None: all), the earliest end first."""
+    key = (executions.c.flow_group, executions.c.flow_name, executions.c.execution_id)
+    query = select(executions).where(executions.c.ended_at.is_not(None)).order_by(executions.c.ended_at, *key)
+    if after is not None:
+        at, last = after
+        at_once = and_(executions.c.ended_at == at, tuple_(*key) > tuple_(last.flow.group, last.flow.name, last.number))
+        query = query.where(executions.c.ended_at >= at, or_(executions.c.ended_at > at, at_once))
+    return [(row.ended_at, _id(row)) for row in transaction.execute(query.limit(limit))]
+
+
+def over_before(transaction: Transaction, instant: datetime, limit: int) -> list[ExecutionId]:
+    """Return executions that ended before an instant, the oldest end first, without the newest of each flow."""
+    later = executions.alias("later")
+    is_newest = ~(
+        exists()
+        .where(later.c.flow_group == executions.c.flow_group, later.c.flow_name == executions.c.flow_name)
+        .where(later.c.execution_id > executions.c.execution_id)
+    )
+    query = (
+        select(executions)
+        .where(executions.c.is_over, executions.c.ended_at < instant, ~is_newest)
+        .order_by(executions.c.ended_at)
+        .limit(limit)
+    )
+    return [_id(row) for row in transaction.execute(query)]
+
+
+def over_beyond(transaction: Transaction, flow: FlowId, keep: int, limit: int) -> list[ExecutionId]:
+    """Return executions of a flow that are over and not among its newest `keep`, newest first."""
+    of_flow = and_(executions.c.flow_group == flow.group, executions.c.flow_name == flow.name)
+    newest_first = executions.c.execution_id.desc()
+    kept = select(executions.c.execution_id).where(of_flow).order_by(newest_first).offset(keep - 1).limit(1)
+    query = (
+        select(executions)
+        .where(of_flow, executions.c.is_over, executions.c.execution_id < kept.scalar_subquery())
+        .order_by(newest_first)
+        .limit(limit)
+    )
+    return [_id(row) for row in transaction.execute(query)]
+
+
+def delete_executions(transaction: Transaction, old: Sequence[ExecutionId]) -> None:
+    """Delete executions with their jobs and events; those that are not over by now stay."""
+    keys = [(one.flow.group, one.flow.name, one.number) for one in old]
+    if not keys:
+        return
+
+    def among(table: Any, wanted: Sequence[tuple[str, str, int]]) -> Any:
+        return tuple_(table.c.flow_group, table.c.flow_name, table.c.execution_id).in_(wanted)
+
+    columns = (executions.c.flow_group, executions.c.flow_name, executions.c.execution_id)
+    statement = delete(executions).where(executions.c.is_over, among(executions, keys)).returning(*columns)
+    gone = [(row.flow_group, row.flow_name, row.execution_id) for row in transaction.execute(statement)]
+    for table in (jobs, events) if gone else ():
+        transaction.execute(delete(table).where(among(table, gone)))
 
 
 def overdue_executions(transaction: Transaction, now: datetime, limit: int) -> list[ExecutionId]:
