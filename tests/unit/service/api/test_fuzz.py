@@ -61,7 +61,17 @@ def check(told: AsgiAnswer, method: str = "") -> AsgiAnswer:
     return told
 
 
-_ROUTES = ["flowconfigs", "flowconfigsV2", "flowexecutions", "flowstatuses", "flowdatasets", "flowtemplates", "health", "", "flowX"]
+_ROUTES = [
+    "flowconfigs",
+    "flowconfigsV2",
+    "flowexecutions",
+    "flowstatuses",
+    "flowdatasets",
+    "flowtemplates",
+    "health",
+    "",
+    "flowX",
+]
 _ODD = ["(", ")", ",", ":", "'", "''", "%", "%00", "%ff", "%ED%A0%80", "%2", "List(", "=", "&", "/", "\xff", "$params"]
 _PIECES = [*_ODD, "flowGroup", "flowName", "flowExecutionId", ":g", ":n", "1", "-1", "9" * 20, "%F0%9F%98%80", "+", "~"]
 _keys = st.one_of(
