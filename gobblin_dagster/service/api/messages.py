@@ -99,8 +99,9 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """The document as UTF-8."""
-        return b"" if self.document is None else json.dumps(self.document, ensure_ascii=False).encode()
+        """The document as UTF-8; half of a unicode character, which a message may quote, stays a JSON escape."""
+        text = "" if self.document is None else json.dumps(self.document, ensure_ascii=False)
+        return text.encode(errors="backslashreplace")
 
     def all_headers(self, version: int) -> dict[str, str]:
         """Return the headers, those of the protocol among them."""

@@ -118,11 +118,14 @@ class _Parser:
 
 
 def decode(raw: str, what: str) -> str:
-    """Decode percent-encoded UTF-8; raises BadRequest where the bytes are none."""
+    """Decode percent-encoded UTF-8; raises BadRequest if the bytes are not UTF-8, or hold a NUL."""
     try:
-        return unquote_to_bytes(raw).decode("utf-8")
+        text = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest(f"Cannot read {what}: {raw[:80]!r} is not UTF-8 after percent-decoding.") from error
+    if "\0" in text:  # PostgreSQL can neither store nor compare it
+        raise BadRequest(f"Cannot read {what}: {raw[:80]!r} holds a NUL.")
+    return text
 
 
 def encode(value: str) -> str:

@@ -246,8 +246,14 @@ def _faults(document: dict[str, Any]) -> Iterator[SpecFault]:
         yield from _schedule_faults(document["schedule"])
     if not isinstance(document.get("explain", False), bool):
         yield _coerced("/explain", document["explain"], "Boolean")
-    if not isinstance(document.get("owningGroup", ""), str):
-        yield _coerced("/owningGroup", document["owningGroup"], "String")
+    owner = document.get("owningGroup", "")
+    if not isinstance(owner, str):
+        yield _coerced("/owningGroup", owner, "String")
+    elif _unstorable(owner):
+        yield SpecFault("/owningGroup", "holds a control character or half a unicode character")
+    for name, value in document.items():
+        if name not in _KNOWN and _has_half_character(json.dumps({name: value}, ensure_ascii=False)):
+            yield SpecFault(f"/{name[:80]}", "holds half a unicode character")
 
 
 def _name_faults(key: dict[str, Any], name: str) -> Iterator[SpecFault]:

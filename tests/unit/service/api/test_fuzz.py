@@ -61,17 +61,8 @@ def check(told: AsgiAnswer, method: str = "") -> AsgiAnswer:
     return told
 
 
-_ROUTES = [
-    "flowconfigs",
-    "flowconfigsV2",
-    "flowexecutions",
-    "flowstatuses",
-    "flowdatasets",
-    "flowtemplates",
-    "health",
-    "",
-    "flowX",
-]
+_RESOURCES = ["flowconfigs", "flowconfigsV2", "flowexecutions", "flowstatuses", "flowdatasets", "flowtemplates"]
+_ROUTES = [*_RESOURCES, "health", "", "flowX"]
 _ODD = ["(", ")", ",", ":", "'", "''", "%", "%00", "%ff", "%ED%A0%80", "%2", "List(", "=", "&", "/", "\xff", "$params"]
 _PIECES = [*_ODD, "flowGroup", "flowName", "flowExecutionId", ":g", ":n", "1", "-1", "9" * 20, "%F0%9F%98%80", "+", "~"]
 _keys = st.one_of(
@@ -317,6 +308,44 @@ def test_work_grows_no_faster_than_the_request(core: CoreServices, name: str) ->
         counts.append(steps.count)
     assert counts[1] <= 2.5 * counts[0] + 2_000, counts
     assert counts[1] <= 400_000, counts
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"explain": "\ud800"},
+        {"owningGroup": "\ud800", "explain": False},
+        {"owningGroup": "a\0", "explain": False},
+        {"more": "\ud800\0", "explain": False},
+        {"more\ud800\0": 1, "explain": False},
+        {"properties": {"a\ud800": "1"}, "explain": False},
+        {"properties": {"flow.x": "\0"}, "explain": False},
+        {"id": {"flowGroup": "g", "flowName": "\ud800"}, "explain": False},
+        {"id": {"flowGroup": "g", "flowName": "new", "more\0": "\ud800"}, "explain": False},
+        {"schedule": {"cronSchedule": NEVER, "more\0": "\ud800"}, "explain": False},
+    ],
+)
+def test_halves_of_characters_and_nul_are_stored_or_refused(core: CoreServices, changes: dict[str, Any]) -> None:
+    told = check(_posted(_flow_text(**changes))(core))
+    assert told.status in (201, 422)
+    if told.status == 201:
+        key = b"/flowconfigsV2/(flowGroup:g,flowName:new)"
+        assert check(answer(core.app, "GET", key)).status == 200
+        assert check(answer(core.app, "DELETE", key)).status == 200
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/flowconfigsV2/(flowGroup:%00,flowName:n)",
+        "/flowconfigsV2?q=filterFlows&search=%00",
+        "/flowexecutions?q=latestFlowExecution&flowId=(flowGroup:g,flowName:%00)",
+        "/flowconfigsV2?flow%00=1",
+    ],
+)
+def test_nul_in_a_target_is_refused(core: CoreServices, target: str) -> None:
+    told = check(answer(core.app, "GET", target.encode(), [(b"x-restli-protocol-version", b"2.0.0")]))
+    assert (told.status, b"holds a NUL" in told.body) == (400, True)
 
 
 def test_limits_of_bodies(core: CoreServices) -> None:
