@@ -244,6 +244,10 @@ def _faults(document: dict[str, Any]) -> Iterator[SpecFault]:
         yield from _property_faults(document["properties"])
     if "schedule" in document:
         yield from _schedule_faults(document["schedule"])
+    yield from _other_faults(document)
+
+
+def _other_faults(document: dict[str, Any]) -> Iterator[SpecFault]:
     if not isinstance(document.get("explain", False), bool):
         yield _coerced("/explain", document["explain"], "Boolean")
     owner = document.get("owningGroup", "")
