@@ -90,3 +90,7 @@ class Lease:
         Wrong answers cost work, never data, like those of `LeaseOwner.is_provably_dead`.
         """
         return not now < self.until <= now + _LONGEST
+
+    def is_held(self, now: datetime) -> bool:
+        """Return whether its holder may still work: the lease is not over, and the process is not provably dead."""
+        return not self.is_over(now) and not self.owner.is_provably_dead()

@@ -102,6 +102,7 @@ def _row_evaluations(
             partition=to_key(result.dataset_urn),
             target_materialization_data=target,
             severity=policy.severity,
+            description=f"{result.dataset_urn}: {broken} rows broke {policy.spec.name}",
             metadata={md.ROWS_FAILED: broken},
         )
 
@@ -113,6 +114,7 @@ def _task_evaluations(
         said = [one for one in result.policies if (one.policy, one.branch) == (name, branch)]
         if said:
             bad = [one for one in said if one.result is PolicyResult.FAILED]
+            detail = "; ".join(dict.fromkeys(one.detail for one in (bad or said)[:SHOWN]))
             yield dg.AssetCheckEvaluation(
                 asset_key=binding.keys[branch],
                 check_name=_check_name(name),
@@ -120,7 +122,8 @@ def _task_evaluations(
                 partition=to_key(result.dataset_urn),
                 target_materialization_data=target,
                 severity=dg.AssetCheckSeverity.ERROR if said[0].enforced else dg.AssetCheckSeverity.WARN,
-                metadata={md.DETAIL: "; ".join(dict.fromkeys(one.detail for one in (bad or said)[:SHOWN]))},
+                description=f"{result.dataset_urn}: {detail}",
+                metadata={md.DETAIL: detail},
             )
 
 

@@ -18,7 +18,7 @@ from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import row_policies
 from gobblin_dagster.orchestration.partitions import to_key
 
-Event = dg.AssetMaterialization | dg.AssetCheckEvaluation
+Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,33 @@ def materialization(binding: JobBinding, branch: str, publication: Publication) 
     if branch in result.queues:  # last, because it is long
         metadata[md.QUEUE] = dg.JsonMetadataValue(dataclasses.asdict(result.queues[branch]))
     return dg.AssetMaterialization(
-        asset_key=binding.keys[branch], partition=to_key(result.dataset_urn), metadata=metadata
+        asset_key=binding.keys[branch],
+        # Dagster's run log shows only this text of an event, and many datasets' events stand there one below the other.
+        description=_describe(publication, metadata[md.ROWS]),
+        partition=to_key(result.dataset_urn),
+        metadata=metadata,
+        tags={md.DATA_VERSION: publication.commit_id} if publication.commit_id else None,
+    )
+
+
+def _describe(publication: Publication, rows: int) -> str:
+    """Return what happened to a branch of a dataset, in one line."""
+    result = publication.result
+    if not publication.moved:
+        return f"{result.dataset_urn}: nothing new" + (f" since snapshot {result.snapshot}" if result.snapshot else "")
+    said = f"{result.dataset_urn}: {rows} rows, watermark {result.low} -> {result.actual_high}"
+    if result.rows_quarantined:
+        said += f", {result.rows_quarantined} rows quarantined"
+    return said + (", only in part" if result.failures else "")
+
+
+def failure_observation(key: dg.AssetKey, dataset_urn: str, reason: str, run_id: str) -> dg.AssetObservation:
+    """Return the event that tells on a failed partition's page why it failed."""
+    return dg.AssetObservation(
+        asset_key=key,
+        description=f"{dataset_urn}: not committed: {reason}",
+        partition=to_key(dataset_urn),
+        metadata={md.DATASET_URN: dataset_urn, md.FAILURES: reason, md.RUN_ID: run_id},
     )
 
 

@@ -10,8 +10,9 @@ ACTUAL_HIGH = "gobblin/actual_high"
 """The dataset's watermark after the commit, exclusive; text."""
 MOVED = "gobblin/moved"
 """Whether the commit moved the watermark; false if the run found nothing new and the last commit is reported again."""
-ROWS = "dagster/row_count"
-"""Rows published to the branch. It is a key of Dagster, whose pages show it beside the asset."""
+ROWS = "dagster/partition_row_count"
+"""Rows that the commit published to the branch. It is a key of Dagster, whose pages show it for the partition; its
+`dagster/row_count` would be shown as the count of the whole asset."""
 ROWS_READ = "gobblin/rows_read"
 """Rows read from the source, for all branches together."""
 BYTES = "gobblin/bytes"
@@ -36,11 +37,15 @@ DATASET_URN = "gobblin/dataset_urn"
 PATH = "gobblin/path"
 """Folder of the branch's files of the dataset."""
 FAILURES = "gobblin/failures"
-"""Why parts of the dataset were not committed, if the commit policy publishes the other parts; text."""
+"""Why parts of the dataset were not committed, if the commit policy publishes the other parts; for an observation of a
+failed partition: why nothing was committed; text."""
 DETAIL = "gobblin/detail"
 """For a check: what was expected and what was found, in one line."""
 ROWS_FAILED = "gobblin/rows_failed"
 """For a check of a row-level policy: the number of rows that broke it."""
+DATA_VERSION = "dagster/data_version"
+"""Tag of materializations and not an entry of their metadata: the commit id. It stays the same if a run reports the
+last commit again, so `AutomationCondition.data_version_changed()` tells new data from a commit that is told again."""
 RUN_STATUS = "gobblin/run_status"
 """For a failed run: `partial` if something was committed; `busy` if other runs hold all datasets that were left; else
 `failed`. A run with a failed work unit is `failed` if the job says so (`commit.failed_units_fail_run`). `gobblin run`

@@ -6,6 +6,7 @@ yielded: yielding one logs a materialization for every partition of the run, wit
 annotations.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -33,16 +34,26 @@ SHOWN = 20
 """Number of datasets that the run's log names for a plan."""
 
 
+BUSY_WAIT_S = 60.0
+"""Seconds that a run waits for datasets that another run holds, before it goes on without them."""
+_POLL_S = 1.0
+
 _CONFIG = {
     "urns": dg.Field(
         [str], is_required=False, description="dataset.urns to read in a run without partitions; default: all datasets."
-    )
+    ),
+    "busy_wait_s": dg.Field(
+        float,
+        default_value=BUSY_WAIT_S,
+        description="Seconds to wait for datasets that another run holds; then the run goes on without them.",
+    ),
 }
 
 
-def run_config(job: str, urns: list[str]) -> dict[str, object]:
-    """Return the run config of a job for some datasets."""
-    return {"ops": {job: {"ops": {EXTRACT: {"config": {"urns": urns}}}}}}
+def run_config(job: str, urns: list[str] | None = None, busy_wait_s: float | None = None) -> dict[str, object]:
+    """Return the run config of a job for some datasets; None stands for the default of each setting."""
+    config = {name: value for name, value in (("urns", urns), ("busy_wait_s", busy_wait_s)) if value is not None}
+    return {"ops": {job: {"ops": {EXTRACT: {"config": config}}}}}
 
 
 def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinition:
@@ -60,7 +71,7 @@ def extract_op(binding: JobBinding, runner: TaskRunner | None) -> dg.OpDefinitio
         """Recover earlier runs, plan, run all work units as one Spark job, and decide what to commit."""
         used = runner or getattr(context.resources, binding.spark_key).runner
         try:
-            return _extract(context, binding, used, context.op_config.get("urns"))
+            return _extract(context, binding, used, context.op_config.get("urns"), context.op_config["busy_wait_s"])
         except SpecError as error:
             # Without the cause: Dagster would store it with values of environment variables.
             raise dg.Failure(str(error), allow_retries=False) from None
@@ -93,7 +104,7 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
 
 
 def _extract(
-    context: dg.OpExecutionContext, binding: JobBinding, runner: TaskRunner, urns: list[str] | None
+    context: dg.OpExecutionContext, binding: JobBinding, runner: TaskRunner, urns: list[str] | None, busy_wait_s: float
 ) -> Extracted:
     keys = tagged_keys(context.instance, context.run, binding.partitions_name)
     if keys is not None:
@@ -109,6 +120,7 @@ def _extract(
             # A retried step must not use the staging folder of its first try.
             run_id=f"{context.run_id}.{context.retry_number}" if context.retry_number else context.run_id,
         )
+        _wait_for_others(opened, busy_wait_s, context.log)
         run = resources.enter_context(JobRun(opened, runner, [_LogObserver(context.log)]))
         recovered = run.recover()
         reconciled = reconcile(binding, store, context.instance, _logger(context))
@@ -119,6 +131,29 @@ def _extract(
         commit = run.extract(plan)
         # From here on the IO manager releases leases and store.
         return Extracted(run, commit, recovered, store, keys, reconciled, _logger(context), resources.pop_all())
+
+
+def _wait_for_others(opened: JobContext, wait_s: float, log: dg.DagsterLogManager) -> None:
+    """Wait until no other run holds a dataset of this run, at most `wait_s` seconds.
+
+    A run of the command line and one of a sensor often meet at the same new data. What the other run commits needs no
+    second run, so waiting costs less than a run that fails.
+    """
+    end = time.monotonic() + wait_s
+    is_told = False
+    while held := _held(opened):
+        if not is_told:
+            log.info(f"Waiting up to {wait_s:.0f} s for {len(held)} datasets that other runs hold: {held[0]!r}, ...")
+            is_told = True
+        if time.monotonic() >= end:
+            return
+        time.sleep(min(_POLL_S, wait_s))
+
+
+def _held(opened: JobContext) -> list[str]:
+    now = opened.project.clock.now()
+    leases = opened.store.load_leases(opened.job.job)
+    return sorted(urn for urn, lease in leases.items() if opened.selection.matches(urn) and lease.is_held(now))
 
 
 def _logger(context: dg.OpExecutionContext) -> Callable[[Event], None]:

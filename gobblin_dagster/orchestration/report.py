@@ -15,7 +15,7 @@ from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration._internal import log_planned
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
-from gobblin_dagster.orchestration.events import Event, Publication, materializations
+from gobblin_dagster.orchestration.events import Event, Publication, failure_observation, materializations
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.state.store import StateStore
 
@@ -34,9 +34,16 @@ class Outcome:
     """Datasets of which nothing was committed, with the reason."""
     partly: Mapping[str, str] = field(default_factory=dict)
     """Datasets of `committed` that were committed in part, with the reason."""
+    busy: Mapping[str, str] = field(default_factory=dict)
+    """Datasets that another run holds, with the reason: that run commits them, so they do not fail this one."""
     quarantined: frozenset[str] = frozenset()
     """Datasets of `failed` whose commit sequence waits for a person: no run plans them before `gobblin commit recover`
     or `gobblin commit abandon`."""
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """Datasets that were not committed, or only in part, with the reason; without busy ones."""
+        return {**self.failed, **self.partly}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,8 @@ class RunReport:
     def log_commits(self, commit: CommitPlan, result: RunResult) -> Outcome:
         """Log materializations and checks of committed datasets, and checks of failed ones; return the results."""
         decided = {one.result.dataset_urn: one for one in commit.datasets}
-        committed, failed, partly = {}, {}, {}
+        committed, failed, partly, busy = {}, {}, {}, {}
+        waits = result.status is RunStatus.BUSY
         quarantined = {one.dataset_urn for one in result.with_outcome(DatasetOutcome.QUARANTINED)}
         for dataset in result.datasets:
             urn = dataset.dataset_urn
@@ -63,16 +71,20 @@ class RunReport:
                 self._log_materializations(committed[urn])
                 if dataset.failures:
                     partly[urn] = message
+            elif dataset.outcome is DatasetOutcome.BUSY or (waits and not dataset.outcome.is_good):
+                busy[urn] = message
             elif not dataset.outcome.is_good:
                 failed[urn] = message
         # Checks last, because they are most of the events: Dagster shows the materializations first.
         self._log_checks([one for one in result.datasets if one.dataset_urn in {*committed, *failed}])
         for recovered in result.recovered:
-            if recovered.state not in _RECOVERED or recovered.manifest == "missing":
+            if recovered.is_busy:
+                busy.setdefault(recovered.dataset_urn, recovered.reason)
+            elif recovered.state not in _RECOVERED or recovered.manifest == "missing":
                 failed.setdefault(recovered.dataset_urn, recovered.reason)
             if recovered.state == SequenceState.QUARANTINED:
                 quarantined.add(recovered.dataset_urn)
-        return Outcome(committed, failed, partly, frozenset(quarantined))
+        return Outcome(committed, failed, partly, busy, frozenset(quarantined))
 
     def log_idle(
         self, outcome: Outcome, result: RunResult, planned_keys: frozenset[str] | None, reconciled: frozenset[str]
@@ -84,24 +96,28 @@ class RunReport:
         """
         planned = {to_urn(key) for key in planned_keys or ()}
         last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
-        if result.exit_code != 0:
+        if outcome.problems:
             for publication in last:
                 self._log_materializations(publication)
         self._log_checks([publication.result for publication in last])
 
     def log_failures(self, outcome: Outcome, result: RunResult) -> None:
-        """Mark the partitions of failed datasets as failed, and fail the run; do nothing if the exit code is 0.
+        """Mark the partitions of failed datasets as failed, say why, and fail the run.
+
+        Do nothing if no dataset failed. A dataset that another run holds has not failed: that run commits it.
 
         Raises:
             Failure: a dataset, or a part of one, was not committed; the message says which and why.
         """
-        if result.exit_code == 0:
+        problems = outcome.problems
+        if not problems:
             return
-        for urn in outcome.failed:
+        for urn, reason in outcome.failed.items():
             # Also if Dagster has planned it: this run may have reported an earlier commit of the dataset since then.
             for key in self.binding.keys.values():
                 log_planned(self.instance, self.run, self.step_key, key, to_key(urn))
-        problems = {**outcome.failed, **outcome.partly}
+                # Dagster's page of a failed partition says only that it was not materialized.
+                self.log_event(failure_observation(key, urn, reason, result.run_id))
         raise dg.Failure(
             description=_describe(outcome, problems, result.status),
             metadata={
@@ -141,6 +157,7 @@ class RunReport:
 def _describe(outcome: Outcome, problems: Mapping[str, str], status: RunStatus) -> str:
     counts = [f"{len(outcome.committed)} committed"]
     counts += [f"{len(outcome.failed)} failed"] if outcome.failed else []
+    counts += [f"{len(outcome.busy)} left to the runs that hold them"] if outcome.busy else []
     counts += [f"{len(outcome.partly)} of the committed only in part"] if outcome.partly else []
     lines = [f"- {urn!r}: {message[:500]}" for urn, message in list(problems.items())[:SHOWN]]
     if len(problems) > SHOWN:

@@ -208,7 +208,7 @@ def _nothing_new(seen: PollResult) -> str:
 def _living(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:
     """Return the datasets whose leases have not expired and whose owners may still be alive."""
     now = binding.project.clock.now()
-    return frozenset(urn for urn, one in leases.items() if not one.is_over(now) and not one.owner.is_provably_dead())
+    return frozenset(urn for urn, lease in leases.items() if lease.is_held(now))
 
 
 def _dagster_run_id(run_id: str) -> str:

@@ -136,7 +136,7 @@ def require_free(store: StateStore, job: str, dataset_urn: str, now: datetime) -
         UnfinishedSequenceError: one of its commit sequences is unfinished or quarantined.
     """
     lease = store.load_leases(job).get(dataset_urn)
-    if lease is not None and not lease.is_over(now) and not lease.owner.is_provably_dead():
+    if lease is not None and lease.is_held(now):
         raise busy_error(lease)
     blocking = store.load_sequences(job, WAITING, [dataset_urn])
     if blocking:

@@ -291,11 +291,7 @@ class _Verifier:
     def _leases(self) -> Mapping[str, str]:
         now = self._clock.now()
         held = self._store.load_leases(self._job.job)
-        return {
-            urn: str(busy_error(lease))
-            for urn, lease in held.items()
-            if not lease.is_over(now) and not lease.owner.is_provably_dead()
-        }
+        return {urn: str(busy_error(lease)) for urn, lease in held.items() if lease.is_held(now)}
 
 
 def _unread(urn: str, error: CorruptRecordError) -> VerifiedDataset:

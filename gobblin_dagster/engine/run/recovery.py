@@ -44,7 +44,7 @@ def recover(opened: JobContext, leases: LeaseKeeper, committer: Committer) -> tu
     waiting = bundles(store.load_sequences(job.job), opened.selection.matches)
     now = opened.project.clock.now()
     held = [lease for urn, lease in store.load_leases(job.job).items() if opened.selection.matches(urn)]
-    left = [lease for lease in held if lease.is_over(now) or lease.owner.is_provably_dead()]
+    left = [lease for lease in held if not lease.is_held(now)]
     if not waiting and not left:
         return ()
     wanted = {urn for bundle in waiting for urn in bundle.leases}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.orchestration import metadata as md
-from gobblin_dagster.orchestration.partitions import to_urn
+from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.state.sql.store import SqlStateStore
 from tests.unit.engine.jobs import project, published, run
 from tests.unit.orchestration.world import BAD_BRANCH, World
@@ -328,17 +331,67 @@ def test_run_holds_no_lease_and_leaves_no_staging_behind(world: World) -> None:
     assert not list((world.root / "lake" / "_gobblin" / "staging").glob("*"))
 
 
-def test_busy_dataset_fails_and_names_its_holder(world: World) -> None:
-    from datetime import timedelta
-
-    from gobblin_dagster.core.lease import LeaseOwner
-
+def test_a_dataset_that_another_run_holds_does_not_fail(world: World) -> None:
     store = world.binding.project.open_store()
     store.acquire_leases("numbers", ["a"], LeaseOwner.current("other-run"), timedelta(minutes=5))
-    result = world.run_all()
+    result = world.run_all(busy_wait_s=0)
     store.close()
-    assert "other-run" in world.error(result)
-    assert world.status() == ({"b/1", "c%20c"}, {"a"})
+    assert result.success
+    assert world.status() == ({"b/1", "c%20c"}, set())
+
+
+def test_a_run_waits_for_a_dataset_that_another_run_holds(world: World) -> None:
+    store = world.binding.project.open_store()
+    held = store.acquire_leases("numbers", ["a"], LeaseOwner.current("other-run"), timedelta(minutes=5))
+    timer = threading.Timer(0.5, store.release_leases, ("numbers", list(held.granted.values())))
+    timer.start()
+    result = world.run_all()
+    timer.join()
+    store.close()
+    assert result.success
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_the_page_of_a_failed_partition_says_why(world: World) -> None:
+    world.datasets["b/1"]["fail_at"] = 2
+    assert not world.run_all().success
+    for branch in ("all", "masked"):
+        wanted = dg.AssetRecordsFilter(world.binding.keys[branch], asset_partitions=["b/1"])
+        (record,) = world.instance.fetch_observations(wanted, limit=10).records
+        said = record.event_log_entry.asset_observation
+        assert said is not None
+        assert said.description is not None
+        assert said.description.startswith("b/1: not committed: ")
+        assert "fail_at" in str(said.metadata[md.FAILURES].value) or "row 2" in str(said.metadata[md.FAILURES].value)
+
+
+def test_each_event_names_its_dataset_and_what_happened(world: World) -> None:
+    world.parts = {"task_policies": [{"type": "row_count"}]}
+    world.run_all()
+    wanted = dg.AssetRecordsFilter(world.binding.keys["all"], asset_partitions=["a"])
+    (record,) = world.instance.fetch_materializations(wanted, limit=10).records
+    said = record.asset_materialization
+    assert said is not None
+    assert said.description == "a: 30 rows, watermark 0 -> 30"
+    (key,) = [one for one in world.check_keys() if one.asset_key == world.binding.keys["all"]]
+    history = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=100)
+    told = {one.event.dagster_event.event_specific_data.description for one in history if one.event}
+    assert all(any(text.startswith(f"{urn}: ") for text in told) for urn in ("a", "b/1", "c c"))
+
+
+def test_a_commit_that_is_told_again_has_the_data_version_of_the_first_time(world: World) -> None:
+    world.run_all()
+    world.datasets["c c"]["rows"] = 40
+    world.datasets["b/1"] = {"rows": 9, "fail_at": 7}
+    assert not world.run_range("a", "c%20c").success
+    versions = {urn: [one[md.COMMIT_ID] for one in world.events(urn)] for urn in ("a", "c c")}
+    assert len(versions["a"]) == 2
+    assert len(set(versions["a"])) == 1
+    assert len(set(versions["c c"])) == 2
+    for urn, ids in versions.items():
+        wanted = dg.AssetRecordsFilter(world.binding.keys["all"], asset_partitions=[to_key(urn)])
+        told = [one.asset_materialization for one in world.instance.fetch_materializations(wanted, limit=9).records]
+        assert [event.tags[md.DATA_VERSION] for event in told if event and event.tags] == ids
 
 
 def test_source_that_cannot_be_loaded_fails_the_run_with_its_own_words(world: World) -> None:

@@ -64,10 +64,10 @@ class World:
     def add_partitions(self, *urns: str) -> None:
         self.instance.add_dynamic_partitions("numbers.dataset_urn", [to_key(urn) for urn in urns])
 
-    def run_all(self, urns: list[str] | None = None) -> dg.ExecuteInProcessResult:
+    def run_all(self, urns: list[str] | None = None, busy_wait_s: float | None = None) -> dg.ExecuteInProcessResult:
         """Run as a sensor does: without partitions."""
         job = self.definitions.resolve_job_def("numbers_job")
-        config = run_config("numbers", urns) if urns is not None else None
+        config = run_config("numbers", urns, busy_wait_s)
         return job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
 
     def run_range(
