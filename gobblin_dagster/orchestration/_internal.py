@@ -23,6 +23,11 @@ def log_planned(
     instance.report_dagster_event(event, run.run_id)
 
 
+def materialized_keys(instance: dg.DagsterInstance, key: dg.AssetKey) -> frozenset[str]:
+    """Return the partition keys that the instance has a materialization of, in one query."""
+    return frozenset(instance.get_materialized_partitions(key))
+
+
 CheckTarget: TypeAlias = AssetCheckEvaluationTargetMaterializationData
 """The materialization that a check evaluation belongs to. Dagster shows the evaluation while it is the partition's
 newest."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 import dagster as dg
 
+from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
@@ -44,6 +45,12 @@ def reconcile(
     # Mark them after the events: if the run dies in between, `is_known` keeps the next one from logging events twice.
     store.mark_reported([stored.id for stored in unreported])
     return frozenset(unknown)
+
+
+def last_publication(binding: JobBinding, store: StateStore, dataset_urn: str) -> Publication | None:
+    """Return the newest commit of a dataset, or None if there is none; raises CorruptRecordError."""
+    last = store.load_sequences(binding.name, {SequenceState.COMMITTED}, [dataset_urn], limit=1)
+    return Publication.of_stored(last[0], store.places) if last else None
 
 
 def newest(publications: Iterable[Publication]) -> dict[str, Publication]:

@@ -12,11 +12,12 @@ from gobblin_dagster.core.commit import SequenceState
 from gobblin_dagster.core.run_record import DatasetOutcome, RunStatus
 from gobblin_dagster.engine.results import CommitPlan, DatasetResult, RunResult
 from gobblin_dagster.orchestration import metadata as md
-from gobblin_dagster.orchestration._internal import log_planned
+from gobblin_dagster.orchestration._internal import log_planned, materialized_keys
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
 from gobblin_dagster.orchestration.events import Event, Publication, failure_observation, materializations
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
+from gobblin_dagster.orchestration.reconcile import last_publication
 from gobblin_dagster.state.store import StateStore
 
 SHOWN = 5
@@ -92,12 +93,15 @@ class RunReport:
         """Log the last commits of datasets without new data again, so that Dagster shows their partitions unchanged.
 
         Dagster has planned all keys of the range and all of their checks. It shows a check without evaluation as
-        skipped, and in a failed run a partition without materialization as failed.
+        skipped, and in a failed run a partition without materialization as failed. A new Dagster instance has no
+        materialization of what was committed before it was made.
         """
         planned = {to_urn(key) for key in planned_keys or ()}
         last = self._last(planned - {*outcome.failed, *outcome.committed, *reconciled}, result.run_id)
-        if outcome.problems:
-            for publication in last:
+        shown = materialized_keys(self.instance, list(self.binding.keys.values())[-1]) if last else frozenset()
+        for publication in last:
+            is_new_here = bool(publication.commit_id) and to_key(publication.result.dataset_urn) not in shown
+            if outcome.problems or is_new_here:
                 self._log_materializations(publication)
         self._log_checks([publication.result for publication in last])
 
@@ -139,10 +143,9 @@ class RunReport:
         """Return the last commits of datasets without new data."""
         found = []
         for urn in sorted(urns):
-            last = self.store.load_sequences(self.binding.name, {SequenceState.COMMITTED}, [urn], limit=1)
             idle = Publication(DatasetResult(urn, DatasetOutcome.IDLE), run_id)
-            publication = Publication.of_stored(last[0], self.store.places) if last else idle
-            found.append(dataclasses.replace(publication, moved=False))
+            last = last_publication(self.binding, self.store, urn)
+            found.append(dataclasses.replace(last or idle, moved=False))
         return found
 
     def _log_materializations(self, publication: Publication) -> None:

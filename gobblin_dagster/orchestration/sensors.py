@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import dagster as dg
 
-from gobblin_dagster.core.commit import StoredSequence, canonical_json
+from gobblin_dagster.core.commit import canonical_json
 from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.new_data import NewData, NewDataPoller, PollResult, plans_with_spark
 from gobblin_dagster.engine.project import Project
@@ -18,7 +19,7 @@ from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event, Publication, materializations
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.partitions import missing_keys
-from gobblin_dagster.orchestration.reconcile import is_known, newest
+from gobblin_dagster.orchestration.reconcile import is_known, last_publication
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -28,6 +29,11 @@ PATIENCE_S = 5.0
 """Seconds that a tick waits for a plan of the job. Dagster's daemon evaluates one sensor after the other."""
 INTERVAL_S, SPARK_INTERVAL_S = 30, 120
 """Seconds between two plans; the second for sources that plan with Spark, where each plan costs Spark jobs."""
+TOLD_AT_ONCE = 300
+"""Number of commits that one tick of the sweep tells Dagster, about 5 s of CPU: Dagster ends a tick after 60 s."""
+ALL_TOLD = "all told"
+"""Cursor of the sweep once it has compared all datasets with what its Dagster instance shows. Before, the cursor is the
+last dataset.urn that was compared; a new instance has none."""
 STOPPED, RUNNING = dg.DefaultSensorStatus.STOPPED, dg.DefaultSensorStatus.RUNNING
 
 
@@ -98,7 +104,9 @@ def sweep_sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that cleans up after other processes and dead runs. It reads the state store, never the source.
 
-    - It reports commits of the command line, and of runs that died before they reported them.
+    - It reports commits of the command line, and of runs that died before they reported them, in bounded batches.
+    - On a new Dagster instance, or after a reset of its cursor on Dagster's page of the sensor, it compares the newest
+      commit of each dataset with what Dagster shows, and reports those that Dagster does not know.
     - It reports a run as failed once its leases have expired or its process is provably gone. Dagster itself shows
       such a run as started for ever if its code server died with it.
     - It requests one run to finish commit sequences that dead runs left.
@@ -124,7 +132,7 @@ def sweep_sensor(
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with closing(binding.project.open_store()) as store:
-            return _Sweep(binding, store, context.instance).result()
+            return _Sweep(binding, store, context.instance).result(context.cursor or "")
 
     return evaluate
 
@@ -137,13 +145,18 @@ class _Sweep:
     store: StateStore
     instance: dg.DagsterInstance
 
-    def result(self) -> dg.SensorResult:
+    def result(self, cursor: str) -> dg.SensorResult:
         held = self._end_dead_runs(self.store.load_leases(self.binding.name))
         waiting = [one for one in self.store.load_sequences(self.binding.name) if one.dataset_urn not in held]
         found = [[one.id, one.redo_failures] for one in waiting]
         urns = [one.dataset_urn for one in waiting]
-        publications = newest(self._unreported())
-        known = [*publications, *self.store.load_readable_states(self.binding.name)[0]]
+        publications = self._unreported()
+        states = self.store.load_readable_states(self.binding.name)[0]
+        if cursor != ALL_TOLD and not publications:
+            compared = sorted(urn for urn in states if urn > cursor)[:TOLD_AT_ONCE]
+            publications = self._unknown(compared)
+            cursor = compared[-1] if compared else ALL_TOLD
+        known = [*publications, *states]
         return _requests(
             self.binding,
             self.instance,
@@ -152,6 +165,7 @@ class _Sweep:
             # No check evaluations: Dagster stores one per check, partition and run, and a sensor has no run, so it
             # would refuse those of a dataset's second commit. The counts are in the metadata of the materializations.
             [event for one in publications.values() for event in materializations(self.binding, one)],
+            cursor=cursor,
         )
 
     def _end_dead_runs(self, leases: dict[str, Lease]) -> frozenset[str]:
@@ -167,20 +181,37 @@ class _Sweep:
                 )
         return living
 
-    def _unreported(self) -> Iterator[Publication]:
-        """Yield commits to report to Dagster; mark those as reported that Dagster knows already."""
-        heard = []
-        for stored in self.store.load_unreported(self.binding.name):
-            if not self._is_being_reported(stored):
-                publication = Publication.of_stored(stored, self.store.places)
-                if is_known(self.binding, self.instance, publication):
-                    heard.append(stored.id)
-                else:
-                    yield publication
-        self.store.mark_reported(heard)
+    def _unreported(self) -> dict[str, Publication]:
+        """Return commits to report to Dagster by dataset.urn; mark those as reported that Dagster knows already.
 
-    def _is_being_reported(self, stored: StoredSequence) -> bool:
-        run = self.instance.get_run_by_id(_dagster_run_id(stored.run_id))
+        Of several commits of a dataset only the newest is reported: an older one that is logged later would be shown.
+        """
+        found, heard = {}, []
+        stored = self.store.load_unreported(self.binding.name, TOLD_AT_ONCE)
+        by_dataset = groupby(sorted(stored, key=lambda one: one.dataset_urn), lambda one: one.dataset_urn)
+        for urn, group in by_dataset:
+            commits = [one for one in group if not self._is_running(one.run_id)]
+            if commits:
+                last = Publication.of_stored(commits[-1], self.store.places)
+                if is_known(self.binding, self.instance, last):
+                    heard += [one.id for one in commits]
+                else:
+                    found[urn] = last
+        self.store.mark_reported(heard)
+        return found
+
+    def _unknown(self, urns: Iterable[str]) -> dict[str, Publication]:
+        """Return the newest commits of datasets that Dagster does not show, by dataset.urn."""
+        found = {}
+        for urn in urns:
+            last = last_publication(self.binding, self.store, urn)
+            if last and not self._is_running(last.run_id) and not is_known(self.binding, self.instance, last):
+                found[urn] = last
+        return found
+
+    def _is_running(self, run_id: str) -> bool:
+        """Return whether a run of Dagster goes on; it reports its commits itself."""
+        run = self.instance.get_run_by_id(_dagster_run_id(run_id))
         return run is not None and not run.is_finished
 
 
@@ -222,6 +253,7 @@ def _requests(
     wanted: dict[str, tuple[list[list[object]], list[str]]],
     known: Iterable[str] = (),
     events: Iterable[Event] = (),
+    cursor: str | None = None,
 ) -> dg.SensorResult:
     """Return a sensor result.
 
@@ -231,6 +263,7 @@ def _requests(
         wanted: run requests by reason: what was found (hashed into the run key), and the dataset.urns to run.
         known: further dataset.urns that need a partition.
         events: events to log.
+        cursor: the sensor's new cursor.
     """
     urns = [*known, *(urn for _, chosen in wanted.values() for urn in chosen)]
     new = missing_keys(instance, binding.partitions_name, urns)
@@ -248,4 +281,5 @@ def _requests(
         skip_reason=None if requests else f"Nothing to run; reported {len(logged)} events of other processes.",
         dynamic_partitions_requests=[binding.partitions.build_add_request(new)] if new else [],
         asset_events=logged,
+        cursor=cursor,
     )

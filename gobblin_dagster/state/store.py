@@ -219,8 +219,11 @@ class StateStore(Protocol):
         """Delete the startpoint with this id; return False if the dataset has another one or none."""
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
-    def load_unreported(self, job: str) -> list[StoredSequence]:
-        """Return COMMITTED sequences whose materialization was not reported to Dagster yet, oldest first."""
+    def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:
+        """Return COMMITTED sequences whose materialization was not reported to Dagster yet, oldest first.
+
+        At most the oldest `limit` of them; None for all.
+        """
 
     def mark_reported(self, sequence_ids: Collection[str]) -> None:
         """Record that the materializations of these sequences were reported to Dagster."""

@@ -527,10 +527,10 @@ class FileStateStore:
                 self._storage.delete(self._marker(job, startpoint_id))
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
-    def load_unreported(self, job: str) -> list[StoredSequence]:
+    def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:
         entries = self._each(DatasetFiles.unreported, self._datasets(job))
         found = [entry for some in entries for entry in some if entry.sequence.state is SequenceState.COMMITTED]
-        return self._each(self._with_body, sorted(found, key=_age))
+        return self._each(self._with_body, sorted(found, key=_age)[:limit])
 
     def mark_reported(self, sequence_ids: Collection[str]) -> None:
         self._each(self._mark_reported, sequence_ids)

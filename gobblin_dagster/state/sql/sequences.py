@@ -150,9 +150,9 @@ def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRec
     connection.execute(update(dataset_states).where(*key).values(body=body, digest=body_digest(whole)))
 
 
-def load_unreported(connection: Connection, job: str) -> list[StoredSequence]:
-    """Return committed sequences that were not reported, oldest first."""
-    query = select(sequences).where(is_unreported, sequences.c.job == job).order_by(sequences.c.number)
+def load_unreported(connection: Connection, job: str, limit: int | None) -> list[StoredSequence]:
+    """Return the oldest committed sequences that were not reported, oldest first."""
+    query = select(sequences).where(is_unreported, sequences.c.job == job).order_by(sequences.c.number).limit(limit)
     return _whole(connection, query)
 
 

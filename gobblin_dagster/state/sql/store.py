@@ -255,9 +255,9 @@ class SqlStateStore:
             return sql_startpoints.delete(connection, startpoint.job, startpoint.dataset_urn, startpoint.id)
 
     # -- reporting to Dagster ------------------------------------------------------------------------------------------
-    def load_unreported(self, job: str) -> list[StoredSequence]:
+    def load_unreported(self, job: str, limit: int | None = None) -> list[StoredSequence]:
         with self._read() as connection:
-            return sql_sequences.load_unreported(connection, job)
+            return sql_sequences.load_unreported(connection, job, limit)
 
     def mark_reported(self, sequence_ids: Collection[str]) -> None:
         with self._write() as connection:

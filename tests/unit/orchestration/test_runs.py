@@ -352,6 +352,17 @@ def test_a_run_waits_for_a_dataset_that_another_run_holds(world: World) -> None:
     assert world.status() == ({"a", "b/1", "c%20c"}, set())
 
 
+def test_a_run_tells_a_new_instance_what_it_does_not_show(world: World) -> None:
+    world.run_all()
+    with dg.DagsterInstance.ephemeral() as other:
+        world.instance = other
+        world.add_partitions("a", "b/1", "c c")
+        assert world.run_range("a", "c%20c").success
+        assert world.status() == ({"a", "b/1", "c%20c"}, set())
+        assert world.run_range("a", "c%20c").success
+        assert len(world.events("a")) == 1
+
+
 def test_the_page_of_a_failed_partition_says_why(world: World) -> None:
     world.datasets["b/1"]["fail_at"] = 2
     assert not world.run_all().success

@@ -27,9 +27,9 @@ from gobblin_dagster.orchestration.ops import run_config
 from tests.unit.orchestration.world import World
 
 
-def tick(world: World, sensor: dg.SensorDefinition) -> Any:
+def tick(world: World, sensor: dg.SensorDefinition, cursor: str | None = None) -> Any:
     """Evaluate a sensor and do with its answer what Dagster's daemon does."""
-    with dg.build_sensor_context(instance=world.instance, definitions=world.definitions) as context:
+    with dg.build_sensor_context(instance=world.instance, definitions=world.definitions, cursor=cursor) as context:
         data = sensor.evaluate_tick(context)
     for request in data.dynamic_partitions_requests or ():
         world.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
@@ -42,8 +42,8 @@ def new_data(world: World) -> Any:
     return tick(world, new_data_sensor(world.binding.project, world.job))
 
 
-def sweep(world: World) -> Any:
-    return tick(world, sweep_sensor(world.binding.project, world.job))
+def sweep(world: World, cursor: str | None = sensors.ALL_TOLD) -> Any:
+    return tick(world, sweep_sensor(world.binding.project, world.job), cursor)
 
 
 def test_new_data_asks_for_one_untagged_run_over_datasets_with_work(world: World) -> None:
@@ -139,6 +139,38 @@ def test_sweep_and_run_never_report_the_same_commit(world: World) -> None:
     world.run_all()
     assert len(world.events("a")) == 1
     assert world.checked("row_count") == {"succeeded": {"a", "b/1", "c%20c"}}, "a run can tell what the sweep cannot"
+
+
+def test_sweep_tells_only_the_newest_of_several_commits(world: World) -> None:
+    for rows in (10, 20, 30):
+        world.datasets["a"]["rows"] = rows
+        world.run_elsewhere()
+    for _ in range(3):
+        sweep(world)
+    assert [event[md.ACTUAL_HIGH] for event in world.events("a")] == ["30"]
+
+
+def test_sweep_tells_a_bounded_number_of_commits_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "TOLD_AT_ONCE", 2)
+    world.run_elsewhere()
+    told = [len(sweep(world).asset_events) for _ in range(5)]
+    assert told == [4, 0, 2, 0, 0], "two branches each; the tick after tells that Dagster has heard"
+    assert world.status() == ({"a", "b/1", "c%20c"}, set())
+
+
+def test_sweep_tells_a_new_instance_everything_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "TOLD_AT_ONCE", 2)
+    world.run_all()
+    with dg.DagsterInstance.ephemeral() as other:
+        world.instance = other
+        cursor, told = None, []
+        while cursor != sensors.ALL_TOLD:
+            data = sweep(world, cursor)
+            cursor = data.cursor
+            told.append(len(data.asset_events))
+        assert told == [4, 2, 0]
+        assert world.status() == ({"a", "b/1", "c%20c"}, set())
+        assert not sweep(world, None).asset_events, "a reset cursor compares, and tells only what is unknown"
 
 
 def dead_owner(run_id: str) -> LeaseOwner:

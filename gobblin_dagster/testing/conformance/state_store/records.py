@@ -48,6 +48,7 @@ class Records(OpensStore):
         publish(store, "elsewhere", job="another")
 
         assert [seq.id for seq in store.load_unreported(JOB)] == [first.id, second.id]
+        assert [seq.id for seq in store.load_unreported(JOB, limit=1)] == [first.id]
 
         store.mark_reported([first.id])
         store.mark_reported([first.id])
