@@ -23,6 +23,11 @@ def log_planned(
     instance.report_dagster_event(event, run.run_id)
 
 
+def assets_of_run(context: dg.OpExecutionContext) -> frozenset[dg.AssetKey]:
+    """Return the assets that the run makes; a run of a whole job has no asset selection, so its graph is asked."""
+    return frozenset(context.job_def.asset_layer.selected_asset_keys)
+
+
 def materialized_keys(instance: dg.DagsterInstance, key: dg.AssetKey) -> frozenset[str]:
     """Return the partition keys that the instance has a materialization of, in one query."""
     return frozenset(instance.get_materialized_partitions(key))

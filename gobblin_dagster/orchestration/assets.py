@@ -12,7 +12,7 @@ from gobblin_dagster.engine.task.runner import TaskRunner
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import check_specs
 from gobblin_dagster.orchestration.io_manager import CommitStepIOManager
-from gobblin_dagster.orchestration.ops import EXTRACT, REPORT, extract_op, report_op
+from gobblin_dagster.orchestration.ops import EXTRACT, EXTRACTED, REPORT, extract_op, report_op
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.orchestration.translator import GobblinTranslator
 from gobblin_dagster.spec.job import JobSpec
@@ -60,7 +60,7 @@ def gobblin_assets(
     extract, report = extract_op(binding, runner), report_op(binding, outputs)
 
     def body() -> dict[str, object]:
-        reported = report.alias(REPORT)(extract.alias(EXTRACT)())
+        reported = report.alias(REPORT)(**{EXTRACTED: extract.alias(EXTRACT)()})
         # For an op with one output, Dagster returns this output itself.
         return {name: getattr(reported, name) if len(outputs) > 1 else reported for name in outputs}
 

@@ -50,6 +50,11 @@ class Publication:
         return self.result.sequence_id
 
 
+def to_dagster_run(run_id: str) -> str:
+    """Return the Dagster run id of an engine's run id; for runs of the command line, no such Dagster run exists."""
+    return run_id.partition(".")[0]
+
+
 def materializations(binding: JobBinding, publication: Publication) -> Iterator[dg.AssetMaterialization]:
     """Yield the materializations of all branches."""
     for branch in binding.specs:

@@ -16,7 +16,7 @@ from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.partitions import to_urn
 from gobblin_dagster.orchestration.published import PublishedDatasets
-from gobblin_dagster.orchestration.report import Outcome, RunReport
+from gobblin_dagster.orchestration.report import RunReport
 from gobblin_dagster.orchestration.resources import GobblinSparkResource
 from gobblin_dagster.state.store import StateStore
 
@@ -55,7 +55,6 @@ class CommitStepIOManager(dg.IOManager):
 
     def __init__(self, binding: JobBinding) -> None:
         self._binding = binding
-        self._outcomes: dict[str, Outcome] = {}
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Publish the output of `extract`; raises Failure if a dataset failed. Does nothing for outputs of `report`."""
@@ -67,18 +66,11 @@ class CommitStepIOManager(dg.IOManager):
             report = RunReport(self._binding, obj.store, step.instance, step.dagster_run, step.step.key, obj.log_event)
             outcome = report.log_commits(obj.commit, result)
             obj.store.mark_reported([one.commit_id for one in outcome.committed.values()])
-            self._outcomes[context.run_id] = outcome
             report.log_idle(outcome, result, obj.planned_keys, obj.reconciled)
             report.log_failures(outcome, result)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Return the outcome for `report`, or published data for a downstream asset.
-
-        Raises like `PublishedDatasets.load`.
-        """
-        if not context.has_asset_key:
-            upstream = context.upstream_output
-            return self._outcomes.pop(upstream.run_id, None) if upstream else None
+        """Return published data for a downstream asset; raises like `PublishedDatasets.load`."""
         branch = self._binding.branch_of(context.asset_key)
         # For an asset without partitions, Dagster names all keys, also those that were never committed.
         urns = [to_urn(key) for key in context.asset_partition_keys] if context.has_asset_partitions else None

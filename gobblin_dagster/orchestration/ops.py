@@ -21,15 +21,18 @@ from gobblin_dagster.engine.plan.model import JobPlan
 from gobblin_dagster.engine.results import RecoveredDataset, RunResult
 from gobblin_dagster.engine.run.job_run import JobRun
 from gobblin_dagster.engine.task.runner import TaskRunner
+from gobblin_dagster.orchestration._internal import assets_of_run
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.events import Event
 from gobblin_dagster.orchestration.io_manager import Extracted
 from gobblin_dagster.orchestration.partitions import add_partitions, tagged_keys, to_urn
 from gobblin_dagster.orchestration.reconcile import reconcile
-from gobblin_dagster.orchestration.report import Outcome, RunReport
+from gobblin_dagster.orchestration.report import RunReport
 
 EXTRACT = "extract"
 REPORT = "report"
+EXTRACTED = "extracted"
+"""Input of `report`: that the output of `extract` is published."""
 SHOWN = 20
 """Number of datasets that the run's log names for a plan."""
 
@@ -83,12 +86,13 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
     """Return the op whose optional outputs are the assets and their checks."""
     out = {name: dg.Out(is_required=False, io_manager_key=binding.io_manager_key) for name in outputs}
 
-    @dg.op(name=f"{binding.name}_{REPORT}", out=out)
-    def report(context: dg.OpExecutionContext, outcome: Outcome | None) -> Iterator[dg.Output[None]]:
+    # The two ops may run in two processes (Dagster's default executor), so they share nothing but the state store.
+    @dg.op(name=f"{binding.name}_{REPORT}", ins={EXTRACTED: dg.In(dg.Nothing)}, out=out)
+    def report(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
         """End the run; let assets downstream in the same run go on."""
         keys = tagged_keys(context.instance, context.run, binding.partitions_name)
-        beyond = (context.run.asset_selection or frozenset()) - set(binding.keys.values())
-        if outcome is None or keys is None or not beyond:
+        beyond = assets_of_run(context) - set(binding.keys.values())
+        if keys is None or not beyond:
             return
         for branch, key in binding.keys.items():
             if key in context.selected_asset_keys:
@@ -98,7 +102,7 @@ def report_op(binding: JobBinding, outputs: list[str]) -> dg.OpDefinition:
         step_key = context.get_step_execution_context().step.key
         with closing(binding.project.open_store()) as store:
             again = RunReport(binding, store, context.instance, context.run, step_key, _logger(context))
-            again.log_again([to_urn(key) for key in keys], outcome, context.run_id)
+            again.log_again([to_urn(key) for key in keys])
 
     return report
 

@@ -15,7 +15,13 @@ from gobblin_dagster.orchestration import metadata as md
 from gobblin_dagster.orchestration._internal import log_planned, materialized_keys
 from gobblin_dagster.orchestration.binding import JobBinding
 from gobblin_dagster.orchestration.checks import evaluations
-from gobblin_dagster.orchestration.events import Event, Publication, failure_observation, materializations
+from gobblin_dagster.orchestration.events import (
+    Event,
+    Publication,
+    failure_observation,
+    materializations,
+    to_dagster_run,
+)
 from gobblin_dagster.orchestration.partitions import to_key, to_urn
 from gobblin_dagster.orchestration.reconcile import last_publication
 from gobblin_dagster.state.store import StateStore
@@ -132,9 +138,10 @@ class RunReport:
             allow_retries=False,
         )
 
-    def log_again(self, urns: Iterable[str], outcome: Outcome, run_id: str) -> None:
+    def log_again(self, urns: Iterable[str]) -> None:
         """Log materializations and checks of all partitions of a run again, because the newest event counts."""
-        publications = [*outcome.committed.values(), *self._last({*urns} - {*outcome.committed}, run_id)]
+        last = self._last(urns, self.run.run_id)
+        publications = [dataclasses.replace(one, moved=to_dagster_run(one.run_id) == self.run.run_id) for one in last]
         for publication in publications:
             self._log_materializations(publication)
         self._log_checks([publication.result for publication in publications])

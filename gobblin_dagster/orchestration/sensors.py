@@ -16,7 +16,7 @@ from gobblin_dagster.core.lease import Lease
 from gobblin_dagster.engine.new_data import NewData, NewDataPoller, PollResult, plans_with_spark
 from gobblin_dagster.engine.project import Project
 from gobblin_dagster.orchestration.binding import JobBinding
-from gobblin_dagster.orchestration.events import Event, Publication, materializations
+from gobblin_dagster.orchestration.events import Event, Publication, materializations, to_dagster_run
 from gobblin_dagster.orchestration.ops import run_config
 from gobblin_dagster.orchestration.partitions import missing_keys
 from gobblin_dagster.orchestration.reconcile import is_known, last_publication
@@ -172,7 +172,7 @@ class _Sweep:
         """Report runs of dead owners as failed; return the datasets that living owners hold."""
         living = _living(self.binding, leases)
         dead = {lease.owner.run_id for urn, lease in leases.items() if urn not in living}
-        for run_id in sorted({_dagster_run_id(engine_run_id) for engine_run_id in dead}):
+        for run_id in sorted({to_dagster_run(engine_run_id) for engine_run_id in dead}):
             run = self.instance.get_run_by_id(run_id)
             if run is not None and not run.is_finished:
                 self.instance.report_run_failed(
@@ -211,7 +211,7 @@ class _Sweep:
 
     def _is_running(self, run_id: str) -> bool:
         """Return whether a run of Dagster goes on; it reports its commits itself."""
-        run = self.instance.get_run_by_id(_dagster_run_id(run_id))
+        run = self.instance.get_run_by_id(to_dagster_run(run_id))
         return run is not None and not run.is_finished
 
 
@@ -240,11 +240,6 @@ def _living(binding: JobBinding, leases: Mapping[str, Lease]) -> frozenset[str]:
     """Return the datasets whose leases have not expired and whose owners may still be alive."""
     now = binding.project.clock.now()
     return frozenset(urn for urn, lease in leases.items() if lease.is_held(now))
-
-
-def _dagster_run_id(run_id: str) -> str:
-    """Return the Dagster run id of an engine's run id; for runs of the command line, no such Dagster run exists."""
-    return run_id.partition(".")[0]
 
 
 def _requests(
