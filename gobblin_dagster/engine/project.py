@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from gobblin_dagster.core.clock import Clock, SystemClock
-from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.core.errors import SpecError, UsageError
 from gobblin_dagster.core.ids import new_run_id
 from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.core.secrets import known_in
@@ -104,6 +104,31 @@ def open_project(root: Path, names: Collection[str] = ()) -> Project:
         raise errors[0]
     for job in loaded:
         if not names or job.spec.job in names:
-            require_allowed(job.spec, str(root.resolve()), spec.allow.lists)
-            check_parts(job.spec, root)
+            _check(job.spec, root, spec)
     return Project(root.resolve(), spec, tuple(job.spec for job in loaded))
+
+
+def open_sound_jobs(root: Path) -> tuple[Project, dict[str, SpecError]]:
+    """Load a project folder with those jobs that have no fault; return it, and the errors of the others.
+
+    The errors are keyed by the name of the job where it can be read, else by the name of its file.
+
+    Raises:
+        InvalidSpecError, UsageError: `gobblin.yaml` is missing or faulty, or there is no jobs folder.
+    """
+    spec = load_project(root)
+    loaded, unread = load_jobs(root, spec, check_construct)
+    errors: dict[str, SpecError] = {Path(error.file).name: error for error in unread}
+    sound = []
+    for job in loaded:
+        try:
+            _check(job.spec, root, spec)
+            sound.append(job.spec)
+        except SpecError as error:
+            errors[job.spec.job] = error
+    return Project(root.resolve(), spec, tuple(sound)), errors
+
+
+def _check(job: JobSpec, root: Path, spec: ProjectSpec) -> None:
+    require_allowed(job, str(root.resolve()), spec.allow.lists)
+    check_parts(job, root)

@@ -38,7 +38,8 @@ class JobBinding:
         Raises:
             InvalidSpecError, UsageError: the project or the job cannot be loaded.
         """
-        opened = project if isinstance(project, Project) else open_project(Path(project))
+        names = [job] if isinstance(job, str) else []
+        opened = project if isinstance(project, Project) else open_project(Path(project), names)
         spec = opened.job(job) if isinstance(job, str) else job
         translate = (translator or GobblinTranslator()).get_asset_spec
         specs = {branch.name: translate(BranchData(spec, branch)) for branch in spec.fork.branches}

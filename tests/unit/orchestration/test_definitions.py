@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import yaml
 
 from gobblin_dagster.core.errors import InvalidSpecError
 from gobblin_dagster.demo.project import write_demo
-from gobblin_dagster.orchestration import build_definitions
+from gobblin_dagster.orchestration import build_definitions, gobblin_assets
 
 ROOT = Path(__file__).parents[3]
 BRANCHES = {"nyc/flights/all", "nyc/flights/masked"}
@@ -73,9 +74,24 @@ def test_jobs_hold_only_their_branches_and_end_in_time(tmp_path: Path) -> None:
     assert job.executor_def is dg.in_process_executor
 
 
-def test_faulty_job_file_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_faulty_job_file_stops_no_other_job_and_says_why(tmp_path: Path) -> None:
     write_demo(tmp_path / "demo")
     job = tmp_path / "demo" / "jobs" / "flights.yaml"
-    job.write_text(job.read_text().replace("extract:", "extrakt:"))
-    with pytest.raises(InvalidSpecError, match=r"flights\.yaml:\d+: extrakt"):
-        build_definitions(tmp_path / "demo")
+    text = job.read_text()
+    job.with_name("broken.yaml").write_text(text.replace("job: flights", "job: broken").replace("extract:", "extrakt:"))
+    defs = build_definitions(tmp_path / "demo")
+    assert assets(defs) == BRANCHES
+    faulty = defs.resolve_job_def("jobs_with_faults")
+    fault = r"broken\.yaml:\d+: extrakt"
+    assert re.search(fault, faulty.description or "")
+    result = faulty.execute_in_process(raise_on_error=False)
+    assert not result.success
+    assert re.search(fault, str(result.all_events))
+
+
+def test_assets_of_a_sound_job_load_beside_a_faulty_one(tmp_path: Path) -> None:
+    write_demo(tmp_path / "demo")
+    (tmp_path / "demo" / "jobs" / "broken.yaml").write_text("job: 5")
+    assert {key.to_user_string() for key in gobblin_assets(tmp_path / "demo", "flights").keys} == BRANCHES
+    with pytest.raises(InvalidSpecError, match="broken"):
+        gobblin_assets(tmp_path / "demo", "broken")
