@@ -16,15 +16,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
+from gobblin_dagster import __version__
 from gobblin_dagster.core.allow import EVERYTHING, AllowLists
 from gobblin_dagster.core.clock import Clock, SystemClock
 from gobblin_dagster.core.errors import EnvironmentFaultError, GobblinDagsterError
+from gobblin_dagster.core.lease import LeaseOwner
 from gobblin_dagster.database.engine import parse_url
 from gobblin_dagster.service.api.app import Health, Resource, RestApp
 from gobblin_dagster.service.api.flowconfigs import FlowConfigsResource
@@ -32,6 +34,7 @@ from gobblin_dagster.service.api.flowdatasets import FlowDatasetsResource
 from gobblin_dagster.service.api.flowexecutions import FlowExecutionsResource
 from gobblin_dagster.service.api.flowtemplates import FlowTemplatesResource
 from gobblin_dagster.service.api.guard import Guard
+from gobblin_dagster.service.catalog.feed import CatalogFeed, CatalogListener, LoggingListener
 from gobblin_dagster.service.catalog.templates import TemplateCatalog
 from gobblin_dagster.service.compiler.identity import IdentityCompiler
 from gobblin_dagster.service.datasets import FlowDatasets
@@ -43,6 +46,7 @@ from gobblin_dagster.service.orchestrator.history import ExecutionHistory
 from gobblin_dagster.service.orchestrator.orchestrator import Orchestrator
 from gobblin_dagster.service.scheduler.scheduler import BATCH, Scheduler
 from gobblin_dagster.service.security.access import Access, digest, load_token
+from gobblin_dagster.service.store.node_rows import Node, delete_node, save_node
 from gobblin_dagster.service.store.role_rows import RoleLease
 from gobblin_dagster.service.store.store import ServiceStore
 from gobblin_dagster.spec.project import STATE_STORE, TOKEN_FILE, ServiceSpec
@@ -51,6 +55,8 @@ from gobblin_dagster.state import open_store
 log = logging.getLogger(__name__)
 
 WORKER_LOG = ".gobblin/worker.log"
+BEAT_S = 3
+"""How often a node says that it is alive."""
 TICK_S = 0.5
 """How often due flows and accepted executions are looked for, if nobody calls."""
 PRUNE_S = 60
@@ -83,6 +89,7 @@ class CoreServices:
         allow: what jobs may use, as `gobblin.yaml` says.
         clock: tells the time where the database has no clock.
         state: URL of the project's state store.
+        listeners: hear of every change of the catalog, whichever node makes it.
 
     Raises:
         StorageError, TransientError, StoreVersionError: the store cannot be opened.
@@ -98,6 +105,7 @@ class CoreServices:
         allow: AllowLists = EVERYTHING,
         clock: Clock | None = None,
         state: str = STATE_STORE,
+        listeners: Sequence[CatalogListener] = (),
     ) -> None:
         self._spec = spec
         self._clock = clock or SystemClock()
@@ -109,7 +117,11 @@ class CoreServices:
         self.orchestrator = Orchestrator(self.store, compiler.compile)
         self.manager = FlowManager(self.store, compiler.compile, self.orchestrator)
         self.history = ExecutionHistory(self.store, spec.keep_executions, timedelta(days=spec.keep_days))
-        self._role = RoleLease("leader", f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", ROLE_TTL)
+        self.node = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.url = ""
+        """Where REST answers; empty before it does."""
+        self._role = RoleLease("leader", self.node, ROLE_TTL)
+        self.feed = CatalogFeed(self.store, [LoggingListener(), *listeners])
         self.scheduler = Scheduler(
             self.store,
             self.orchestrator,
@@ -123,6 +135,7 @@ class CoreServices:
             root / WORKER_LOG,
             self._clock,
             spec.jobs_at_once,
+            self.node,
         )
         self.datasets = FlowDatasets(self.store, compiler.compile, lambda: open_store(state, root, self._clock))
         access = Access(digest(self.token), allows_anonymous=spec.anonymous)
@@ -140,11 +153,22 @@ class CoreServices:
         self.app = RestApp(resources, access, Health(lambda: True, self._problems), self._wake_up)
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._ended = threading.Event()
         self._loop_thread: threading.Thread | None = None
+        self._watch_thread: threading.Thread | None = None
         self._store_problem = ""
+        self._started_at: datetime | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node fires schedules and starts executions."""
+        return self._role.is_held
 
     def start(self) -> None:
         """Start the executor and the loops."""
+        self._beat()
+        self._watch_thread = threading.Thread(target=self._watch, name="catalog-feed", daemon=True)
+        self._watch_thread.start()
         self.executor.start()
         self._loop_thread = threading.Thread(target=self._loop, name="scheduler", daemon=True)
         self._loop_thread.start()
@@ -159,15 +183,20 @@ class CoreServices:
         self._wake.set()
         if self._loop_thread is not None:
             self._loop_thread.join()
+        self._hand_over_role()
         if at_once:
             self.executor.kill()
         else:
             self.executor.stop()
+        # Until here the node says that it is alive, so that no other node takes up the jobs that end.
+        self._ended.set()
+        if self._watch_thread is not None:
+            self._watch_thread.join()
         try:
             with self.store.write() as transaction:
-                self._role.give_back(transaction)
+                delete_node(transaction, self.node)
         except GobblinDagsterError as error:
-            log.warning("the role is given back by its end, since the store is away: %s", error)
+            log.warning("other nodes notice by its silence that this one has ended: %s", error)
         self.datasets.close()
         self.store.close()
 
@@ -203,6 +232,8 @@ class CoreServices:
         thread.start()
         while not server.started and thread.is_alive():
             time.sleep(0.01)
+        self.url = address.url
+        self._beat()
         started(address)
         while thread.is_alive():  # the main thread must stay free for signals
             thread.join(0.2)
@@ -244,6 +275,36 @@ class CoreServices:
                 self._stopping.wait(1)
             self._wake.wait(TICK_S)
             self._wake.clear()
+
+    def _hand_over_role(self) -> None:
+        """Let another node fire at once."""
+        try:
+            with self.store.write() as transaction:
+                self._role.give_back(transaction)
+        except GobblinDagsterError as error:
+            log.warning("the role is given back by its end, since the store is away: %s", error)
+
+    def _watch(self) -> None:
+        """Tell listeners of changes, and others that this node is alive, until the end."""
+        beat_at = time.monotonic() + BEAT_S
+        while not self._ended.wait(TICK_S):
+            try:
+                if time.monotonic() >= beat_at:
+                    self._beat()
+                    beat_at = time.monotonic() + BEAT_S
+                self.feed.poll()
+            except GobblinDagsterError as error:
+                log.warning("the catalog's changes wait: %s", error)
+            except Exception:  # the node must go on to say that it is alive
+                log.exception("the catalog's changes wait")
+
+    def _beat(self) -> None:
+        with self.store.write() as transaction:
+            now = self.store.now(transaction)
+            owner = LeaseOwner.current(self.node)
+            started_at = self._started_at = self._started_at or now
+            node = Node(self.node, owner, self.url, __version__, started_at, now, self._clock.now())
+            save_node(transaction, node)
 
     def _take_in(self, report: JobReport) -> None:
         self.orchestrator.report(report)

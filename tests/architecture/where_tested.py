@@ -418,5 +418,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "service/store/tables.py": ("unit/service/store/test_schema.py", ""),
     "service/store/migrations/versions/r0001_first.py": ("unit/service/store/test_schema.py", "0001"),
     "service/store/migrations/versions/r0002_deadlines.py": ("unit/service/store/test_schema.py", "0001"),
+    "service/store/migrations/versions/r0003_nodes.py": ("unit/service/store/test_schema.py", "gobblin_job_executions"),
     "service/worker.py": ("services/inline_worker.py", ""),
 }

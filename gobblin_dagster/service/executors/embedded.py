@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,13 +28,8 @@ from gobblin_dagster.service.executors.messages import (
     to_line,
 )
 from gobblin_dagster.service.model import ExecutionId, ExecutionStatus, JobReport
-from gobblin_dagster.service.store.execution_rows import (
-    Order,
-    drop_orders,
-    list_orders,
-    load_job,
-    unfinished_jobs,
-)
+from gobblin_dagster.service.store.execution_rows import Order, list_orders, load_job, take_orders, take_over_jobs
+from gobblin_dagster.service.store.node_rows import load_nodes
 from gobblin_dagster.service.store.store import ServiceStore
 
 log = logging.getLogger(__name__)
@@ -41,6 +37,8 @@ log = logging.getLogger(__name__)
 NAME = "embedded"
 TICK_S = 0.2
 """How often the outbox is looked at."""
+TAKE_OVER_S = 5
+"""How often jobs of nodes that are gone are looked for."""
 MAX_RESTARTS = 2
 """How often a job is handed over again because its worker ended under it."""
 _SHUTDOWN_S = 300
@@ -56,7 +54,8 @@ class EmbeddedExecutor:
         folder: working folder of the worker: the project's.
         log_file: what the worker and its Spark print.
         clock: names runs.
-        jobs_at_once: jobs that the worker runs side by side; the others wait here, so that they can be killed.
+        jobs_at_once: jobs that the worker runs side by side; the others wait in the outbox, for this node or another.
+        node: names this process; jobs that it took are its own while it is alive.
 
     Source: gobblin-runtime `InMemorySpecExecutor`. Differs: the jobs run, in a process that can be killed.
     """
@@ -72,6 +71,7 @@ class EmbeddedExecutor:
         log_file: Path,
         clock: Clock,
         jobs_at_once: int,
+        node: str,
     ) -> None:
         self._store = store
         self._tell = report
@@ -80,6 +80,9 @@ class EmbeddedExecutor:
         self._log_file = log_file
         self._clock = clock
         self._jobs_at_once = jobs_at_once
+        self._node = node
+        self._look_at = 0.0
+        """When jobs of nodes that are gone are looked for, by the process's own clock."""
         self._waiting: deque[JobKey] = deque()
         self._running: set[JobKey] = set()
         self._restarts: dict[JobKey, int] = {}
@@ -98,15 +101,7 @@ class EmbeddedExecutor:
             return sum(self._restarts.values())
 
     def start(self) -> None:
-        """Take up jobs that a killed service left, and go on with the outbox, in a thread."""
-        with self._store.read() as transaction:
-            ordered = {_key(order) for order in list_orders(transaction, NAME, 100_000) if not order.is_stop}
-            left = unfinished_jobs(transaction, NAME)
-        for execution, job in left:
-            key = JobKey(*_names(execution), job.job.name, job.generation, job.attempt)
-            if key not in ordered:
-                log.info("job %s is taken up again", key)
-                self._waiting.append(key)
+        """Take up jobs that killed nodes left, and go on with the outbox, in a thread."""
         self._thread = threading.Thread(target=self._loop, name="executor-embedded", daemon=True)
         self._thread.start()
 
@@ -142,6 +137,9 @@ class EmbeddedExecutor:
     def _loop(self) -> None:
         while not self._stopping.is_set():
             try:
+                if time.monotonic() >= self._look_at:
+                    self._take_over()
+                    self._look_at = time.monotonic() + TAKE_OVER_S
                 self._take_orders()
                 self._hand_over()
             except GobblinDagsterError as error:
@@ -151,9 +149,26 @@ class EmbeddedExecutor:
             self._wake.wait(TICK_S)
             self._wake.clear()
 
+    def _take_over(self) -> None:
+        """Take up the jobs of nodes that are gone."""
+        with self._store.write() as transaction:
+            now = self._store.now(transaction)
+            alive = [node.name for node in load_nodes(transaction) if node.is_alive(now)]
+            left = take_over_jobs(transaction, NAME, self._node, alive)
+        for execution, job in left:
+            key = JobKey(*_names(execution), job.job.name, job.generation, job.attempt)
+            log.info("job %s is taken up again", key)
+            with self._lock:
+                self._waiting.append(key)
+
     def _take_orders(self) -> None:
         with self._store.read() as transaction:
-            orders = list_orders(transaction, NAME)
+            if not list_orders(transaction, NAME, 1):
+                return
+        with self._lock:
+            free = self._jobs_at_once - len(self._waiting) - len(self._running)
+        with self._store.write() as transaction:
+            orders = take_orders(transaction, NAME, self._node, free)
         for order in orders:
             key = _key(order)
             with self._lock:
@@ -169,9 +184,6 @@ class EmbeddedExecutor:
                 self._send(StopOrder(key))
             else:
                 self._report(JobNews(key, ExecutionStatus.CANCELLED, "stopped before it began"))
-        if orders:
-            with self._store.write() as transaction:
-                drop_orders(transaction, orders)
 
     def _hand_over(self) -> None:
         while True:
@@ -183,7 +195,8 @@ class EmbeddedExecutor:
                 job = load_job(transaction, key.execution_id, key.job)
             with self._lock:
                 self._waiting.popleft()
-                if job is None or (job.generation, job.attempt) != (key.generation, key.attempt) or job.status.is_final:
+                is_other = job is None or (job.generation, job.attempt) != (key.generation, key.attempt)
+                if job is None or is_other or job.status.is_final or job.holder != self._node:
                     continue
                 self._running.add(key)
             run_id = new_run_id(self._clock.now())

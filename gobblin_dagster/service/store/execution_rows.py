@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, select, tuple_, update
 
 from gobblin_dagster.database.dialect import insert as insert_or_ignore
 from gobblin_dagster.service.model import Dag, DagJob, ExecutionId, ExecutionStatus, FlowId, Trigger
 from gobblin_dagster.service.store.store import Transaction
 from gobblin_dagster.service.store.tables import events, executions, jobs, outbox
+
+_START, _STOP = "start", "stop"
+"""Orders, as the outbox holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class JobExecution:
     ended_at: datetime | None = None
     start_by: datetime | None = None
     """The job is given up then if it has not started; None: it runs, is over, or may wait."""
+    holder: str = ""
+    """The node whose executor took the job; empty before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,20 +293,32 @@ def jobs_that_ran(transaction: Transaction, flow: FlowId) -> list[DagJob]:
     return [_job(row).job for row in transaction.execute(query)]
 
 
-def unfinished_jobs(transaction: Transaction, executor: str) -> list[tuple[ExecutionId, JobExecution]]:
-    """Return jobs that an executor was given and has not ended, oldest execution first."""
+def take_over_jobs(
+    transaction: Transaction, executor: str, holder: str, alive: Collection[str]
+) -> list[tuple[ExecutionId, JobExecution]]:
+    """Give a node the jobs that were taken by nodes that are gone and that are not over, oldest execution first.
+
+    Args:
+        transaction: open for writing.
+        executor: the executor that was given the jobs.
+        holder: the node.
+        alive: nodes whose jobs are left to them.
+    """
     given = [
         ExecutionStatus.PENDING,
         ExecutionStatus.PENDING_RETRY,
         ExecutionStatus.ORCHESTRATED,
         ExecutionStatus.RUNNING,
     ]
-    query = (
-        select(jobs)
-        .where(jobs.c.executor == executor, jobs.c.status.in_([status.value for status in given]))
-        .order_by(jobs.c.execution_id, jobs.c.position)
+    is_ordered = exists().where(_same_job(), outbox.c.order == _START)
+    lost = and_(
+        jobs.c.executor == executor,
+        jobs.c.status.in_([status.value for status in given]),
+        jobs.c.holder.not_in([*alive, holder]),
+        ~is_ordered,
     )
-    return [(_id(row), _job(row)) for row in transaction.execute(query)]
+    taken = transaction.execute(update(jobs).where(lost).values(holder=holder).returning(jobs)).all()
+    return [(_id(row), _job(row)) for row in sorted(taken, key=lambda row: (row.execution_id, row.position))]
 
 
 def add_events(transaction: Transaction, new: Sequence[Event]) -> None:
@@ -346,7 +363,7 @@ def add_orders(transaction: Transaction, orders: Iterable[Order]) -> None:
             "job_name": order.job,
             "generation": order.generation,
             "attempt": order.attempt,
-            "order": "stop" if order.is_stop else "start",
+            "order": _STOP if order.is_stop else _START,
         }
         for order in orders
     ]
@@ -354,18 +371,67 @@ def add_orders(transaction: Transaction, orders: Iterable[Order]) -> None:
         transaction.execute(insert(outbox), rows)
 
 
+def take_orders(transaction: Transaction, executor: str, holder: str, limit: int) -> list[Order]:
+    """Give a node orders to start jobs, and those to stop jobs that it holds or that nobody has taken; delete them.
+
+    An order goes to one node only, whichever asks first.
+
+    Args:
+        transaction: open for writing.
+        executor: the executor that the orders are for.
+        holder: the node.
+        limit: jobs that the node starts at most.
+
+    Returns:
+        The orders, oldest first.
+    """
+    stops = select(outbox).where(outbox.c.executor == executor, outbox.c.order == _STOP).order_by(outbox.c.number)
+    taken: list[Order] = []
+    for order in [_order(row) for row in transaction.execute(_locked(transaction, stops.limit(100)))]:
+        is_same = and_(outbox.c.generation == order.generation, outbox.c.attempt == order.attempt)
+        started = select(outbox).where(_of_job(outbox, order), is_same, outbox.c.order == _START)
+        waiting = [_order(row) for row in transaction.execute(_locked(transaction, started))]
+        held = select(jobs.c.holder).where(_of_job(jobs, order))
+        if waiting or transaction.execute(held).scalar_one_or_none() in (holder, None):
+            taken.append(order)
+            drop_orders(transaction, [order, *waiting])
+    starts = select(outbox).where(outbox.c.executor == executor, outbox.c.order == _START).order_by(outbox.c.number)
+    begun = [_order(row) for row in transaction.execute(_locked(transaction, starts.limit(limit)))] if limit > 0 else []
+    for order in begun:
+        transaction.execute(update(jobs).where(_of_job(jobs, order)).values(holder=holder))
+    drop_orders(transaction, begun)
+    return sorted([*taken, *begun], key=lambda one: one.number)
+
+
 def list_orders(transaction: Transaction, executor: str, limit: int = 100) -> list[Order]:
     """Return orders to an executor, oldest first."""
     query = select(outbox).where(outbox.c.executor == executor).order_by(outbox.c.number).limit(limit)
-    return [
-        Order(executor, _id(row), row.job_name, row.generation, row.attempt, row.order == "stop", row.number)
-        for row in transaction.execute(query)
-    ]
+    return [_order(row) for row in transaction.execute(query)]
 
 
 def drop_orders(transaction: Transaction, orders: Sequence[Order]) -> None:
     """Delete orders that were handed over."""
-    transaction.execute(delete(outbox).where(outbox.c.number.in_([order.number for order in orders])))
+    if orders:
+        transaction.execute(delete(outbox).where(outbox.c.number.in_([order.number for order in orders])))
+
+
+def _locked(transaction: Transaction, query: Select[Any]) -> Select[Any]:
+    """Keep rows from other nodes until the transaction ends; those that another node keeps are left out."""
+    return query.with_for_update(skip_locked=True) if transaction.dialect.name == "postgresql" else query
+
+
+def _of_job(table: Any, order: Order) -> Any:
+    return and_(_is(table, order.execution), table.c.job_name == order.job)
+
+
+def _same_job() -> Any:
+    names = ("flow_group", "flow_name", "execution_id", "job_name")
+    return and_(*(outbox.c[name] == jobs.c[name] for name in names))
+
+
+def _order(row: Row[Any]) -> Order:
+    is_stop = row.order == _STOP
+    return Order(row.executor, _id(row), row.job_name, row.generation, row.attempt, is_stop, row.number)
 
 
 def _key(execution: ExecutionId) -> dict[str, Any]:
@@ -420,4 +486,5 @@ def _job(row: Row[Any]) -> JobExecution:
         row.started_at,
         row.ended_at,
         row.start_by,
+        row.holder,
     )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select, update
 
 from gobblin_dagster.database.dialect import insert as insert_or_ignore
+from gobblin_dagster.service.store.node_rows import load_node
 from gobblin_dagster.service.store.store import Transaction
 from gobblin_dagster.service.store.tables import roles
 
@@ -42,7 +43,7 @@ class RoleLease:
         if transaction.dialect.name == "postgresql":
             query = query.with_for_update()
         row = transaction.execute(query).one()
-        if row.holder not in (_NOBODY, self._holder) and row.until > now:
+        if row.holder not in (_NOBODY, self._holder) and row.until > now and not _is_dead(transaction, row.holder):
             self.is_held = False
             return False
         epoch = row.epoch if row.holder == self._holder else row.epoch + 1
@@ -60,3 +61,9 @@ class RoleLease:
             update(roles).where(roles.c.role == self._role, roles.c.holder == self._holder).values(holder=_NOBODY)
         )
         self.is_held = False
+
+
+def _is_dead(transaction: Transaction, holder: str) -> bool:
+    """Tell whether a holder is certainly gone, so that nobody waits for the end of its lease after a kill."""
+    node = load_node(transaction, holder)
+    return node is not None and node.owner.is_provably_dead()

@@ -133,6 +133,8 @@ jobs = Table(
     Column("start_within_s", BigInteger),
     # Empty unless the job waits for its start, and must have started by then.
     Column("start_by", UtcDateTime),
+    # The node whose executor took the job; empty before.
+    Column("holder", Text, nullable=False, server_default=""),
     Index("gobblin_job_executions_to_start", "start_by"),
 )
 """Jobs of executions."""
@@ -179,6 +181,19 @@ roles = Table(
     Column("until", UtcDateTime, nullable=False),
 )
 """Which node holds which role, and until when."""
+
+nodes = Table(
+    "gobblin_nodes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("program", Text, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("seen_at", UtcDateTime, nullable=False),
+    Column("clock_at", UtcDateTime, nullable=False),
+)
+"""Processes of the service, and when each was last heard of."""
 
 audit = Table(
     "gobblin_audit",

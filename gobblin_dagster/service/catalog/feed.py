@@ -1,0 +1,76 @@
+"""CatalogFeed: tells the listeners of one process of every change of the catalog, whichever node made it.
+
+The list of changes in the store is read again and again, so that a node hears of a change within a second without being
+told of it by another node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from gobblin_dagster.service.model import FlowSpec
+from gobblin_dagster.service.store.flow_rows import changes_after, newest_change
+from gobblin_dagster.service.store.store import ServiceStore
+
+log = logging.getLogger(__name__)
+
+
+class CatalogListener(Protocol):
+    """Hears of changes of the catalog.
+
+    Called in one thread of each node, after the change is durable, in the order of changes, once for each change while
+    the node runs; what changed before its start is not told. It should be quick: the listeners after it wait, nothing
+    else does. An error that it raises is logged, and the next change is told all the same.
+
+    Source: gobblin-runtime `SpecCatalogListener`. Differs: a listener cannot refuse a change.
+    """
+
+    def flow_changed(self, spec: FlowSpec) -> None:
+        """A flow was created, changed or deleted, or left the catalog: `spec.change` says which.
+
+        Args:
+            spec: the flow after the change.
+        """
+
+
+class CatalogFeed:
+    """Reads the list of changes.
+
+    Args:
+        store: the service's store.
+        listeners: called in this order.
+    """
+
+    def __init__(self, store: ServiceStore, listeners: Sequence[CatalogListener]) -> None:
+        self._store = store
+        self._listeners = tuple(listeners)
+        with store.read() as transaction:
+            self._number = newest_change(transaction)
+
+    def poll(self) -> int:
+        """Tell of the changes since the last call, and return how many there were.
+
+        Raises:
+            TransientError, StorageError: the store cannot be read; the next call tells what was missed.
+        """
+        with self._store.read() as transaction:
+            changes = changes_after(transaction, self._number)
+        for spec in changes:
+            for listener in self._listeners:
+                try:
+                    listener.flow_changed(spec)
+                except Exception:  # a listener of others must harm neither the service nor the other listeners
+                    log.exception("listener %s failed with flow %s, version %d", listener, spec.id, spec.version)
+            self._number = spec.number
+        return len(changes)
+
+
+class LoggingListener:
+    """Writes a line for each change, so that each node's log tells the whole story of the catalog."""
+
+    def flow_changed(self, spec: FlowSpec) -> None:
+        """Log it."""
+        told = {"flow": str(spec.id)}
+        log.info("flow %s is %s by %s: version %d", spec.id, spec.change, spec.changed_by, spec.version, extra=told)
