@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import URL, Connection, Engine, func, select
+from sqlalchemy import URL, Connection, Engine, RootTransaction, func, select
 
 from gobblin_dagster.core.clock import Clock
-from gobblin_dagster.database.engine import WRITE, errors_of, make_engine, parse_url, shown_url
+from gobblin_dagster.database.engine import LOCK_WAIT_S, WRITE, errors_of, make_engine, parse_url, shown_url
 from gobblin_dagster.database.migrations import RevisionChain
 
 
@@ -44,8 +45,9 @@ class Database:
         """The database, as people may see it."""
         self._clock = clock
         self._reader: Engine = make_engine(parsed)
-        self.writer: Engine = self._reader.execution_options(**{WRITE: True})
-        """For transactions whose end the caller must see; all others use `write`."""
+        self._writer: Engine = self._reader.execution_options(**{WRITE: True})
+        self._is_sqlite = parsed.get_backend_name() == "sqlite"
+        self._writes = threading.RLock()
         try:
             with self.read() as connection:
                 current = chain.is_current(connection, self.url)
@@ -74,8 +76,31 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that writes; raises TransientError or StorageError."""
-        with self.errors(), self.writer.begin() as connection:
+        with self.errors(), self._turn(), self._writer.begin() as connection:
             yield connection
+
+    @contextmanager
+    def written(self) -> Iterator[RootTransaction]:
+        """Open a transaction that writes and that the caller commits, to see how that ends; else it is rolled back.
+
+        Raises TransientError or StorageError.
+        """
+        with self.errors(), self._turn(), self._writer.connect() as connection:
+            yield connection.begin()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let the threads of this process write to SQLite one after the other.
+
+        SQLite lets a transaction that has to wait sleep for up to 100 ms, while the lock is free most of that time.
+        """
+        # If it takes too long, SQLite's own error tells.
+        is_locked = self._writes.acquire(timeout=LOCK_WAIT_S) if self._is_sqlite else False
+        try:
+            yield
+        finally:
+            if is_locked:
+                self._writes.release()
 
     def now(self, connection: Connection) -> datetime:
         """Return the instant by the database's clock; SQL's `now()` would be the beginning of the transaction."""

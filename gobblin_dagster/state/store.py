@@ -6,7 +6,7 @@ stores what it gets, and refuses changes that are based on an old epoch or an ol
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
@@ -137,6 +137,19 @@ class StateStore(Protocol):
             UnfinishedSequenceError: another sequence of the dataset is unfinished or quarantined.
         """
 
+    def prepare_all(self, items: Sequence[tuple[StoredSequence, int]]) -> None:
+        """Call `prepare` for sequences of different datasets of one job, in as few transactions as the store can.
+
+        After an error any of them may be stored, but none of them wrongly: call `prepare` for each to find out which
+        is refused. A sequence that is stored already is then refused with an UnfinishedSequenceError of its own id.
+
+        Args:
+            items: (sequence, epoch), at least one.
+
+        Raises:
+            StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `prepare`, for any of them.
+        """
+
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
         """Commit a publication: replace the dataset's state, add the snapshot's files, set PREPARED to COMMITTED.
 
@@ -148,6 +161,20 @@ class StateStore(Protocol):
             WatermarkMovedError: the dataset's version is not the sequence's `version_read`.
             CorruptRecordError: the sequence is unknown, or its state is neither PREPARED nor COMMITTED.
             CommitStateUnknownError: the answer was lost. Load the sequence to see its state before doing anything else.
+        """
+
+    def commit_all(self, items: Sequence[tuple[str, int, CommitEffect]]) -> None:
+        """Call `commit` for sequences of different datasets of one job, in as few transactions as the store can.
+
+        Each of them is committed wholly or not at all. After an error any of them may be committed: call `commit` for
+        each, which changes nothing if it is.
+
+        Args:
+            items: (id of the sequence, epoch, effect), at least one.
+
+        Raises:
+            StaleEpochError, WatermarkMovedError, CorruptRecordError, CommitStateUnknownError: as `commit`, for any of
+                them.
         """
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:

@@ -166,7 +166,7 @@ def fail_with(code: int) -> Action:
 def lose_answer(name: str, call: Call) -> NoReturn:
     """Make the call, then fail as if its answer was lost: the caller cannot know that it was done."""
     call()
-    if name == "store.commit":
+    if name in ("store.commit", "store.commit_all"):
         raise CommitStateUnknownError(dataset_urn="", sequence_id="", problem="the answer was lost")
     if name.startswith("store."):
         raise TransientError(problem=f"{name}: the answer was lost.")

@@ -392,7 +392,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/commands/serve.py": ("e2e/test_serve.py", "answers at"),
     "cli/commands/worker.py": ("e2e/test_serve.py", "A worker is started by"),
     "client.py": ("e2e/test_serve.py", "start it with `gobblin serve`"),
-    "database/database.py": ("unit/service/store/test_schema.py", "gobblin_dagster.service.store.store"),
     "service/api/app.py": ("unit/service/api/test_rest.py", ""),
     "service/api/errors.py": ("unit/service/api/test_restli.py", ""),
     "service/api/flowconfigs.py": ("unit/service/api/test_rest.py", "runImmediately"),

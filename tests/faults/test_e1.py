@@ -15,6 +15,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     Schedule,
     errors,
     freezes,
+    freezes_of_one,
     frozen_pairs,
     instants,
     killed_pairs,
@@ -93,6 +94,21 @@ def test_single_fault_harms_nobody_whatever_the_steps_are(
 ) -> None:
     families = {"instants": instants, **SINGLE_FAULTS, **DISKS}
     _assert_safe(Example(scratch / "lake", kind, shape=shape), families[family], _AT_LEAST.get(family, 20))
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [("sqlite", name) for name in ("instants", "late_errors", "freezes_of_one")]
+    + [
+        pytest.param(kind, name, marks=pytest.mark.slow)
+        for kind in KINDS
+        for name in ("freezes_of_one", *SINGLE_FAULTS, *DISKS)
+    ],
+)
+def test_single_fault_harms_no_dataset_that_shares_transactions(scratch: Path, kind: StoreKind, family: str) -> None:
+    families = {"instants": instants, "freezes_of_one": freezes_of_one, **SINGLE_FAULTS, **DISKS}
+    example = Example(scratch / "lake", kind, shape="together", halts=True)
+    _assert_safe(example, families[family], _AT_LEAST.get(family, 50))
 
 
 @pytest.mark.parametrize("family", [*sorted(SINGLE_FAULTS.keys() - {"late_errors"}), *DISKS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,19 +126,21 @@ def _folders_are_not_synced(patch: Patch) -> None:
 def _neither_epoch_nor_version_is_checked(patch: Patch) -> None:
     right = sequences.prepare
 
-    def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> None:
+    def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]]) -> None:
+        planned = {sequence.dataset_urn: sequence.version_read for sequence, _ in items}
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(sequences, "_version", lambda *args: sequence.version_read)
-            right(connection, sequence, epoch)
+            inner.setattr(sequences, "_versions", lambda *args: planned)
+            right(connection, items)
 
-    def put(connection: Connection, after: DatasetState) -> None:
+    def put(connection: Connection, states: Sequence[DatasetState]) -> None:
         connection.execute(delete(dataset_states))
-        values = {"job": after.job, "dataset_urn": after.dataset_urn, "version": after.version}
-        connection.execute(plain_insert(dataset_states).values({**values, "body": serialization.to_json(after)}))
+        for after in states:
+            values = {"job": after.job, "dataset_urn": after.dataset_urn, "version": after.version}
+            connection.execute(plain_insert(dataset_states).values({**values, "body": serialization.to_json(after)}))
 
-    patch.setattr(sequences, "require_epoch", lambda *args: None)
+    patch.setattr(sequences, "require_epochs", lambda *args: None)
     patch.setattr(sequences, "prepare", prepare)
-    patch.setattr(sequences, "_swap_state", put)
+    patch.setattr(sequences, "_swap_states", put)
 
 
 def _undo_leaves_published_files(patch: Patch) -> None:

@@ -241,13 +241,7 @@ def _last_work_unit_is_counted_and_not_published(patch: Patch) -> None:
 
 # -- inside the SQL store ----------------------------------------------------------------------------------------------
 def _sql_sequence_stays_prepared(patch: Patch) -> None:
-    right = sequences.set_state
-
-    def wrong(connection: object, sequence_id: str, state: SequenceState, reason: str | None = None) -> None:
-        if state is not SequenceState.COMMITTED:
-            right(connection, sequence_id, state, reason)  # type: ignore[arg-type]  # handed on as it came
-
-    patch.setattr(sequences, "set_state", wrong)
+    patch.setattr(sequences, "_end", lambda *args: None)
 
 
 def _sql_files_are_not_added(patch: Patch) -> None:
@@ -255,7 +249,7 @@ def _sql_files_are_not_added(patch: Patch) -> None:
 
 
 def _sql_state_is_not_swapped(patch: Patch) -> None:
-    patch.setattr(sequences, "_swap_state", lambda *args: None)
+    patch.setattr(sequences, "_swap_states", lambda *args: None)
 
 
 def _sql_snapshot_is_its_newest_files(patch: Patch) -> None:

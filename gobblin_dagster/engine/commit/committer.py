@@ -11,7 +11,7 @@ undoes them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -27,6 +27,7 @@ from gobblin_dagster.core.errors import (
     StepRefusedError,
     StorageError,
     TransientError,
+    UnfinishedSequenceError,
     UsageError,
     WatermarkMovedError,
     WatermarkTypeError,
@@ -34,6 +35,7 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.storage import Storage
 from gobblin_dagster.core.traits import StepTraits, traits_of
 from gobblin_dagster.core.utils.parallel import in_parallel
+from gobblin_dagster.engine.commit.batches import Errors, Leased, each, share_transactions, without_faults
 from gobblin_dagster.engine.commit.codec import decode_sequence, encode_sequence
 from gobblin_dagster.engine.commit.listener import CommitListener, SilentListener
 from gobblin_dagster.engine.commit.manifest import manifest_path, write_manifest
@@ -138,6 +140,19 @@ class Committer:
             StaleEpochError, WatermarkMovedError, UnfinishedSequenceError: as `StateStore.prepare`. In all these cases
                 nothing was stored.
         """
+        self._sync_staging(sequence, epoch)
+        self._store.prepare(encode_sequence(sequence, self._store.places), epoch)
+        self._listener.prepared(sequence)
+
+    def prepare_all(self, items: Sequence[Leased]) -> Errors:
+        """Prepare datasets; many share a transaction of the store. One dataset's failure never stops another.
+
+        Returns:
+            By dataset.urn: None if it is prepared, else the error as of `prepare`.
+        """
+        return self._together(items, self._prepare_batch)
+
+    def _sync_staging(self, sequence: CommitSequence, _: int) -> None:
         check_paths(sequence)
         sources = [rename.source for rename in renames_of(sequence.steps)]
         if any(traits_of(step, StepTraits).reads_staging for step in sequence.steps):
@@ -147,8 +162,6 @@ class Committer:
             self._runner.sync_folders(sources)
         except OSError as error:
             raise _storage_error("sync the staging of", sequence, error) from error
-        self._store.prepare(encode_sequence(sequence, self._store.places), epoch)
-        self._listener.prepared(sequence)
 
     def publish(self, sequence: CommitSequence, epoch: int, *, verify_sources: bool) -> None:
         """Roll a prepared sequence forward and commit it.
@@ -194,8 +207,15 @@ class Committer:
         except (CommitConflictError, CorruptRecordError):
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise
-        self._listener.committed(sequence)
-        self._after_commit(sequence, epoch)
+        self._committed(sequence, epoch)
+
+    def conclude_all(self, items: Sequence[Leased]) -> Errors:
+        """Commit prepared sequences whose steps are done; many share a transaction of the store.
+
+        Returns:
+            By dataset.urn: None if it is committed, else the error as of `conclude`.
+        """
+        return self._together(items, self._conclude_batch)
 
     def publish_unlogged(self, sequence: CommitSequence, epoch: int) -> None:
         """Run the steps, then store the sequence as committed: at-least-once delivery.
@@ -222,8 +242,7 @@ class Committer:
         except CommitStateUnknownError:
             if self._store.load_sequence(sequence.id) is None:
                 self._store.record(stored, epoch, sequence.effect)
-        self._listener.committed(sequence)
-        self._after_commit(sequence, epoch)
+        self._committed(sequence, epoch)
 
     def abandon(self, stored: StoredSequence, epoch: int, reason: str) -> SequenceState:
         """Give a sequence up because a person asked for it; its dataset is planned again from its watermark.
@@ -266,30 +285,18 @@ class Committer:
             raise _storage_error("undo", sequence, error) from error
         return SequenceState.ABORTED
 
-    def publish_all(self, items: Sequence[tuple[CommitSequence, int]]) -> dict[str, Exception | None]:
+    def publish_all(self, items: Sequence[Leased]) -> Errors:
         """Prepare and publish datasets in parallel; one dataset's failure never stops another.
 
+        Many small datasets share transactions of the store, see `batches`.
+
         Args:
-            items: (sequence, epoch), one per dataset.
+            items: (sequence, epoch), one per dataset of one job.
 
         Returns:
             By dataset.urn: None if it is committed, else the error as of `prepare` and `publish`.
         """
-
-        def one(item: tuple[CommitSequence, int]) -> Exception | None:
-            sequence, epoch = item
-            try:
-                if self._delivery == "at_least_once":
-                    self.publish_unlogged(sequence, epoch)
-                else:
-                    self.prepare(sequence, epoch)
-                    self.publish(sequence, epoch, verify_sources=False)
-            except Exception as error:  # noqa: BLE001  # returned to the caller, which reports it for its dataset
-                return error
-            return None
-
-        outcomes = in_parallel(one, items, self._parallelism)
-        return {sequence.dataset_urn: outcome for (sequence, _), outcome in zip(items, outcomes, strict=True)}
+        return self._together(items, self._publish_batch)
 
     def recover(self, stored: StoredSequence, epoch: int, undo_because: str = "") -> Recovery:
         """Finish, undo or quarantine a stored sequence; a second call changes nothing.
@@ -339,6 +346,66 @@ class Committer:
 
         return in_parallel(one, items, self._parallelism)
 
+    # -- many datasets -------------------------------------------------------------------------------------------------
+    def _together(self, items: Sequence[Leased], work: Callable[[Sequence[Leased]], Errors]) -> Errors:
+        batches = share_transactions(items, self._parallelism, self._storage)
+        errors = {urn: error for done in in_parallel(work, batches, self._parallelism) for urn, error in done.items()}
+        return {sequence.dataset_urn: errors[sequence.dataset_urn] for sequence, _ in items}
+
+    def _publish_batch(self, batch: Sequence[Leased]) -> Errors:
+        if self._delivery == "at_least_once":
+            return each(batch, self.publish_unlogged)
+        errors = self._prepare_batch(batch)
+        errors |= each(without_faults(batch, errors), self._roll)
+        return errors | self._conclude_batch(without_faults(batch, errors))
+
+    def _prepare_batch(self, batch: Sequence[Leased]) -> Errors:
+        if len(batch) <= 1:
+            return each(batch, self.prepare)
+        stored: dict[str, StoredSequence] = {}
+
+        def begin(sequence: CommitSequence, epoch: int) -> None:
+            self._sync_staging(sequence, epoch)
+            stored[sequence.dataset_urn] = encode_sequence(sequence, self._store.places)
+
+        def prepare_alone(sequence: CommitSequence, epoch: int) -> None:
+            try:
+                self._store.prepare(stored[sequence.dataset_urn], epoch)
+            except UnfinishedSequenceError as error:
+                if error.sequence_id != sequence.id:  # else the batch stored it, and only the answer was lost
+                    raise
+
+        errors = each(batch, begin)
+        ready = without_faults(batch, errors)
+        if not ready:
+            return errors
+        try:
+            self._store.prepare_all([(stored[sequence.dataset_urn], epoch) for sequence, epoch in ready])
+        except Exception:  # noqa: BLE001  # alone, each dataset gets its own answer, and the others are prepared
+            errors |= each(ready, prepare_alone)
+        ready = without_faults(ready, errors)
+        return errors | each(ready, lambda sequence, _: self._listener.prepared(sequence))
+
+    def _roll(self, sequence: CommitSequence, epoch: int) -> None:
+        """Run the steps of a sequence that this run has prepared, or undo it."""
+        try:
+            self._roll_or_undo(sequence, epoch, verify_content=False)
+        except (CommitConflictError, CorruptRecordError):
+            # The run that took the dataset over may have finished our sequence.
+            if self._state(sequence) is not SequenceState.COMMITTED:
+                raise
+        except OSError as error:
+            raise _storage_error("publish", sequence, error) from error
+
+    def _conclude_batch(self, batch: Sequence[Leased]) -> Errors:
+        if len(batch) <= 1:
+            return each(batch, self.conclude)
+        try:
+            self._store.commit_all([(sequence.id, epoch, sequence.effect) for sequence, epoch in batch])
+        except Exception:  # noqa: BLE001  # alone, each dataset gets its own answer; committed ones do not change
+            return each(batch, self.conclude)
+        return each(batch, self._committed)
+
     # -- forward or undo -----------------------------------------------------------------------------------------------
     def _publish(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
         """Roll forward and commit, or undo; return (steps found done, steps executed)."""
@@ -349,20 +416,22 @@ class Committer:
             if self._state(sequence) is not SequenceState.COMMITTED:
                 raise
             counts = (len(sequence.steps), 0)
-        self._listener.committed(sequence)
-        self._after_commit(sequence, epoch)
+        self._committed(sequence, epoch)
         return counts
 
     def _roll_and_commit(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
+        counts = self._roll_or_undo(sequence, epoch, verify_content=verify_content)
+        self._commit_or_quarantine(sequence, epoch)
+        return counts
+
+    def _roll_or_undo(self, sequence: CommitSequence, epoch: int, *, verify_content: bool) -> tuple[int, int]:
         try:
-            counts = self._runner.roll_forward(sequence, verify_content=verify_content)
+            return self._runner.roll_forward(sequence, verify_content=verify_content)
         except StepRefusedError as error:
             raise self._quarantine(sequence, str(error)) from error
         except StagedFileLostError as error:
             self._abort(sequence, epoch, str(error))
             raise
-        self._commit_or_quarantine(sequence, epoch)
-        return counts
 
     def _commit_or_quarantine(self, sequence: CommitSequence, epoch: int) -> None:
         try:
@@ -386,6 +455,10 @@ class Committer:
                 self._store.commit(sequence.id, epoch, sequence.effect)
             elif state is not SequenceState.COMMITTED:
                 raise
+
+    def _committed(self, sequence: CommitSequence, epoch: int) -> None:
+        self._listener.committed(sequence)
+        self._after_commit(sequence, epoch)
 
     def _after_commit(self, sequence: CommitSequence, epoch: int) -> None:
         """Write the manifest and delete staging. After an error here, the commit stands and the next run retries."""

@@ -28,16 +28,13 @@ from gobblin_dagster.core.errors import (
 from gobblin_dagster.core.places import AS_STORED
 from gobblin_dagster.core.utils.parallel import in_parallel
 from gobblin_dagster.engine.commit.all_or_none import with_held_back
+from gobblin_dagster.engine.commit.batches import Errors, Leased
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.committer import Committer, Recovery
 from gobblin_dagster.engine.commit.path_guard import check_paths
 from gobblin_dagster.state.store import StateStore
 
-Leased: TypeAlias = tuple[CommitSequence, int]
-"""A sequence and our epoch of its dataset."""
 Stored: TypeAlias = tuple[StoredSequence, int]
-Errors: TypeAlias = dict[str, Exception | None]
-"""Errors by dataset.urn; None if the dataset is fine."""
 
 
 def group_of(stored: StoredSequence) -> CommitGroup | None:
@@ -150,7 +147,7 @@ class GroupCommitter:
 
     # -- forward -------------------------------------------------------------------------------------------------------
     def _prepare(self, members: Sequence[Leased]) -> Errors:
-        return self._each(members, self._committer.prepare)
+        return self._committer.prepare_all(members)
 
     def _roll(self, members: Sequence[Leased]) -> Errors:
         return self._each(members, lambda one, _: self._committer.roll_forward(one, verify_content=False))
@@ -159,7 +156,7 @@ class GroupCommitter:
         decided = self._each(members[:1], self._committer.conclude)
         if _faults(decided):
             return _held_back(members, decided)
-        return decided | self._each(members[1:], self._committer.conclude)
+        return decided | self._committer.conclude_all(members[1:])
 
     def _go_on(self, members: Sequence[Leased], items: Sequence[Stored]) -> list[Recovery]:
         counts: dict[str, tuple[int, int]] = {}

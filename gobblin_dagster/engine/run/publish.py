@@ -10,8 +10,9 @@ from gobblin_dagster.core.errors import GobblinDagsterError, StaleEpochError
 from gobblin_dagster.core.failure import describe_failure
 from gobblin_dagster.core.run_record import DatasetOutcome
 from gobblin_dagster.engine.commit.all_or_none import is_all_or_none, with_held_back
+from gobblin_dagster.engine.commit.batches import Errors, Leased
 from gobblin_dagster.engine.commit.committer import Committer
-from gobblin_dagster.engine.commit.group import Errors, GroupCommitter, Leased
+from gobblin_dagster.engine.commit.group import GroupCommitter
 from gobblin_dagster.engine.commit.leases import LeaseKeeper, busy_error
 from gobblin_dagster.engine.job_context import JobContext
 from gobblin_dagster.engine.results import DatasetCommit, DatasetResult

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -351,6 +351,10 @@ class FileStateStore:
         with self._errors():
             dataset.change(prepare)
 
+    def prepare_all(self, items: Sequence[tuple[StoredSequence, int]]) -> None:
+        for sequence, epoch in items:
+            self.prepare(sequence, epoch)
+
     def _prepared(
         self, dataset: DatasetFiles, head: DatasetHead, sequence: StoredSequence, epoch: int, number: int
     ) -> DatasetHead:
@@ -375,6 +379,10 @@ class FileStateStore:
         with _fate_of(effect.after.dataset_urn, sequence_id):
             self._change(sequence_id, commit)
         self._forget_marker(effect.after.job, effect.startpoint)
+
+    def commit_all(self, items: Sequence[tuple[str, int, CommitEffect]]) -> None:
+        for sequence_id, epoch, effect in items:
+            self.commit(sequence_id, epoch, effect)
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
         dataset = self._dataset(sequence.job, sequence.dataset_urn)

@@ -71,10 +71,20 @@ def load(connection: Connection, job: str) -> dict[str, Lease]:
 
 def require_epoch(connection: Connection, job: str, urn: str, epoch: int) -> None:
     """Lock the dataset's lease until the transaction ends; raise StaleEpochError if it has another epoch."""
-    query = select(leases.c.epoch).where(leases.c.job == job, leases.c.dataset_urn == urn).with_for_update()
-    current = connection.scalar(query)
-    if current is None or current != epoch:
-        raise StaleEpochError(dataset_urn=urn, ours=epoch, current=current or 0)
+    require_epochs(connection, job, {urn: epoch})
+
+
+def require_epochs(connection: Connection, job: str, epochs: Mapping[str, int]) -> None:
+    """Lock leases like `require_epoch`; `epochs` gives the epoch of each by dataset.urn."""
+    # All transactions lock in the same order, so that they cannot deadlock.
+    query = select(leases.c.dataset_urn, leases.c.epoch).where(
+        leases.c.job == job, is_among(connection, leases.c.dataset_urn, epochs)
+    )
+    locked = connection.execute(query.order_by(leases.c.dataset_urn).with_for_update())
+    current = {row.dataset_urn: row.epoch for row in locked}
+    for urn, epoch in epochs.items():
+        if current.get(urn) != epoch:
+            raise StaleEpochError(dataset_urn=urn, ours=epoch, current=current.get(urn, 0))
 
 
 def _add_rows(connection: Connection, job: str, urns: Collection[str]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, and_, select, update
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.exc import IntegrityError
 
@@ -21,7 +21,6 @@ from gobblin_dagster.core import serialization
 from gobblin_dagster.core.commit import (
     WAITING,
     CommitEffect,
-    PublishedFile,
     SequenceState,
     StoredSequence,
     body_digest,
@@ -32,41 +31,61 @@ from gobblin_dagster.core.places import Places
 from gobblin_dagster.database.dialect import insert, is_among
 from gobblin_dagster.state.parts import put_together
 from gobblin_dagster.state.sql import parts, startpoints
-from gobblin_dagster.state.sql.leases import require_epoch
+from gobblin_dagster.state.sql.leases import require_epochs
 from gobblin_dagster.state.sql.snapshots import FILE_COLUMNS, file_digest
-from gobblin_dagster.state.sql.tables import dataset_states, is_unreported, sequences, snapshot_files, snapshot_removals
+from gobblin_dagster.state.sql.tables import (
+    dataset_states,
+    is_blocking,
+    is_unreported,
+    sequences,
+    snapshot_files,
+    snapshot_removals,
+)
 
 _COLUMNS = tuple(field.name for field in fields(StoredSequence))
 
 
-def prepare(connection: Connection, sequence: StoredSequence, epoch: int) -> None:
-    """Insert the sequence as PREPARED."""
-    job, urn = sequence.job, sequence.dataset_urn
-    require_epoch(connection, job, urn, epoch)
-    found = _version(connection, job, urn)
-    if found != sequence.version_read:
-        raise WatermarkMovedError(dataset_urn=urn, expected=sequence.version_read, found=found)
-    blocking = connection.scalar(
-        select(sequences.c.id).where(sequences.c.job == job, sequences.c.dataset_urn == urn, _has_state(WAITING))
+def prepare(connection: Connection, items: Sequence[tuple[StoredSequence, int]]) -> None:
+    """Insert sequences of different datasets of one job as PREPARED, each under our epoch of its dataset."""
+    job = items[0][0].job
+    by_urn = {sequence.dataset_urn: sequence for sequence, _ in items}
+    require_epochs(connection, job, {sequence.dataset_urn: epoch for sequence, epoch in items})
+    versions = _versions(connection, job, by_urn)
+    for urn, sequence in by_urn.items():
+        if (found := versions.get(urn, 0)) != sequence.version_read:
+            raise WatermarkMovedError(dataset_urn=urn, expected=sequence.version_read, found=found)
+    blocking = select(sequences.c.dataset_urn, sequences.c.id).where(
+        sequences.c.job == job, is_among(connection, sequences.c.dataset_urn, by_urn), is_blocking
     )
-    if blocking is not None:
-        raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=blocking)
-    values = {name: getattr(sequence, name) for name in _COLUMNS}
-    body = parts.store_apart(connection, job, urn, sequence.body)
-    values |= {"body": body, "state": SequenceState.PREPARED.value}
-    connection.execute(plain_insert(sequences).values(values))
+    for urn, sequence_id in connection.execute(blocking):
+        raise UnfinishedSequenceError(dataset_urn=urn, sequence_id=sequence_id)
+    rows = []
+    for urn, sequence in by_urn.items():
+        values = {name: getattr(sequence, name) for name in _COLUMNS}
+        body = parts.store_apart(connection, job, urn, sequence.body)
+        rows.append(values | {"body": body, "state": SequenceState.PREPARED.value})
+    connection.execute(plain_insert(sequences), rows)
 
 
-def commit(connection: Connection, sequence: StoredSequence, epoch: int, effect: CommitEffect, places: Places) -> None:
-    """Write the effect of a commit and set the sequence, which must be locked and PREPARED, to COMMITTED."""
-    require_epoch(connection, sequence.job, sequence.dataset_urn, epoch)
-    _require_successor(sequence, effect.after)
-    _swap_state(connection, effect.after)
-    _add_files(connection, sequence, effect.files, places)
-    _remove_files(connection, effect.after, effect.removed, places)
-    if effect.startpoint:
-        startpoints.delete(connection, sequence.job, sequence.dataset_urn, effect.startpoint)
-    set_state(connection, sequence.id, SequenceState.COMMITTED)
+def commit(connection: Connection, items: Sequence[tuple[StoredSequence, int, CommitEffect]], places: Places) -> None:
+    """Write the effects of commits and set their sequences to COMMITTED.
+
+    Args:
+        connection: of the transaction.
+        items: sequences of different datasets of one job, locked and PREPARED; our epochs; what they change.
+        places: the stored form of paths.
+    """
+    job = items[0][0].job
+    require_epochs(connection, job, {sequence.dataset_urn: epoch for sequence, epoch, _ in items})
+    for sequence, _, effect in items:
+        _require_successor(sequence, effect.after)
+    _swap_states(connection, [effect.after for _, _, effect in items])
+    _add_files(connection, items, places)
+    for sequence, _, effect in items:
+        _remove_files(connection, effect.after, effect.removed, places)
+        if effect.startpoint:
+            startpoints.delete(connection, job, sequence.dataset_urn, effect.startpoint)
+    _end(connection, [sequence.id for sequence, _, _ in items])
 
 
 def lock(connection: Connection, sequence_id: str) -> StoredSequence:
@@ -75,11 +94,18 @@ def lock(connection: Connection, sequence_id: str) -> StoredSequence:
     Raises:
         CorruptRecordError: there is none.
     """
-    query = select(sequences).where(sequences.c.id == sequence_id).with_for_update()
-    row = connection.execute(query).mappings().one_or_none()
-    if row is None:
-        raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
-    return _sequence(row)
+    return lock_all(connection, [sequence_id])[sequence_id]
+
+
+def lock_all(connection: Connection, sequence_ids: Collection[str]) -> dict[str, StoredSequence]:
+    """Return sequences by id like `lock`."""
+    # All transactions lock in the same order, so that they cannot deadlock.
+    query = select(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).order_by(sequences.c.number)
+    found = {row["id"]: _sequence(row) for row in connection.execute(query.with_for_update()).mappings()}
+    for sequence_id in sequence_ids:
+        if sequence_id not in found:
+            raise CorruptRecordError(what=f"Commit sequence {sequence_id}", problem="the state store does not hold it")
+    return found
 
 
 def require_state(sequence: StoredSequence, expected: Collection[SequenceState]) -> None:
@@ -95,6 +121,11 @@ def set_state(connection: Connection, sequence_id: str, state: SequenceState, re
     """Set the state of a locked sequence, and its reason if one is given."""
     values = {"state": state.value} if reason is None else {"state": state.value, "reason": reason}
     connection.execute(update(sequences).where(sequences.c.id == sequence_id).values(values))
+
+
+def _end(connection: Connection, sequence_ids: Collection[str]) -> None:
+    committed = {"state": SequenceState.COMMITTED.value}
+    connection.execute(update(sequences).where(is_among(connection, sequences.c.id, sequence_ids)).values(committed))
 
 
 def count_redo_failure(connection: Connection, sequence_id: str, reason: str) -> int:
@@ -118,9 +149,16 @@ def load(
     limit: int | None,
 ) -> list[StoredSequence]:
     """Return sequences, newest first."""
-    query = select(sequences).where(_has_state(states)).order_by(sequences.c.number.desc()).limit(limit)
+    query = select(sequences).where(_has_state(states)).limit(limit)
+    if WAITING.issuperset(states):
+        # SQLite finds the few sequences that wait by their index only if the condition is written as in the index, and
+        # neither the order nor the job suggests another index, by which it would read all sequences.
+        query, of_job = query.where(is_blocking), sequences.c.job.concat("") == job
+        query = query.order_by((sequences.c.number + 0).desc())
+    else:
+        query, of_job = query.order_by(sequences.c.number.desc()), sequences.c.job == job
     if job is not None:
-        query = query.where(sequences.c.job == job)
+        query = query.where(of_job)
     if urns is not None:
         query = query.where(is_among(connection, sequences.c.dataset_urn, urns))
     return _whole(connection, query)
@@ -137,7 +175,7 @@ def restore_state(connection: Connection, job: str, urn: str, damage: CorruptRec
     query = select(sequences).where(
         sequences.c.job == job,
         sequences.c.dataset_urn == urn,
-        sequences.c.version_read == _version(connection, job, urn) - 1,
+        sequences.c.version_read == _versions(connection, job, [urn]).get(urn, 0) - 1,
         _has_state({SequenceState.COMMITTED}),
     )
     found = _whole(connection, query)
@@ -167,9 +205,12 @@ def _has_state(states: Iterable[SequenceState]) -> ColumnElement[bool]:
     return sequences.c.state.in_([state.value for state in states])
 
 
-def _version(connection: Connection, job: str, urn: str) -> int:
-    query = select(dataset_states.c.version).where(dataset_states.c.job == job, dataset_states.c.dataset_urn == urn)
-    return connection.scalar(query) or 0
+def _versions(connection: Connection, job: str, urns: Collection[str]) -> dict[str, int]:
+    columns = dataset_states.c
+    query = select(columns.dataset_urn, columns.version).where(
+        columns.job == job, is_among(connection, columns.dataset_urn, urns)
+    )
+    return {row.dataset_urn: row.version for row in connection.execute(query)}
 
 
 def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
@@ -181,39 +222,53 @@ def _require_successor(sequence: StoredSequence, after: DatasetState) -> None:
         )
 
 
-def _swap_state(connection: Connection, after: DatasetState) -> None:
-    """Replace the state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
-    key = {"job": after.job, "dataset_urn": after.dataset_urn}
-    whole = serialization.to_json(after)
-    body = parts.store_apart(connection, after.job, after.dataset_urn, whole, is_state=True)
-    values = {"version": after.version, "body": body, "digest": body_digest(whole)}
-    if after.version == 1:
-        statement = insert(connection, dataset_states).values({**key, **values}).on_conflict_do_nothing()
-    else:
-        statement = update(dataset_states).values(values)
-        statement = statement.where(*(dataset_states.c[name] == value for name, value in key.items()))
-        statement = statement.where(dataset_states.c.version == after.version - 1)
-    if connection.execute(statement).rowcount != 1:
-        found = _version(connection, after.job, after.dataset_urn)
-        raise WatermarkMovedError(dataset_urn=after.dataset_urn, expected=after.version - 1, found=found)
+def _swap_states(connection: Connection, states: Sequence[DatasetState]) -> None:
+    """Replace each state if it has the version before (compare-and-swap); raises WatermarkMovedError."""
+    columns = dataset_states.c
+    first = []
+    for after in states:
+        whole = serialization.to_json(after)
+        body = parts.store_apart(connection, after.job, after.dataset_urn, whole, is_state=True)
+        values = {"version": after.version, "body": body, "digest": body_digest(whole)}
+        if after.version == 1:
+            first.append({"job": after.job, "dataset_urn": after.dataset_urn, **values})
+            continue
+        is_before = and_(columns.job == after.job, columns.dataset_urn == after.dataset_urn)
+        is_before &= columns.version == after.version - 1
+        if connection.execute(update(dataset_states).where(is_before).values(values)).rowcount != 1:
+            raise _moved(connection, after)
+    if first:
+        statement = insert(connection, dataset_states).on_conflict_do_nothing().returning(columns.dataset_urn)
+        inserted = {*connection.scalars(statement, first)}
+        for after in states:
+            if after.version == 1 and after.dataset_urn not in inserted:
+                raise _moved(connection, after)
+
+
+def _moved(connection: Connection, after: DatasetState) -> WatermarkMovedError:
+    found = _versions(connection, after.job, [after.dataset_urn]).get(after.dataset_urn, 0)
+    return WatermarkMovedError(dataset_urn=after.dataset_urn, expected=after.version - 1, found=found)
 
 
 def _add_files(
-    connection: Connection, sequence: StoredSequence, files: Sequence[PublishedFile], places: Places
+    connection: Connection, items: Sequence[tuple[StoredSequence, int, CommitEffect]], places: Places
 ) -> None:
-    if not files:
-        return
-    key, values = (sequence.job, sequence.dataset_urn), attrgetter(*FILE_COLUMNS)
+    values = attrgetter(*FILE_COLUMNS)
     rows = []
-    for file in files:
-        branch, path, *facts = values(file)
-        row = (*key, branch, places.to_stored(path), *facts)
-        rows.append((*row, file_digest(*row)))
+    for sequence, _, effect in items:
+        for file in effect.files:
+            branch, path, *facts = values(file)
+            row = (sequence.job, sequence.dataset_urn, branch, places.to_stored(path), *facts)
+            rows.append((*row, file_digest(*row)))
+    if not rows:
+        return
     try:
         _insert_rows(connection, snapshot_files, ("job", "dataset_urn", *FILE_COLUMNS, "digest"), rows)
     except IntegrityError as error:
+        sequence = items[0][0]
+        more = f" or of {len(items) - 1} more" if len(items) > 1 else ""
         raise CorruptRecordError(
-            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}",
+            what=f"Commit sequence {sequence.id} of dataset {sequence.dataset_urn!r}{more}",
             problem="it publishes a path that is already in a snapshot",
         ) from error
 

@@ -6,7 +6,7 @@ Each method is one transaction, durable on return; the statements are in `leases
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from sqlalchemy import URL, Connection, RootTransaction, delete, insert, select, union, update
@@ -152,24 +152,35 @@ class SqlStateStore:
 
     # -- commit protocol -----------------------------------------------------------------------------------------------
     def prepare(self, sequence: StoredSequence, epoch: int) -> None:
+        self.prepare_all([(sequence, epoch)])
+
+    def prepare_all(self, items: Sequence[tuple[StoredSequence, int]]) -> None:
         with self._write() as connection:
-            sql_sequences.prepare(connection, sequence, epoch)
+            sql_sequences.prepare(connection, items)
 
     def commit(self, sequence_id: str, epoch: int, effect: CommitEffect) -> None:
-        with self._database.errors(), self._database.writer.connect() as connection:
-            transaction = connection.begin()
-            sequence = sql_sequences.lock(connection, sequence_id)
-            if sequence.state is SequenceState.COMMITTED:
+        self.commit_all([(sequence_id, epoch, effect)])
+
+    def commit_all(self, items: Sequence[tuple[str, int, CommitEffect]]) -> None:
+        with self._database.written() as transaction:
+            connection = transaction.connection
+            locked = sql_sequences.lock_all(connection, [sequence_id for sequence_id, _, _ in items])
+            left = [
+                (locked[sequence_id], epoch, effect)
+                for sequence_id, epoch, effect in items
+                if locked[sequence_id].state is not SequenceState.COMMITTED
+            ]
+            if not left:
                 return
-            sql_sequences.require_state(sequence, {SequenceState.PREPARED})
-            sql_sequences.commit(connection, sequence, epoch, effect, self._places)
-            _commit(transaction, sequence)
+            for sequence, _, _ in left:
+                sql_sequences.require_state(sequence, {SequenceState.PREPARED})
+            sql_sequences.commit(connection, left, self._places)
+            _commit(transaction, left[0][0])
 
     def record(self, sequence: StoredSequence, epoch: int, effect: CommitEffect) -> None:
-        with self._database.errors(), self._database.writer.connect() as connection:
-            transaction = connection.begin()
-            sql_sequences.prepare(connection, sequence, epoch)
-            sql_sequences.commit(connection, sequence, epoch, effect, self._places)
+        with self._database.written() as transaction:
+            sql_sequences.prepare(transaction.connection, [(sequence, epoch)])
+            sql_sequences.commit(transaction.connection, [(sequence, epoch, effect)], self._places)
             _commit(transaction, sequence)
 
     def start_abort(self, sequence_id: str, epoch: int, reason: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    bindparam,
 )
 
 from gobblin_dagster.core.commit import WAITING, SequenceState
@@ -71,15 +72,17 @@ sequences = Table(
     Column("reported", Boolean, nullable=False),
 )
 
-# In the order of declaration: the SQL text of the index must be the same in each process.
-_is_blocking = sequences.c.state.in_([state.value for state in SequenceState if state in WAITING])
+# In the order of declaration: the SQL text of the index must be the same in each process. Written out, because SQLite
+# uses the index only for queries with this very text.
+_waiting = [state.value for state in SequenceState if state in WAITING]
+is_blocking = sequences.c.state.in_(bindparam("waiting", _waiting, expanding=True, literal_execute=True))
 Index(
     "gobblin_sequences_one_blocking",
     sequences.c.job,
     sequences.c.dataset_urn,
     unique=True,
-    sqlite_where=_is_blocking,
-    postgresql_where=_is_blocking,
+    sqlite_where=is_blocking,
+    postgresql_where=is_blocking,
 )
 is_unreported = and_(sequences.c.state == SequenceState.COMMITTED.value, sequences.c.reported.is_(False))
 Index("gobblin_sequences_unreported", sequences.c.job, sqlite_where=is_unreported, postgresql_where=is_unreported)

@@ -37,6 +37,7 @@ from gobblin_dagster.testing.protocol.schedules import (
     Schedule,
     errors,
     freezes,
+    freezes_of_one,
     frozen_pairs,
     instants,
     killed_pairs,
@@ -55,6 +56,7 @@ FAMILIES: dict[str, Family] = {
     "every error after COMMIT, then an idle run": late_errors,
     "every torn write": torn_writes,
     "every freeze": freezes,
+    "every freeze, for one dataset": freezes_of_one,
     "late movers": late_movers,
     "power losses": partial(power_losses, seed=1),
     "failed syncs": partial(failed_syncs, seed=1),
@@ -63,11 +65,15 @@ FAMILIES: dict[str, Family] = {
 }
 OF_DISKS = ("power losses", "failed syncs")
 """Schedules for local disks only, because only these can be rolled back to what was synced."""
+OF_TWO = ("every freeze, for one dataset",)
+"""Schedules for two datasets."""
 PAIRS = ("two kills, all pairs", "freeze and kill, all pairs")
 QUICK = ("every kill", "every error")
 OF_SERVICES = ("every kill",)
 """Schedules that run completely even on slow services."""
-SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once")
+SHAPES: tuple[Shape, ...] = ("batches", "permissions", "at least once", "together")
+TOGETHER: tuple[Shape, ...] = ("plain", "together")
+"""Shapes of random schedules, if a storage moves files atomically: otherwise no datasets share transactions."""
 STORMS = "random storms"
 WEIGHTS: dict[tuple[StoreKind, StorageKind], int] = {
     ("sqlite", "local"): 1,
@@ -148,10 +154,15 @@ HEADER = f"| {' | '.join(_COLUMNS)} |\n{'| --- ' * len(_COLUMNS)}|"
 
 def storm_parts(count: int, seed: int) -> list[Part]:
     """Return `count` random schedules, divided among the kinds of store and storage that need no service."""
-    share = -(-count // sum(WEIGHTS.values()))
+    kinds = {
+        (*kind, shape): weight
+        for kind, weight in WEIGHTS.items()
+        for shape in (("plain",) if kind[1] == "copies" else TOGETHER)
+    }
+    share = -(-count // sum(kinds.values()))
     return [
         Part(STORMS, *kind, seeds=range(first, min(first + CHUNK, seed + share * weight)))
-        for kind, weight in WEIGHTS.items()
+        for kind, weight in kinds.items()
         for first in range(seed, seed + share * weight, CHUNK)
     ]
 
@@ -160,8 +171,9 @@ def service_parts(services: Services, seed: int) -> list[Part]:
     """Return the parts for each kind of store and storage with a service: every kill, and a few random schedules."""
     seeds = range(seed, seed + STORMS_OF_SERVICES)
     return [
-        Part(name, *kind, seeds=seeds if name == STORMS else range(0), services=services)
+        Part(name, *kind, shape, seeds=seeds if name == STORMS else range(0), services=services)
         for kind in services.kinds()
+        for shape in (TOGETHER if kind == ("postgres", "memory") else TOGETHER[:1])
         for name in (*OF_SERVICES, STORMS)
     ]
 
@@ -175,11 +187,13 @@ def family_parts(*, pairs: bool = False) -> list[Part]:
     """Return every single fault on every kind of store and storage without a service; all pairs too, if asked for."""
     parts = []
     for store, storage in WEIGHTS:
-        names = [name for name in FAMILIES if name not in PAIRS and (storage == "local" or name not in OF_DISKS)]
+        left_out = {*PAIRS, *OF_TWO, *(() if storage == "local" else OF_DISKS)}
+        names = [name for name in FAMILIES if name not in left_out]
         parts += [Part(name, store, storage) for name in names]
     for store in ("sqlite", "files"):
         singles = ("every instant", "every kill", "every error", "every freeze")
         parts += [Part(name, store, "local", shape) for shape in SHAPES for name in singles]
+        parts += [Part(name, store, "local", "together") for name in (*OF_TWO, *OF_DISKS)]
     storages: tuple[StorageKind, ...] = ("memory", "copies")
     return parts + [Part(name, "files", storage) for name in PAIRS for storage in storages if pairs]
 

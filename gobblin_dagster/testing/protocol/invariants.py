@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from gobblin_dagster.core.commit import UNFINISHED, PublishedFile, SequenceState, StoredSequence
 from gobblin_dagster.core.dataset_state import DatasetState
@@ -19,7 +20,7 @@ from gobblin_dagster.core.places import Places
 from gobblin_dagster.engine.commit.codec import decode_sequence
 from gobblin_dagster.engine.commit.manifest import read_manifest
 from gobblin_dagster.engine.commit.steps.permissions import PermissionStorage
-from gobblin_dagster.testing.protocol.scenario import JOB, PERMISSIONS, URN, Example, records
+from gobblin_dagster.testing.protocol.scenario import JOB, PERMISSIONS, Example, records
 
 
 class Harm(StrEnum):
@@ -50,18 +51,23 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The newest progress seen so far, which may only grow."""
+class Progress:
+    """The newest progress of a dataset seen so far, which may only grow."""
 
     version: int = 0
     snapshot: int = 0
     manifest: int = 0
 
 
+Seen: TypeAlias = Mapping[str, Progress]
+"""Progress by dataset.urn."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Contents of store and output at one moment."""
+    """What store and output hold of a dataset at one moment."""
 
+    dataset_urn: str
     manifest: list[PublishedFile] | Violation
     state: DatasetState | None
     snapshot: list[PublishedFile]
@@ -72,16 +78,17 @@ class _Facts:
     places: Places
 
     @classmethod
-    def of(cls, example: Example) -> _Facts:
-        manifest = _read_manifest(example)
+    def of(cls, example: Example, urn: str) -> _Facts:
+        manifest = _read_manifest(example, urn)
         store = example.open_store()
         try:
             return cls(
+                urn,
                 manifest,
-                store.load_dataset_states(JOB, [URN]).get(URN),
-                store.load_snapshot(JOB, URN),
-                store.load_sequences(JOB, states=tuple(SequenceState)),
-                _visible(example),
+                store.load_dataset_states(JOB, [urn]).get(urn),
+                store.load_snapshot(JOB, urn),
+                store.load_sequences(JOB, tuple(SequenceState), [urn]),
+                _visible(example, urn),
                 store.places,
             )
         finally:
@@ -100,15 +107,28 @@ class _Facts:
 
 def check_instant(example: Example, seen: Seen | None = None) -> tuple[list[Violation], Seen]:
     """Check the invariants that hold at every moment; return the violations and the progress seen."""
-    return _check_instant(example, _Facts.of(example), seen or Seen())
+    violations: list[Violation] = []
+    now: dict[str, Progress] = {}
+    for urn in example.urns:
+        found, now[urn] = _check_instant(example, _Facts.of(example, urn), (seen or {}).get(urn, Progress()))
+        violations += found
+    return violations, now
 
 
 def check_recovered(example: Example, ends: Mapping[str, int], seen: Seen | None = None) -> list[Violation]:
     """Check the invariants that hold after a run has read up to `ends` and succeeded, after the last fault."""
-    facts = _Facts.of(example)
-    violations, now = _check_instant(example, facts, seen or Seen())
+    return [
+        violation
+        for urn in example.urns
+        for violation in _check_recovered(example, urn, ends, (seen or {}).get(urn, Progress()))
+    ]
+
+
+def _check_recovered(example: Example, urn: str, ends: Mapping[str, int], seen: Progress) -> list[Violation]:
+    facts = _Facts.of(example, urn)
+    violations, now = _check_instant(example, facts, seen)
     state, snapshot = facts.state, facts.snapshot
-    expected = Counter(records(ends))
+    expected = Counter(records(ends, urn=urn))
     for branch in example.branches:
         got = facts.rows(file.path for file in snapshot if file.branch == branch)
         violations += _compare(f"reader of snapshots, branch {branch}", expected, got)
@@ -132,19 +152,19 @@ def check_recovered(example: Example, ends: Mapping[str, int], seen: Seen | None
 
 
 def tree_digest(example: Example) -> str:
-    """Return a digest of all visible files, manifests and the dataset's state: equal before and after a replay (I6)."""
+    """Return a digest of all visible files, manifests and states of datasets: equal before and after a replay (I6)."""
     total = hashlib.sha256()
     for path in sorted(example.storage.walk_files(example.output_root)):
         total.update(f"{path}\0".encode() + example.storage.read(path))
     store = example.open_store()
     try:
-        total.update(repr(store.load_dataset_states(JOB, [URN])).encode())
+        total.update(repr(sorted(store.load_dataset_states(JOB, example.urns).items())).encode())
     finally:
         example.close_store(store)
     return total.hexdigest()
 
 
-def _check_instant(example: Example, facts: _Facts, seen: Seen) -> tuple[list[Violation], Seen]:
+def _check_instant(example: Example, facts: _Facts, seen: Progress) -> tuple[list[Violation], Progress]:
     violations = _check_snapshot(example, facts)
     manifest, state = facts.manifest, facts.state
     if isinstance(manifest, Violation):
@@ -154,7 +174,7 @@ def _check_instant(example: Example, facts: _Facts, seen: Seen) -> tuple[list[Vi
         violations.append(Violation(Harm.TORN, f"the manifest of snapshot {newest} differs from the store's"))
     if example.shape != "at least once":
         violations += _check_folder(example, facts)
-    now = Seen(state.version if state else 0, state.snapshot if state else 0, newest)
+    now = Progress(state.version if state else 0, state.snapshot if state else 0, newest)
     if now.version < seen.version or now.snapshot < seen.snapshot or now.manifest < seen.manifest:
         violations.append(Violation(Harm.REGRESSED, f"{seen} became {now}"))
     if len(facts.unfinished) > 1:
@@ -169,7 +189,7 @@ def _check_snapshot(example: Example, facts: _Facts) -> list[Violation]:
         for partition, parts in facts.state.committed.ranges.items():
             for low, high in parts:
                 if isinstance(low, int) and isinstance(high, int):
-                    expected.update(records({partition: high}, {partition: low}))
+                    expected.update(records({partition: high}, {partition: low}, facts.dataset_urn))
     violations = []
     newest = max((file.snapshot for file in facts.snapshot), default=0)
     if newest != (facts.state.snapshot if facts.state else 0):
@@ -200,20 +220,24 @@ def _check_folder(example: Example, facts: _Facts) -> list[Violation]:
     return violations
 
 
-def _read_manifest(example: Example) -> list[PublishedFile] | Violation:
+def _read_manifest(example: Example, urn: str) -> list[PublishedFile] | Violation:
     try:
-        return read_manifest(example.storage, example.output_root, JOB, URN)
+        return read_manifest(example.storage, example.output_root, JOB, urn)
     except CorruptRecordError as error:
         return Violation(Harm.TORN, str(error))
 
 
-def _visible(example: Example) -> dict[str, bytes]:
-    """Read all files with names that do not begin with `_` or `.`, as readers of folders do."""
+def _visible(example: Example, urn: str) -> dict[str, bytes]:
+    """Read a dataset's files with names that do not begin with `_` or `.`, as readers of folders do.
+
+    Files that belong to no dataset count as those of the first one.
+    """
     root = example.output_root
     return {
         path: example.storage.read(path)
         for path in example.storage.walk_files(root)
         if not any(part[0] in "._" for part in path.removeprefix(f"{root}/").split("/"))
+        if urn == next((one for one in example.urns if f"/{one}/" in path), example.urns[0])
     }
 
 

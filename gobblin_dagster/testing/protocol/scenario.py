@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -41,32 +41,34 @@ from gobblin_dagster.testing.protocol.storages import StorageSetup
 
 JOB = "kafka_to_lake"
 URN = "MyTopic"
+SECOND_URN = "MyOtherTopic"
 TTL = timedelta(minutes=1)
 START = datetime(2015, 12, 10, 1, tzinfo=UTC)
 FIRST_BATCH = {"0": 100, "1": 200}
 """Ends of the partitions when the first run plans: the watermarks of the design's example."""
 SECOND_BATCH = {"0": 110, "1": 220}
 StoreKind: TypeAlias = Literal["sqlite", "files", "postgres"]
-Shape: TypeAlias = Literal["plain", "batches", "permissions", "at least once"]
-"""Steps of a sequence: a rename each, many renames in one step, with modes after them, or without a write-ahead."""
+Shape: TypeAlias = Literal["plain", "batches", "permissions", "at least once", "together"]
+"""Steps of a sequence: a rename each, many renames in one step, with modes after them, or without a write-ahead.
+`together`: a rename each, in two datasets that share the transactions of the store."""
 PERMISSIONS = Permissions(file_mode=0o640, dir_mode=0o750)
 
 
-def record(partition: str, offset: int) -> str:
-    """Return the record at a position of the source."""
-    name = f"{URN}:{partition}:{offset}"
+def record(partition: str, offset: int, urn: str = URN) -> str:
+    """Return the record at a position of a dataset."""
+    name = f"{urn}:{partition}:{offset}"
     return f"{name}:{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
-def records(ends: Mapping[str, int], starts: Mapping[str, int] | None = None) -> Iterator[str]:
-    """Yield the source's records from `starts` (default: the first) to `ends`, exclusive."""
+def records(ends: Mapping[str, int], starts: Mapping[str, int] | None = None, urn: str = URN) -> Iterator[str]:
+    """Yield a dataset's records from `starts` (default: the first) to `ends`, exclusive."""
     for partition, end in sorted(ends.items()):
-        yield from _known(partition, end)[(starts or {}).get(partition, 0) :]
+        yield from _known(partition, end, urn)[(starts or {}).get(partition, 0) :]
 
 
 @cache
-def _known(partition: str, end: int) -> list[str]:
-    return [record(partition, offset) for offset in range(end)]
+def _known(partition: str, end: int, urn: str) -> list[str]:
+    return [record(partition, offset, urn) for offset in range(end)]
 
 
 @dataclass
@@ -104,6 +106,11 @@ class Example:
         if not self.setup.root:
             self.setup = replace(self.setup, root=str(self.root))
         self.halts = self.halts or self.kind == "postgres" or not self.setup.outlives_processes
+
+    @property
+    def urns(self) -> tuple[str, ...]:
+        """Its datasets; all have the same watermarks."""
+        return (URN, SECOND_URN) if self.shape == "together" else (URN,)
 
     @property
     def output_root(self) -> str:
@@ -182,8 +189,9 @@ class Example:
         points: FaultPoints | None = None,
         storage: Storage | None = None,
         rebooted: bool = False,
+        urns: Sequence[str] | None = None,
     ) -> bool:
-        """Do one run to its end; False if the dataset was busy.
+        """Do one run to its end, of the datasets that are free; False if all were busy.
 
         Args:
             runner: name, part of staging folders and commit ids.
@@ -192,6 +200,7 @@ class Example:
             points: fault points that all calls pass.
             storage: the storage below them.
             rebooted: give the run an owner of an earlier boot, provably dead to everybody later.
+            urns: its datasets; default: all.
         """
         self._come_to(START + timedelta(hours=hour))
         files = storage or self.storage
@@ -200,13 +209,13 @@ class Example:
             owner = LeaseOwner.current(runner)
             if rebooted:
                 owner = replace(owner, boot="an earlier boot")
-            grant = store.acquire_leases(JOB, [URN], owner, TTL)
-            if URN not in grant.granted:
+            grant = store.acquire_leases(JOB, urns or self.urns, owner, TTL)
+            if not grant.granted:
                 return False
             counted = self.setup.over(counted_storage(files, points) if points else files)
             self._recover(store, counted, grant)
-            self._work(runner, ends, store, counted, grant.granted[URN].epoch)
-            store.release_leases(JOB, [grant.granted[URN]])
+            self._work(runner, ends, store, counted, grant)
+            store.release_leases(JOB, list(grant.granted.values()))
             return True
         finally:
             with suppress(Halted):
@@ -215,27 +224,51 @@ class Example:
     def _recover(self, store: StateStore, storage: Storage, grant: LeaseGrant) -> None:
         """Recover as a run does: check manifests only if the last holder did not release the lease."""
         committer = Committer(store, storage, parallelism=1)
-        for stored in store.load_sequences(JOB, urns=[URN]):
-            committer.recover(stored, grant.granted[URN].epoch)
+        for stored in store.load_sequences(JOB, urns=list(grant.granted)):
+            committer.recover(stored, grant.granted[stored.dataset_urn].epoch)
         if grant.inherited:
-            fill_manifests(storage, store, self.output_root, JOB, store.load_dataset_states(JOB, [URN]))
+            states = store.load_dataset_states(JOB, list(grant.inherited))
+            fill_manifests(storage, store, self.output_root, JOB, states)
 
-    def _work(self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, epoch: int) -> None:
+    def _work(
+        self, runner: str, ends: Mapping[str, int], store: StateStore, storage: Storage, grant: LeaseGrant
+    ) -> None:
         losing = _Loser(self.loses, self.storage) if self.loses and runner == "A" else None
         committer = Committer(store, storage, parallelism=1, listener=losing)
-        states = store.load_dataset_states(JOB, [URN])
-        commit_id = hashlib.sha256(f"commit of {runner}".encode()).hexdigest()[:32]
-        staging = staging_dir(self.output_root, runner, commit_id)
-        units = self._stage(storage, states.get(URN), ends, commit_id, staging)
-        if not units:
+        states = store.load_dataset_states(JOB, list(grant.granted))
+        planned = [
+            (sequence, grant.granted[urn].epoch)
+            for urn in self.urns
+            if urn in grant.granted and (sequence := self._plan(runner, urn, ends, storage, states.get(urn)))
+        ]
+        if self.shape == "together":
+            for error in committer.publish_all(planned).values():
+                if error is not None:
+                    raise error
             return
+        for sequence, epoch in planned:
+            if self.shape == "at least once":
+                committer.publish_unlogged(sequence, epoch)
+            else:
+                committer.prepare(sequence, epoch)
+                committer.publish(sequence, epoch, verify_sources=False)
+
+    def _plan(
+        self, runner: str, urn: str, ends: Mapping[str, int], storage: Storage, before: DatasetState | None
+    ) -> CommitSequence | None:
+        of_dataset = runner if urn == URN else f"{runner} for {urn}"
+        commit_id = hashlib.sha256(f"commit of {of_dataset}".encode()).hexdigest()[:32]
+        staging = staging_dir(self.output_root, runner, commit_id)
+        units = self._stage(storage, urn, before, ends, commit_id, staging)
+        if not units:
+            return None
         sequence = build_sequence(
             permissions=PERMISSIONS if self.shape == "permissions" else NO_PERMISSIONS,
             commit_id=commit_id,
             job=JOB,
             run_id=runner,
-            dataset_urn=URN,
-            before=states.get(URN),
+            dataset_urn=urn,
+            before=before,
             decision=choose_publishable("full", units),
             output_root=self.output_root,
             staging_dirs=[staging],
@@ -243,14 +276,16 @@ class Example:
         )
         if self.shape == "batches":
             sequence = replace(sequence, steps=rename_steps(renames_of(sequence.steps), batch=2))
-        if self.shape == "at least once":
-            committer.publish_unlogged(sequence, epoch)
-            return
-        committer.prepare(sequence, epoch)
-        committer.publish(sequence, epoch, verify_sources=False)
+        return sequence
 
     def _stage(
-        self, storage: Storage, before: DatasetState | None, ends: Mapping[str, int], commit_id: str, staging: str
+        self,
+        storage: Storage,
+        urn: str,
+        before: DatasetState | None,
+        ends: Mapping[str, int],
+        commit_id: str,
+        staging: str,
     ) -> list[TaskState]:
         """Write the new records as three files: the first day of each partition, the second day of both."""
         watermark = before.watermark if before else None
@@ -263,7 +298,7 @@ class Example:
             ("2015-12-10", middle, dict(ends)),
         ]
         return [
-            self._stage_unit(storage, f"wu-{number}", day, start, end, commit_id, staging)
+            self._stage_unit(storage, urn, f"wu-{number}", day, start, end, commit_id, staging)
             for number, (day, start, end) in enumerate(parts, 1)
             if start != end
         ]
@@ -271,6 +306,7 @@ class Example:
     def _stage_unit(
         self,
         storage: Storage,
+        urn: str,
         unit: str,
         day: str,
         start: Mapping[str, int],
@@ -278,10 +314,10 @@ class Example:
         commit_id: str,
         staging: str,
     ) -> TaskState:
-        rows = list(records(end, start))
+        rows = list(records(end, start, urn))
         staged = []
         for branch in self.branches:
-            target = f"{branch}/{URN}/{day}/{commit_id}-{unit}.txt"
+            target = f"{branch}/{urn}/{day}/{commit_id}-{unit}.txt"
             sink = storage.open_new(f"{staging}/{target}")
             sink.write("\n".join(rows).encode())
             digest = sink.finish()
@@ -290,7 +326,7 @@ class Example:
             )
         return TaskState(
             work_unit_id=unit,
-            dataset_urn=URN,
+            dataset_urn=urn,
             state=WorkingState.SUCCESSFUL,
             attempt="0",
             low=CompositeWatermark(start),

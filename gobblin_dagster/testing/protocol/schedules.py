@@ -52,6 +52,8 @@ ERRORS: dict[str, Action] = {
     "ENOSPC": fail_with(errno.ENOSPC),
     "answer lost": lose_answer,
 }
+COMMITS = ("store.commit", "store.commit_all", "store.record")
+"""Calls that move watermarks."""
 LATER = 1
 MUCH_LATER = 2
 """Hours at which recovering and replaying runs start: all leases of earlier hours have expired."""
@@ -100,7 +102,7 @@ def instants(example: Example) -> Iterator[Schedule]:
     """Check at every call of two runs without faults, as a reader who polls all the time."""
     example.reset()
     found: list[Schedule] = []
-    seen = Seen()
+    seen: Seen = {}
 
     def watch(number: int, name: str) -> None:
         nonlocal seen
@@ -134,7 +136,7 @@ def errors(example: Example) -> Iterator[Schedule]:
 def late_errors(example: Example) -> Iterator[Schedule]:
     """Let each call of run A after its COMMIT fail while the run lives; the next run finds nothing new to publish."""
     trace = trace_of(example)
-    committed = next(number for number, name in enumerate(trace, 1) if name in ("store.commit", "store.record"))
+    committed = next(number for number, name in enumerate(trace, 1) if name in COMMITS)
     for number, name in enumerate(trace[committed:], committed + 1):
         for what, action in ERRORS.items():
             example.reset()
@@ -149,6 +151,15 @@ def freezes(example: Example) -> Iterator[Schedule]:
         freeze = freeze_while(functools.partial(example.run, "B", SECOND_BATCH, hour=LATER))
         run_a(example, FaultPoints(Fault(number, freeze)))
         yield recovered(example, f"freeze {number} {name}", runner="C", hour=MUCH_LATER)
+
+
+def freezes_of_one(example: Example) -> Iterator[Schedule]:
+    """Freeze run A before each call until run B has taken over and finished its last dataset; then let A go on."""
+    for number, name in enumerate(trace_of(example), 1):
+        example.reset()
+        other = functools.partial(example.run, "B", SECOND_BATCH, hour=LATER, urns=example.urns[-1:])
+        run_a(example, FaultPoints(Fault(number, freeze_while(other))))
+        yield recovered(example, f"freeze {number} {name} for one dataset", runner="C", hour=MUCH_LATER)
 
 
 def frozen_pairs(example: Example, *, seed: int = 0, samples: int = 0) -> Iterator[Schedule]:

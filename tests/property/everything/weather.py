@@ -36,7 +36,7 @@ CALLS = 70
 STORE_CALLS = 25
 DECISIVE = (
     *("store.acquire_leases", "store.pin_startpoint", "store.release_leases"),
-    *("store.prepare", "store.prepare", "store.commit", "store.commit", "store.commit"),
+    *("store.prepare", "store.prepare_all", "store.commit", "store.commit", "store.commit_all"),
     *("storage.sync_dir", "storage.move", "storage.move", "storage.put_if_absent", "storage.delete_tree"),
 )
 """Where the next thing to happen is another one if this one did not."""

@@ -71,6 +71,7 @@ def test_lost_answer_comes_after_the_call() -> None:
         (fail_with(errno.EIO), "store.prepare", TransientError),
         (lose_answer, "store.prepare", TransientError),
         (lose_answer, "store.commit", CommitStateUnknownError),
+        (lose_answer, "store.commit_all", CommitStateUnknownError),
     ],
 )
 def test_stores_fail_with_errors_of_stores(action: Action, name: str, error: type[Exception]) -> None:

@@ -4,6 +4,7 @@
 """
 
 from gobblin_dagster.state.store import StateStore
+from gobblin_dagster.testing.conformance.state_store.batches import Batches
 from gobblin_dagster.testing.conformance.state_store.commits import Commits
 from gobblin_dagster.testing.conformance.state_store.endings import Endings
 from gobblin_dagster.testing.conformance.state_store.leases import Leases
@@ -17,7 +18,7 @@ from gobblin_dagster.testing.conformance.state_store.values import JOB, ME, TTL
 __all__ = ["ManualClock", "QuickStateStoreConformance", "StateStoreConformance", "StoreMaker"]
 
 
-class StateStoreConformance(States, Leases, Commits, Endings, Records, Snapshots, Startpoints):
+class StateStoreConformance(States, Leases, Commits, Batches, Endings, Records, Snapshots, Startpoints):
     """Tests of a state store.
 
     Example:

@@ -406,3 +406,30 @@ def test_a_database_without_its_tables_says_so(store: StateStore, by_hand: Engin
 
     with pytest.raises(StorageError, match="gobblin_runs"):
         store.load_runs()
+
+
+def test_waiting_sequences_are_found_without_reading_all_others(tmp_path: Path) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def ask(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT") and "gobblin_sequences" in statement:
+            asked.append((statement, parameters))
+
+    store = open_store(f"sqlite:///{tmp_path}/state.db", tmp_path)
+    try:
+        epoch = take(store).epoch
+        event.listen(Engine, "before_cursor_execute", ask)
+        store.prepare(sequence("one"), epoch)
+        assert [one.id for one in store.load_sequences(JOB)] == [sequence("one").id]
+    finally:
+        event.remove(Engine, "before_cursor_execute", ask)
+        store.close()
+    engine = create_engine(f"sqlite:///{tmp_path}/state.db")
+    with engine.connect() as connection:
+        plans = [
+            " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))
+            for statement, parameters in asked
+        ]
+    engine.dispose()
+    assert len(plans) == 2
+    assert all("INDEX gobblin_sequences_one_blocking" in plan for plan in plans), plans

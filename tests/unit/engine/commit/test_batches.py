@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from gobblin_dagster.core.commit import CommitSequence, SequenceState
+from gobblin_dagster.core.errors import StagedFileLostError, StaleEpochError
+from gobblin_dagster.engine.commit.batches import (
+    MOST_DATASETS,
+    MOST_FILES,
+    Leased,
+    each,
+    share_transactions,
+    without_faults,
+)
+from gobblin_dagster.engine.commit.listener import SilentListener
+from gobblin_dagster.storage import LocalStorage, MemoryStorage
+from gobblin_dagster.testing.faults import Action, Fault, FaultPoints, counted_store, fail_with, lose_answer
+from tests.unit.engine.commit.test_steps import MarkStep
+from tests.unit.engine.commit.world import World
+
+URNS = ("a", "b", "c", "d")
+
+
+class Told(SilentListener):
+    """Counts the calls by event and dataset."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[tuple[str, str]] = Counter()
+
+    def prepared(self, sequence: CommitSequence) -> None:
+        self.calls["prepared", sequence.dataset_urn] += 1
+
+    def committed(self, sequence: CommitSequence) -> None:
+        self.calls["committed", sequence.dataset_urn] += 1
+
+
+def _items(world: World) -> list[Leased]:
+    return [(world.sequence(f"c-{urn}", urn=urn), world.epoch(urn)) for urn in URNS]
+
+
+def _striking(world: World, name: str, action: Action) -> FaultPoints:
+    points = FaultPoints(Fault(1, action, name))
+    world.store = counted_store(world.store, points)
+    return points
+
+
+# -- which datasets are batched ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("datasets", "sizes"), [(1, [1]), (3, [1, 1, 1]), (9, [3, 3, 3]), (100, [32, 32, 32, 4]), (0, [])]
+)
+def test_small_datasets_are_spread_over_threads_first_and_batched_then(datasets: int, sizes: list[int]) -> None:
+    sequence = World().sequence()
+    items = [(replace(sequence, id=str(number)), 1) for number in range(datasets)]
+    assert [len(batch) for batch in share_transactions(items, 3, MemoryStorage())] == sizes
+    assert max(sizes, default=0) <= MOST_DATASETS
+
+
+def test_datasets_that_take_long_stand_alone() -> None:
+    small = World().sequence()
+    large = replace(small, id="large", steps=small.steps * (MOST_FILES + 1))
+    loading = replace(small, id="loading", steps=(MarkStep("/lake/mark"),))
+    others = [(replace(small, id=str(number)), 1) for number in range(4)]
+    batches = share_transactions([*others[:2], (large, 1), (loading, 1), *others[2:]], 1, MemoryStorage())
+    assert batches == [[(large, 1)], [(loading, 1)], others]
+
+
+def test_storage_that_copies_files_has_no_batches() -> None:
+    storage = LocalStorage()
+    storage.is_move_atomic = False
+    assert [len(batch) for batch in share_transactions(_items(World()), 1, storage)] == [1, 1, 1, 1]
+
+
+def test_errors_are_kept_by_dataset() -> None:
+    items = _items(World())
+    fault = ValueError("b")
+
+    def work(sequence: CommitSequence, _: int) -> None:
+        if sequence.dataset_urn == "b":
+            raise fault
+
+    errors = each(items, work)
+    assert errors == {"a": None, "b": fault, "c": None, "d": None}
+    assert without_faults(items, errors) == [items[0], *items[2:]]
+
+
+# -- how the committer treats a batch ----------------------------------------------------------------------------------
+def test_datasets_of_a_batch_share_two_transactions() -> None:
+    world, told = World(), Told()
+    items = _items(world)
+    points = FaultPoints()
+    world.store = counted_store(world.store, points)
+
+    assert world.committer(parallelism=1, listener=told).publish_all(items) == dict.fromkeys(URNS)
+
+    assert [name for name in points.trace if "prepare" in name or "commit" in name] == [
+        "store.prepare_all",
+        "store.commit_all",
+    ]
+    assert told.calls == Counter({(event, urn): 1 for event in ("prepared", "committed") for urn in URNS})
+    assert {world.state_of(sequence) for sequence, _ in items} == {SequenceState.COMMITTED}
+
+
+def test_dataset_that_was_taken_over_leaves_the_batch() -> None:
+    world = World()
+    items = _items(world)
+    world.clock.instant = world.clock.instant.replace(hour=9)
+    world.epoch("b", "run-2")
+
+    errors = world.committer(parallelism=1).publish_all(items)
+
+    assert isinstance(errors.pop("b"), StaleEpochError)
+    assert errors == dict.fromkeys(("a", "c", "d"))
+    assert set(world.store.load_dataset_states("job")) == {"a", "c", "d"}
+
+
+def test_dataset_with_a_lost_file_is_undone_and_the_others_are_committed() -> None:
+    world = World()
+    items = _items(world)
+    (source,) = world.storage.walk_files("/lake/_gobblin/staging/run-1/c-c")
+    world.storage.delete(source)
+
+    errors = world.committer(parallelism=1).publish_all(items)
+
+    assert isinstance(errors.pop("c"), StagedFileLostError)
+    assert errors == dict.fromkeys(("a", "b", "d"))
+    assert world.state_of(items[2][0]) is SequenceState.ABORTED
+
+
+@pytest.mark.parametrize("action", [fail_with(5), lose_answer], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("name", ["store.prepare_all", "store.commit_all"])
+def test_error_of_a_shared_transaction_costs_no_dataset(name: str, action: Action) -> None:
+    world, told = World(), Told()
+    items = _items(world)
+    points = _striking(world, name, action)
+
+    errors = world.committer(parallelism=1, listener=told).publish_all(items)
+
+    assert points.is_struck
+    assert errors == dict.fromkeys(URNS)
+    assert told.calls == Counter({(event, urn): 1 for event in ("prepared", "committed") for urn in URNS})
+    assert {world.state_of(sequence) for sequence, _ in items} == {SequenceState.COMMITTED}
+    assert len(world.visible()) == len(URNS)
