@@ -340,6 +340,10 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "testing/conformance/quality.py": ("contract/test_policies.py", ""),
     "testing/conformance/source.py": ("contract/test_sources.py", ""),
     "testing/conformance/state_store/__init__.py": ("contract/test_state_store.py", ""),
+    "testing/conformance/state_store/batches.py": (
+        "contract/test_state_store.py",
+        "gobblin_dagster.testing.conformance.state_store",
+    ),
     "testing/conformance/state_store/commits.py": (
         "contract/test_state_store.py",
         "gobblin_dagster.testing.conformance.state_store",
