@@ -132,6 +132,10 @@ class DatasetState(ShownAsFacts):
     created again, and stored positions mean nothing. Empty if the source has no ids, and in states of older
     programs."""
 
+    inferred: Mapping[str, str] = field(default_factory=dict)
+    """Types that the source inferred for its columns, by name, in the words of job files; they stay until the state is
+    reset. Empty if it infers none, and in states of older programs."""
+
     def is_other(self, name: str, identity: str) -> bool:
         """Return whether a topic or table was deleted and created again since it was read.
 

@@ -82,7 +82,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "constructs/quality/ages.py": ("unit/constructs/quality/test_values.py", ""),
     "constructs/quality/row_count.py": ("unit/constructs/quality/test_task_policies.py", ""),
     "constructs/quality/schema.py": ("unit/constructs/quality/test_task_policies.py", ""),
-    "constructs/quality/schema_text.py": ("unit/constructs/quality/test_contract.py", ""),
+    "constructs/types/schema_text.py": ("unit/constructs/quality/test_contract.py", ""),
     "constructs/sources/files/by_date.py": ("property/test_files_source.py", ""),
     "constructs/sources/files/by_date_window.py": ("property/test_files_source.py", ""),
     "constructs/sources/files/by_modified_time.py": ("property/test_files_source.py", ""),

@@ -85,6 +85,7 @@ def _print_leftovers(console: Console, plan: JobPlan) -> None:
 def _print_remarks(console: Console, plan: JobPlan) -> None:
     remarks = [(d, note, "yellow") for d in plan.datasets for note in d.notes]
     remarks += [(d, d.problem, "red") for d in plan.datasets if d.problem]
+    remarks += [(d, note, "dim") for d in plan.datasets for note in d.type_notes]
     for dataset, text, style in remarks[:MAX_ROWS]:
         console.print(f"  {dataset_name(dataset.dataset_urn)}: {text}", style=style)
     if len(remarks) > MAX_ROWS:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import bz2
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -142,6 +142,21 @@ class FileFormat(Protocol):
 
     def count_rows(self, file: InputFile) -> int:
         """Count the file's rows without keeping them; raises as `open`."""
+
+
+@runtime_checkable
+class InfersTypes(Protocol):
+    """Optional addition to `FileFormat`: its files do not tell types, and the source infers them from a sample."""
+
+    @property
+    def fractions(self) -> Any:
+        """`constructs.types.inference.Fractions`, or None if types of new columns are not to be inferred."""
+
+    def open_texts(self, file: InputFile) -> FileReader:
+        """Open the columns without a declared type as texts; raises as `open`."""
+
+    def with_types(self, types: Mapping[str, str]) -> FileFormat:
+        """Return the format with inferred types of columns, by name; columns with a declared type keep it."""
 
 
 def kind_of(beginning: bytes) -> str:

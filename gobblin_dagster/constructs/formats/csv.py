@@ -1,8 +1,8 @@
 """CsvFormat: read delimited text, block by block, with pyarrow.
 
-A column is text unless its type is declared, so that a schema never depends on the data of a block. Quoted values may
-contain line breaks; measured, this costs nothing. Reading uses a single thread, as pyarrow's streaming reader always
-does, which keeps row numbers exact; a task has one core.
+A column has its declared type, else the type that the source inferred for the dataset, else it is text: a schema never
+depends on the data of a block. Quoted values may contain line breaks; measured, this costs nothing. Reading uses a
+single thread, as pyarrow's streaming reader always does, which keeps row numbers exact; a task has one core.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ from gobblin_dagster.constructs.formats.csv_quotes import QuoteCounter, fault_of
 from gobblin_dagster.constructs.formats.encodings import EncodingName, without_signature
 from gobblin_dagster.constructs.formats.peek import Again, LookedAt
 from gobblin_dagster.constructs.types.arrow import TypeName, arrow_type
+from gobblin_dagster.constructs.types.exact_text import MisfitError, exact_values
+from gobblin_dagster.constructs.types.inference import Fractions
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.utils.duplicates import repeated
 from gobblin_dagster.core.utils.text import first_line
@@ -70,7 +73,15 @@ class CsvOptions(SpecModel):
     quoted_nulls: bool = False
     """Whether quoted `null_values` mean null too, for programs that quote everything, as R does."""
     columns: Mapping[str, TypeName] = Field(default_factory=dict)
-    """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; all other columns are text."""
+    """Types by column name, e.g. `{year: int32, time_hour: timestamp}`; types of other columns are inferred."""
+    dataset_columns: Mapping[str, Mapping[str, TypeName]] = Field(default_factory=dict)
+    """More `columns` for the datasets whose urn matches a glob, e.g. `{"shop/*": {zip: string}}`; of several globs that
+    match, later ones win."""
+    infer: bool = True
+    """Whether types of undeclared columns are inferred, for each dataset once, from a sample of its first files; the
+    plan says which. false: columns that are new are text. Datasets that were published keep their types either way."""
+    infer_fractions: Fractions = "float64"
+    """Type tried first for numbers with fractions: `float64`, or `decimal`, which also keeps zeros at the end."""
     include: tuple[str, ...] = ()
     """Columns to read, in this order; default: all. Fewer are faster."""
 
@@ -78,9 +89,18 @@ class CsvOptions(SpecModel):
     def _fit_together(self) -> Self:
         if self.header == bool(self.column_names):
             raise ValueError("expected either a header or `column_names` (with `header: false`)")
-        if self.include and (unread := [name for name in self.columns if name not in self.include]):
+        declared = [*self.columns, *(name for columns in self.dataset_columns.values() for name in columns)]
+        if self.include and (unread := [name for name in declared if name not in self.include]):
             raise ValueError(f"`columns` declares {', '.join(unread)}, which `include` leaves out")
         return self
+
+    def columns_of(self, dataset_urn: str) -> dict[str, str]:
+        """Return the declared types of a dataset's columns."""
+        declared = dict(self.columns)
+        for glob, columns in self.dataset_columns.items():
+            if dataset_urn == glob or fnmatchcase(dataset_urn, glob):
+                declared |= columns
+        return declared
 
 
 class CsvFormat:
@@ -95,10 +115,30 @@ class CsvFormat:
 
     def __init__(self, options: CsvOptions, context: ConstructContext) -> None:
         self._options = options
+        self._context = context
         self._block_bytes = context.block_bytes
+        self._declared = options.columns_of(context.dataset_urn)
+        self._inferred: Mapping[str, str] = {}
+
+    @property
+    def fractions(self) -> Fractions | None:
+        return self._options.infer_fractions if self._options.infer else None
+
+    def with_types(self, types: Mapping[str, str]) -> CsvFormat:
+        typed = CsvFormat(self._options, self._context)
+        typed._inferred = {name: kind for name, kind in types.items() if name not in self._declared}
+        return typed
 
     def open(self, file: InputFile, schema: pa.Schema | None) -> FileReader:
-        return CsvReader(file, self._options, self._block_bytes, self._wanted(schema))
+        return CsvReader(file, self._options, self._block_bytes, self._wanted(schema), self._inferred)
+
+    def open_texts(self, file: InputFile) -> FileReader:
+        def texts(header: list[str]) -> pa.Schema:
+            require_columns(self._options.include, header, "named in `include`")
+            names = [name for name in self._options.include or header if name not in self._declared]
+            return pa.schema([(name, pa.string()) for name in names])
+
+        return CsvReader(file, self._options, self._block_bytes, texts)
 
     def count_rows(self, file: InputFile) -> int:
         first_column = CsvReader(
@@ -112,14 +152,14 @@ class CsvFormat:
         options = self._options
 
         def wanted(header: list[str]) -> pa.Schema:
-            require_columns(options.columns, header, "declared in `columns`")
+            require_columns(self._declared, header, "declared in `columns`")
             require_columns(options.include, header, "named in `include`")
             if schema is not None:
                 require_columns(schema.names, header, "as in the first file of its work unit")
                 if not options.include:
                     refuse_new_columns(schema.names, header)
                 return schema
-            types = {name: arrow_type(kind) for name, kind in options.columns.items()}
+            types = {name: arrow_type(kind) for name, kind in {**self._inferred, **self._declared}.items()}
             return pa.schema([(name, types.get(name, pa.string())) for name in options.include or header])
 
         return wanted
@@ -129,7 +169,12 @@ class CsvReader:
     """Reads one CSV file."""
 
     def __init__(
-        self, file: InputFile, options: CsvOptions, block_bytes: int, wanted: Callable[[list[str]], pa.Schema]
+        self,
+        file: InputFile,
+        options: CsvOptions,
+        block_bytes: int,
+        wanted: Callable[[list[str]], pa.Schema],
+        inferred: Mapping[str, str] | None = None,
     ) -> None:
         self._file, self._options, self._block_bytes = file, options, block_bytes
         self._bad_row: Any = None
@@ -140,6 +185,8 @@ class CsvReader:
             self._header, self._has_rows = self._read_header(looked_at)
             self._again = looked_at.again()
             self.schema = wanted(self._header)
+            is_inferred = (inferred or {}).__contains__
+            self._exact = [at for at, name in enumerate(self.schema.names) if is_inferred(name)]
         except BaseException:
             self._text.close()
             raise
@@ -149,11 +196,16 @@ class CsvReader:
         return self._text.bytes_read
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        if not self._has_rows:
+        if not self._has_rows or not self.schema.names:
             return
-        floats = {field.name for field in self.schema if pa.types.is_floating(field.type)}
+        as_read, rows = self.schema, 0
+        for at in self._exact:
+            as_read = as_read.set(at, self.schema.field(at).with_type(pa.string()))
+        floats = {field.name for field in as_read if pa.types.is_floating(field.type)}
         with self._explained():
-            for batch in self._arrow_reader(self._again, self.schema):
+            for read in self._arrow_reader(self._again, as_read):
+                batch = self._typed(read, rows)
+                rows += batch.num_rows
                 for column in [name for name in floats if pc.any(pc.is_inf(batch.column(name))).as_py()]:
                     self._refuse_overflow(column)
                     floats.remove(column)
@@ -163,6 +215,23 @@ class CsvReader:
 
     def close(self) -> None:
         self._text.close()
+
+    def _typed(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+        """Convert the columns with inferred types; raises FormatError for a text that such a type would alter."""
+        columns = list(batch.columns)
+        for at in self._exact:
+            kind = self.schema.field(at).type
+            try:
+                columns[at] = columns[at] if pa.types.is_string(kind) else exact_values(columns[at], kind)
+            except MisfitError as misfit:
+                name = self.schema.field(at).name
+                problem = (
+                    f"column {name!r}: {misfit.text[:80]!r} does not fit {kind}, the type inferred from the dataset's "
+                    f"first rows. Declare it, e.g. `columns: {{{name}: string}}`, or name texts that mean null in "
+                    "`null_values`."
+                )
+                raise FormatError(problem, rows + misfit.index + 1) from misfit
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _read_header(self, stream: LookedAt) -> tuple[list[str], bool]:
         """Return the column names, and whether any row follows."""

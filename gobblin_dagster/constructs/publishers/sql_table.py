@@ -30,7 +30,7 @@ from gobblin_dagster.constructs.publishers.tables import (
     resolved,
     unified_schema,
 )
-from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
+from gobblin_dagster.constructs.types.schema_text import type_from_text, type_texts
 from gobblin_dagster.core.constructs import ConstructContext, NotedCommit, PublishView
 from gobblin_dagster.core.errors import (
     EnvironmentFaultError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from gobblin_dagster.constructs.converters.each_row import shown
-from gobblin_dagster.constructs.quality.schema_text import schema_text, type_from_text, type_texts
 from gobblin_dagster.constructs.types.columns import convert_error
+from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text, type_texts
 from gobblin_dagster.core.constructs import ConstructContext
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SchemaContract

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from gobblin_dagster.constructs.quality.schema_text import schema_text, type_texts
 from gobblin_dagster.constructs.types.columns import columns_text
+from gobblin_dagster.constructs.types.schema_text import schema_text, type_texts
 from gobblin_dagster.core.constructs import BranchView, ConstructContext
 from gobblin_dagster.spec.job import SpecModel
 

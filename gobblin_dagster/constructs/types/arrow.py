@@ -21,13 +21,17 @@ _TYPES: dict[str, pa.DataType] = {
     "float64": pa.float64(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
     "binary": pa.binary(),
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """Return the Arrow type of a name, e.g. `int64`, `timestamp` (an instant), `decimal(12, 2)`; raises ValueError."""
+    """Return the Arrow type of a name; raises ValueError.
+
+    For example `int64`, `timestamp` (an instant), `timestamp_ntz` (a time of an unknown zone), `decimal(12, 2)`.
+    """
     if name in _TYPES:
         return _TYPES[name]
     if (match := _DECIMAL.fullmatch(name)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):

@@ -37,6 +37,11 @@ class DatasetOffer:
     origin: Mapping[str, str] = field(default_factory=dict)
     """Ids of the topics, tables and so on that the work units read, by name, if these have ids. The commit stores them
     (`DatasetState.origin`), so that the next plan notices if one was deleted and created again. No secrets."""
+    inferred: Mapping[str, str] = field(default_factory=dict)
+    """Types that the source inferred for columns, by name. The commit stores them (`DatasetState.inferred`), so that
+    later runs read these columns with the same types."""
+    type_notes: Sequence[str] = ()
+    """Sentences on types that were inferred now, and from how much. Plans show them; results of runs do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ def build_sequence(
     extract: Extract = _UNNAMED,
     publishers: Publishers = _APPEND_ALL,
     origin: Mapping[str, str] | None = None,
+    inferred: Mapping[str, str] | None = None,
 ) -> CommitSequence:
     """Return the sequence that publishes a decision: one rename per published file, and the next state of the dataset.
 
@@ -68,6 +69,7 @@ def build_sequence(
         extract: the extract of the files; only publishers need it.
         publishers: the publisher of each branch; default: all files are appended.
         origin: ids of what was read, by name; ids of other names stay as they were.
+        inferred: types inferred for columns, by name; types of other columns stay as they were.
 
     Raises:
         UsageError: there is nothing to publish.
@@ -93,6 +95,7 @@ def build_sequence(
         planned_low=planned_low,
         now=now,
         origin=origin or {},
+        inferred=inferred or {},
     )
     frame = PublishView(
         job=job,
@@ -157,6 +160,7 @@ def _after(
     planned_low: Watermark | None,
     now: datetime,
     origin: Mapping[str, str],
+    inferred: Mapping[str, str],
 ) -> DatasetState:
     """Return the state after the commit transaction, without the files."""
     if before is None:
@@ -180,6 +184,7 @@ def _after(
         failed_ranges=tuple(f"[{unit.actual_high}, {unit.expected_high})" for unit in decision.failed),
         pace=_pace_after(before.pace, sums, len(decision.publish)),
         origin={**before.origin, **origin},
+        inferred={**before.inferred, **inferred},
     )
     return _giving_up(after, decision.failed) if decision.gives_up and decision.failed else after
 

@@ -46,6 +46,10 @@ class DatasetPlan:
     """A startpoint that has expired and is not applied; the run deletes it even if there is nothing to commit."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """Ids of the objects that are read, by name (`DatasetOffer.origin`); the commit stores them."""
+    inferred: Mapping[str, str] = field(default_factory=dict)
+    """Types inferred for columns, by name (`DatasetOffer.inferred`); the commit stores them."""
+    type_notes: tuple[str, ...] = ()
+    """Sentences on types that were inferred for this plan."""
 
     @property
     def is_moving(self) -> bool:

@@ -217,6 +217,8 @@ def _dataset_plans(
             begin=start.begin if start.startpoint is not None or offer.work_units else None,
             expired=start.expired,
             origin=offer.origin,
+            inferred=offer.inferred,
+            type_notes=tuple(offer.type_notes),
         )
     for urn, start in unseen.items():
         state = states.get(urn)

@@ -130,6 +130,7 @@ def _publication(
         extract=job.to_extract(),
         publishers=publishers,
         origin=plan.origin,
+        inferred=plan.inferred,
     )
     sequence = dataclasses.replace(sequence, steps=(*sequence.steps, *plan_own_steps(job.commit.steps, sequence)))
     gone = decision.failed if decision.gives_up else ()

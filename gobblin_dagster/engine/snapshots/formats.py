@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from gobblin_dagster.constructs.formats.published import DatasetFormat, Types, ending_of
-from gobblin_dagster.constructs.quality.schema_text import type_from_text, type_texts
 from gobblin_dagster.constructs.registry import registry
+from gobblin_dagster.constructs.types.schema_text import type_from_text, type_texts
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.urn import DatasetUrn
 from gobblin_dagster.storage.arrow import arrow_files

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gobblin_dagster.constructs.converters.blame import on_rows
-from gobblin_dagster.constructs.quality.schema_text import schema_text
 from gobblin_dagster.constructs.registry import ConstructKind, registry
+from gobblin_dagster.constructs.types.schema_text import schema_text
 from gobblin_dagster.core.constructs import Chunk, Extractor, ForkOperator, Source, WriterContext
 from gobblin_dagster.core.errors import ForkBranchMismatchError, InvalidSpecError, SpecFault
 from gobblin_dagster.core.failure import describe_failure

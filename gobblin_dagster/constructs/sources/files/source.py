@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gobblin_dagster.constructs.formats.base import FileFormat, InputFile
+from gobblin_dagster.constructs.formats.base import FileFormat, InfersTypes, InputFile
 from gobblin_dagster.constructs.registry import ConstructKind, registry
 from gobblin_dagster.constructs.sources.files.by_date import ByDate
 from gobblin_dagster.constructs.sources.files.by_date_window import ByDateWindow
@@ -24,6 +24,7 @@ from gobblin_dagster.constructs.sources.files.by_name import ByName
 from gobblin_dagster.constructs.sources.files.checksums import Checksums, Compare
 from gobblin_dagster.constructs.sources.files.discovery import Discovery, FilesPlan, Gate, Limits
 from gobblin_dagster.constructs.sources.files.extractor import FilesExtractor, translated_errors
+from gobblin_dagster.constructs.sources.files.inferred_types import SAMPLE_BYTES, InferredTypes, infer_types
 from gobblin_dagster.constructs.sources.files.listing import (
     Examples,
     FoundFile,
@@ -36,6 +37,7 @@ from gobblin_dagster.constructs.sources.files.listing import (
 from gobblin_dagster.constructs.sources.files.options import FilesOptions, NewFiles
 from gobblin_dagster.constructs.sources.files.pattern import PathPattern
 from gobblin_dagster.constructs.sources.work_units import state_problem
+from gobblin_dagster.constructs.types.schema_text import type_texts
 from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer, Extractor, SourceContext
 from gobblin_dagster.core.errors import InvalidUrnError, SourceError, StartpointError, TransientError
 from gobblin_dagster.core.run_record import RunRecord
@@ -49,6 +51,8 @@ from gobblin_dagster.storage.remote import is_passing
 
 __all__ = ["FilesOptions", "FilesSource"]
 
+_MORE_AFTER_FAILURE = 16
+"""How many times the usual sample is looked at if the last runs of a dataset failed, perhaps for an inferred type."""
 _AHEAD = timedelta(days=1)
 """Files dated further ahead than this wait: more than any time zone differs, less than a mistyped year."""
 
@@ -100,7 +104,10 @@ class FilesSource:
         return [f"no file of `path` has {', '.join(absent)} in its name; it is read once it comes."] if absent else []
 
     def extractor(self, unit: WorkUnit) -> Extractor:
-        return FilesExtractor(unit, self._format, self._context)
+        types, file_format = unit.read.get("types"), self._format
+        if isinstance(types, Mapping) and isinstance(file_format, InfersTypes):
+            file_format = file_format.with_types({name: str(kind) for name, kind in types.items()})
+        return FilesExtractor(unit, file_format, self._context)
 
     def tells_positions(self) -> bool:
         """Return True: a work unit can end behind each of its files, except between files of one date."""
@@ -256,8 +263,42 @@ class FilesSource:
         mark = state.watermark if state is not None else None
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
-        units = [replace(unit, read={**unit.read, "root": self._label(self._below)}) for unit in plan.work_units]
-        return DatasetOffer(urn, plan.low, plan.expected_high, units, notes=notes)
+        inferred = self._inferred(urn, plan, context)
+        common = {"root": self._label(self._below), **({"types": dict(inferred.types)} if inferred.types else {})}
+        units = [replace(unit, read={**unit.read, **common}) for unit in plan.work_units]
+        return DatasetOffer(
+            urn,
+            plan.low,
+            plan.expected_high,
+            units,
+            notes=notes,
+            inferred=inferred.types,
+            type_notes=inferred.notes,
+        )
+
+    def _inferred(self, urn: str, plan: FilesPlan, context: SourceContext) -> InferredTypes:
+        """Return the types of a dataset's columns, stored ones and new ones."""
+        state = context.states.get(urn)
+        known = state.inferred if state is not None else {}
+        file_format = self._format_of(urn)
+        if not isinstance(file_format, InfersTypes):
+            return InferredTypes()
+        files = [file["path"] for unit in plan.work_units for file in unit.read.get("files", ())]
+        schemas = state.schemas.values() if state is not None else ()
+        if file_format.fractions is None or not files or (schemas and not known):
+            return InferredTypes(known)
+        texts = {name for schema in schemas for name in type_texts(schema)}
+        has_failed = not known and bool(_failures(urn, context.previous_runs()))
+        paths = [path if "://" in path else os.path.join(self._context.base_dir, path) for path in files]  # noqa: PTH118
+        return infer_types(
+            file_format, paths, known, texts, sample_bytes=SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
+        )
+
+    def _format_of(self, urn: str) -> FileFormat:
+        """Return the format with the options of one dataset."""
+        context = replace(self._context, dataset_urn=urn)
+        file_format: FileFormat = registry.create(ConstructKind.FORMAT, self._options.format, context)
+        return file_format
 
     def _planned(self, urn: str, files: Sequence[FoundFile], context: SourceContext, gate: Gate) -> FilesPlan:
         """Plan the new files; after failed runs in smaller work units, so that a bad file delays no others."""

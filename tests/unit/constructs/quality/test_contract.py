@@ -10,7 +10,7 @@ import pytest
 
 from gobblin_dagster.constructs.converters.blame import on_rows
 from gobblin_dagster.constructs.quality.contract import Contract, is_wider
-from gobblin_dagster.constructs.quality.schema_text import schema_text, type_from_text
+from gobblin_dagster.constructs.types.schema_text import schema_text, type_from_text
 from gobblin_dagster.core.constructs import Chunk
 from gobblin_dagster.core.errors import ConvertError
 from gobblin_dagster.spec.job import SchemaContract

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from gobblin_dagster.constructs.quality.row_count import RowCountPolicy, RowCountRangePolicy
 from gobblin_dagster.constructs.quality.schema import RequiredColumnsPolicy, SchemaCompatibilityPolicy
-from gobblin_dagster.constructs.quality.schema_text import schema_text
+from gobblin_dagster.constructs.types.schema_text import schema_text
 from gobblin_dagster.core.constructs import BranchView, TaskLevelPolicy
 from gobblin_dagster.core.task_state import BranchCounts, StagedFile
 from tests.unit.constructs.samples import CONTEXT
