@@ -1,0 +1,166 @@
+"""Types of CSV columns over the runs of a job: inferred once, kept by the state, never altered without a word."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gobblin_dagster.constructs.formats.base import InfersTypes
+from gobblin_dagster.constructs.sources.files.inferred_types import infer_types
+from gobblin_dagster.core.constructs import ConstructContext, DatasetOffer
+from gobblin_dagster.core.dataset_state import DatasetState
+from gobblin_dagster.engine.results import DatasetResult
+from gobblin_dagster.spec.job import JobSpec
+from tests.unit.constructs.formats.reading import file_format
+from tests.unit.constructs.sources.files.test_source import plan, put, source
+from tests.unit.engine.jobs import run
+
+PATH = "in/{dataset}/*.csv"
+
+
+class Lake:
+    """A job that publishes the files of `in/<dataset>/`."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.root = root
+        self.options = {"type": "csv", **options}
+
+    def run(self, **parts: Any) -> DatasetResult:
+        body = {
+            "job": "j",
+            "source": {"type": "files", "path": PATH, "format": self.options},
+            "extract": {"namespace": "n", "table": "t"},
+            "output": {"path": "lake"},
+        }
+        (dataset,) = run(self.root, JobSpec.model_validate(body | parts)).datasets
+        return dataset
+
+    def published(self) -> pa.Table:
+        files = sorted((self.root / "lake").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+        return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
+
+
+def offer(root: Path, states: dict[str, DatasetState] | None = None, **options: Any) -> DatasetOffer:
+    return plan(source(root, PATH, format={"type": "csv", **options}), states)["a"]
+
+
+def kinds(table: pa.Table) -> dict[str, str]:
+    return {field.name: str(field.type) for field in table.schema}
+
+
+def test_types_are_inferred_told_in_the_plan_and_published(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "in/a/1.csv",
+        text="id,zip,price,day,ok,empty\n1,007,1.5,2024-01-31,true,\n2,123,2,2024-02-01,FALSE,\n",
+    )
+    (note,) = offer(tmp_path).type_notes
+    assert note == (
+        "types inferred from 2 rows of 1 file: int64: id; text: zip, empty; float64: price; date: day; bool: ok."
+    )
+    lake = Lake(tmp_path)
+    assert lake.run().rows_read == 2
+    assert lake.published().to_pylist()[0] == {
+        "id": 1,
+        "zip": "007",
+        "price": 1.5,
+        "day": date(2024, 1, 31),
+        "ok": True,
+        "empty": None,
+    }
+
+
+def test_types_of_the_first_commit_stay(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    put(tmp_path, "in/a/1.csv", text="id\n1\n")
+    lake.run()
+    put(tmp_path, "in/a/2.csv", text="id\nx\n")
+    (failure,) = lake.run().failures
+    assert "file in/a/2.csv, row 1: column 'id': 'x' does not fit int64" in failure.message
+    put(tmp_path, "in/a/2.csv", text="id\n2\n")
+    lake.run()
+    assert lake.published().to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+def test_column_that_comes_later_gets_a_type_of_its_own(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    put(tmp_path, "in/a/1.csv", text="id\n1\n")
+    lake.run()
+    put(tmp_path, "in/a/2.csv", text="id,n\n2,2.5\n")
+    lake.run(schema_contract="evolve")
+    files = sorted((tmp_path / "lake").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    assert kinds(pq.read_table(files[-1], partitioning=None)) == {"id": "int64", "n": "double"}
+
+
+def test_dataset_that_was_published_as_text_stays_text(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text="id,n\n1,1\n")
+    lake = Lake(tmp_path, infer=False)
+    lake.run()
+    assert kinds(lake.published()) == {"id": "string", "n": "string"}
+    lake = Lake(tmp_path)
+    put(tmp_path, "in/a/2.csv", text="id,n\n2,2\n")
+    assert lake.run().rows_read == 1
+    assert kinds(lake.published()) == {"id": "string", "n": "string"}
+
+
+def test_types_stay_if_inference_is_switched_off_later(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text="id\n1\n")
+    Lake(tmp_path).run()
+    put(tmp_path, "in/a/2.csv", text="id\n2\n")
+    off = Lake(tmp_path, infer=False)
+    off.run()
+    assert off.published().to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+def test_misfit_behind_the_sample_fails_the_run_and_the_next_run_looks_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gobblin_dagster.constructs.sources.files.source.SAMPLE_BYTES", 400_000)
+    lake = Lake(tmp_path)
+    big = "id\n" + "12345\n" * 200_000
+    put(tmp_path, "in/a/1.csv", text=big)
+    put(tmp_path, "in/a/2.csv", text=big + "n/a\n")
+    result = lake.run(commit={"policy": "full"})
+    assert "file in/a/2.csv, row 200001: column 'id': 'n/a' does not fit int64" in result.failures[0].message
+    assert lake.run(commit={"policy": "full"}).rows_read == 400_001
+    assert kinds(lake.published()) == {"id": "string"}
+
+
+def test_words_that_may_mean_null_are_named_with_the_option(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text='id,n\n1,NA\n2,3\n"",4\n')
+    assert offer(tmp_path).type_notes[1] == (
+        'if "", "NA" means null, set `null_values: ["", "NA"]` and `quoted_nulls: true`; columns that would not be '
+        "text: int64: id, n."
+    )
+    assert "int64: id, n." in offer(tmp_path, null_values=["", "NA"], quoted_nulls=True).type_notes[0]
+
+
+def test_columns_of_datasets_are_declared_by_globs(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text="id,n\n1,1\n")
+    put(tmp_path, "in/b/1.csv", text="n\n1\n")
+    declared = {"a": {"id": "string"}, "*": {"n": "int32"}, "a*": {"n": "float32"}}
+    files = source(tmp_path, PATH, format={"type": "csv", "dataset_columns": declared})
+    assert [list(one.inferred) for one in plan(files).values()] == [[], []]
+    lake = Lake(tmp_path, dataset_columns=declared)
+    (tmp_path / "in/b/1.csv").unlink()
+    lake.run()
+    assert kinds(lake.published()) == {"id": "string", "n": "float"}
+
+
+def test_file_that_cannot_be_read_does_not_hinder_the_others(tmp_path: Path) -> None:
+    put(tmp_path, "in/a/1.csv", text="")
+    put(tmp_path, "in/a/2.csv", text="id\n1\n")
+    assert offer(tmp_path).inferred == {"id": "int64"}
+
+
+def test_column_that_was_published_without_a_type_stays_text(tmp_path: Path) -> None:
+    put(tmp_path, "one.csv", text="id,n,m\n1,1,1\n")
+    csv = file_format({"type": "csv"}, ConstructContext(job="j", base_dir=str(tmp_path)))
+    assert isinstance(csv, InfersTypes)
+    found = infer_types(csv, [str(tmp_path / "one.csv")], {"id": "int64"}, {"n"})
+    assert found.types == {"id": "int64", "m": "int64"}
