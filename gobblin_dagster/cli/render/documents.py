@@ -63,6 +63,8 @@ def _dataset_plan(dataset: DatasetPlan) -> dict[str, Any]:
         "cost_ms": dataset.cost_ms if dataset.has_work else 0,
         "startpoint": _startpoint(dataset.startpoint) if dataset.startpoint else None,
         "notes": list(dataset.notes),
+        "inferred": dict(dataset.inferred),
+        "type_notes": list(dataset.type_notes),
         "problem": dataset.problem,
     }
 
