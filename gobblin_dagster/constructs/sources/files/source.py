@@ -264,7 +264,9 @@ class FilesSource:
         if plan.problem or not plan.work_units:
             return DatasetOffer(urn, mark, mark, problem=plan.problem, notes=notes)
         inferred = self._inferred(urn, plan, context)
-        common = {"root": self._label(self._below), **({"types": dict(inferred.types)} if inferred.types else {})}
+        common: dict[str, Any] = {"root": self._label(self._below)}
+        if inferred.types:
+            common["types"] = dict(inferred.types)
         units = [replace(unit, read={**unit.read, **common}) for unit in plan.work_units]
         return DatasetOffer(
             urn,
@@ -283,13 +285,16 @@ class FilesSource:
         file_format = self._format_of(urn)
         if not isinstance(file_format, InfersTypes):
             return InferredTypes()
-        files = [file["path"] for unit in plan.work_units for file in unit.read.get("files", ())]
+        read: Any = [unit.read for unit in plan.work_units]
+        files = [file["path"] for one in read for file in one.get("files", ())]
         schemas = state.schemas.values() if state is not None else ()
         if file_format.fractions is None or not files or (schemas and not known):
             return InferredTypes(known)
         texts = {name for schema in schemas for name in type_texts(schema)}
         has_failed = not known and bool(_failures(urn, context.previous_runs()))
-        paths = [path if "://" in path else os.path.join(self._context.base_dir, path) for path in files]  # noqa: PTH118
+        base, allow = self._context.base_dir, self._context.allow
+        paths = [path if "://" in path else os.path.join(base, path) for path in files]  # noqa: PTH118  # keeps the text
+        paths = [path for path in paths if not allow.path_problem(path, base)]
         return infer_types(
             file_format, paths, known, texts, sample_bytes=SAMPLE_BYTES * (_MORE_AFTER_FAILURE if has_failed else 1)
         )
