@@ -56,7 +56,8 @@ class QueryExtractor:
     """Read the rows of a work unit, `low <= watermark column < high`, in one statement.
 
     `WorkUnit.read` holds the columns (`columns`), whether rows with NULL in the watermark column belong to the work
-    unit (`nulls`), and the step at which the overlap begins (`from`).
+    unit (`nulls`), the step at which the overlap begins (`from`), and whether it is a whole table without a watermark
+    column (`whole`).
 
     Shape: the columns of the table or query, without `exclude_columns`, in the types that the plan found; in no order
     unless the run asks for the order of the watermark column.
@@ -67,22 +68,28 @@ class QueryExtractor:
 
     def __init__(self, unit: WorkUnit, database: Database, options: QueryOptions, context: ConstructContext) -> None:
         schema, _, table = unit.dataset_urn.partition(".")
+        is_whole = bool(unit.read.get("whole", False))
         relation = Relation(
             schema=schema,
             table="" if options.query else table,
             query=options.query,
             columns=columns_of(unit),
-            cursor_column=options.watermark.column,
+            cursor_column="" if is_whole else options.cursor_column,
             cursor=options.cursor,
             backend=database.backend,
         )
         low, high = (options.cursor.step(next(iter(m.components().values()))) for m in (unit.low, unit.expected_high))
         first: Any = unit.read.get("from", low)
         with_nulls = bool(unit.read.get("nulls", False))
-        is_ordered = context.in_order and not with_nulls  # rows with NULL have no place in the order
-        statement = relation.rows(first, high, with_nulls=with_nulls, is_ordered=is_ordered)
+        # Rows with NULL have no place in the order, nor have those of a table without a watermark column.
+        is_ordered = context.in_order and not with_nulls and not is_whole
+        statement = (
+            relation.all_rows()
+            if is_whole
+            else relation.rows(first, high, with_nulls=with_nulls, is_ordered=is_ordered)
+        )
         self._low, self._cursor = low, options.cursor
-        self._in_order = InOrder(options.watermark.column, options.cursor.step, self._fail) if is_ordered else None
+        self._in_order = InOrder(options.cursor_column, options.cursor.step, self._fail) if is_ordered else None
         self.schema: pa.Schema = relation.arrow_schema
         self.bytes_read = 0
         self._label = f"{unit.dataset_urn} {unit.interval}"

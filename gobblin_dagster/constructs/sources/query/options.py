@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -19,9 +21,38 @@ class WatermarkOptions(SpecModel):
     """The column that orders the rows."""
 
     column: str = Field(min_length=1)
-    """Name of the column, the same in every table. Source: `extract.delta.fields`."""
+    """Name of the column. Source: `extract.delta.fields`."""
     type: CursorType = CursorType.TIMESTAMP
     """`long`, `timestamp`, `date` or `hour`. Source: `source.querybased.watermark.type`."""
+
+
+class TableOptions(SpecModel):
+    """Options of some tables; what is not set is as for the others."""
+
+    watermark: WatermarkOptions | None = None
+    """As above; null: the tables have no watermark column, see `without_watermark`."""
+    primary_key: tuple[str, ...] = ()
+    """As above."""
+    exclude_columns: tuple[str, ...] = ()
+    """As above, in addition."""
+    start: Value | None = None
+    """As above."""
+    end: Value | None = None
+    """As above."""
+    max_watermark: str | None = None
+    """As above."""
+    nulls: Literal["fail", "exclude", "include"] = "fail"
+    """As above."""
+    lag: int | str = 0
+    """As above."""
+    overlap: int | str = 0
+    """As above."""
+    partition_interval: int | str | None = None
+    """As above."""
+    split_points: tuple[Value, ...] = ()
+    """As above."""
+    without_watermark: Literal["fail", "leave_out", "full"] = "fail"
+    """As above."""
 
 
 class QueryOptions(SpecModel):
@@ -44,8 +75,15 @@ class QueryOptions(SpecModel):
     Source: `source.querybased.query`."""
     exclude_columns: tuple[str, ...] = ()
     """Columns that are never read. Source: `source.querybased.excluded.columns`."""
-    watermark: WatermarkOptions
-    """Column that tells which rows are new: those at or after the last high watermark."""
+    watermark: WatermarkOptions | None = None
+    """Column that tells which rows are new: those at or after the last high watermark. Default: the tables have none,
+    see `without_watermark`."""
+    without_watermark: Literal["fail", "leave_out", "full"] = "fail"
+    """What to do with a table that lacks the watermark column: `fail` its dataset; `leave_out` reads nothing and says
+    so in the plan; `full` reads it whole in each run, in jobs that read everything (`extract.type: snapshot_only`)."""
+    table_options: Mapping[str, TableOptions] = Field(default_factory=dict)
+    """Other options for the tables whose names `schema.table` match a glob, e.g. `{"shop.log*": {watermark: {column:
+    id, type: long}}}`; of several globs that match, later ones win."""
     primary_key: tuple[str, ...] = ()
     """Columns that identify a row; they must exist. Needed by `overlap`. Source: `extract.primary.key.fields`."""
     start: Value | None = None
@@ -93,8 +131,31 @@ class QueryOptions(SpecModel):
 
     @property
     def cursor(self) -> Cursor:
-        """Arithmetic of the watermark column."""
-        return Cursor(self.watermark.type)
+        """Arithmetic of the watermark column; without one, of the numbers before and behind a whole table."""
+        return Cursor(self.watermark.type if self.watermark is not None else CursorType.LONG)
+
+    @property
+    def cursor_column(self) -> str:
+        """Name of the watermark column; empty if there is none."""
+        return self.watermark.column if self.watermark is not None else ""
+
+    def of_table(self, urn: str) -> QueryOptions:
+        """Return the options of one table, without `table_options`; raises ValueError if they do not fit together."""
+        found = [one for glob, one in self.table_options.items() if urn == glob or fnmatchcase(urn, glob)]
+        return self._merged(found) if found else self.model_copy(update={"table_options": {}})
+
+    def all_kinds(self) -> list[QueryOptions]:
+        """Return the options for tables that match no glob, and those of each glob."""
+        return [self, *(self._merged([one]) for one in self.table_options.values())]
+
+    def _merged(self, found: Sequence[TableOptions]) -> QueryOptions:
+        changes: dict[str, object] = {"table_options": {}}
+        for one in found:
+            changes |= {name: getattr(one, name) for name in one.model_fields_set}
+        excluded = [*self.exclude_columns, *(name for one in found for name in one.exclude_columns)]
+        merged = self.model_copy(update={**changes, "exclude_columns": tuple(excluded)})
+        merged._check()
+        return merged
 
     @property
     def cut(self) -> Cut:
@@ -131,7 +192,18 @@ class QueryOptions(SpecModel):
     def _fits(self) -> Self:
         if bool(self.query) == bool(self.tables or self.include):
             raise ValueError("expected either `query`, or `tables` and `include`")
+        self._check()
+        for glob, one in self.table_options.items():
+            try:
+                self._merged([one])
+            except ValueError as error:
+                raise ValueError(f"table_options, {glob}: {error}") from None
+        return self
+
+    def _check(self) -> None:
+        """Raise ValueError if options do not fit together."""
+        if self.watermark is None and self.without_watermark == "fail" and not self.table_options:
+            raise ValueError("expected a `watermark`, or `without_watermark: full` to read tables whole in each run")
         check_cursor_options(self.cursor, self.zone, dict(self))
         if self.overlap and not self.primary_key:
             raise ValueError("overlap: needs `primary_key`, so that readers can drop rows that were read twice")
-        return self

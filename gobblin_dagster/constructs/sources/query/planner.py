@@ -24,6 +24,8 @@ from gobblin_dagster.core.errors import SourceError
 from gobblin_dagster.core.watermark import Watermark
 from gobblin_dagster.core.work_unit import WorkUnit
 
+_WHOLE = (1, 2)
+"""Steps before and behind a table that is read whole."""
 _GONE = "were rows deleted, or the table created again?"
 
 
@@ -51,9 +53,13 @@ class Offers:
         problem = table.problem or self._state_problem(state)
         if problem:
             return DatasetOffer(table.urn, None, None, problem=str(self._error(problem)))
+        relation = self.tables.relation(table)
+        if not relation.cursor_column and self._options.without_watermark == "leave_out":
+            note = "it has no watermark column and is not read (`without_watermark: leave_out`)."
+            return DatasetOffer(table.urn, None, None, notes=[note])
         try:
             with self.tables.database.errors(f"{table.urn}: "), self.connection.begin_nested():
-                return self._offer(table, self.tables.relation(table), state)
+                return self._offer(table, relation, state) if relation.cursor_column else self._whole(table, relation)
         except SourceError as error:
             return DatasetOffer(table.urn, None, None, problem=str(error))
 
@@ -98,6 +104,15 @@ class Offers:
             return DatasetOffer(urn, mark, mark, notes=notes)
         notes += [*zone_notes(self._options, relation, self.horizon), *self._reading_notes(committed, units)]
         return DatasetOffer(urn, units[0].low, units[-1].expected_high, units, notes=notes)
+
+    def _whole(self, table: Table, relation: Relation) -> DatasetOffer:
+        """Return the offer of a table without a watermark column: one work unit with all rows."""
+        columns: Any = [{"name": c.name, "type": c.type, "as_text": c.as_text} for c in relation.columns]
+        low, high = self._cursor.mark(_WHOLE[0]), self._cursor.mark(_WHOLE[1])
+        rows = int(self.connection.execute(relation.row_count()).scalar_one()) if self._options.count_rows else None
+        unit = WorkUnit("0", table.urn, low, high, read={"columns": columns, "whole": True}, rows=rows)
+        note = "it has no watermark column: it is read whole in each run (`without_watermark: full`)."
+        return DatasetOffer(table.urn, low, high, [unit], notes=[*table.notes, note])
 
     def _bounds(self, urn: str, relation: Relation) -> tuple[Any, Any]:
         """Return the lowest and the highest value, None without rows; raises ValueError if they are no positions."""

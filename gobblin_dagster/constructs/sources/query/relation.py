@@ -27,6 +27,7 @@ class Relation:
     query: str
     columns: tuple[Column, ...]
     cursor_column: str
+    """Empty if there is none; then only `row_count` and `all_rows` can be used."""
     cursor: Cursor
     backend: str
     """Kind of the database, as SQLAlchemy names it."""
@@ -118,6 +119,15 @@ class Relation:
         ]
         within = self.inside(source, min(low for low, _ in ranges), max(high for _, high in ranges))
         return sa.select(*sums).select_from(source).where(within)
+
+    def row_count(self) -> sa.Select[Any]:
+        """Count all rows."""
+        return sa.select(sa.func.count()).select_from(self._from())
+
+    def all_rows(self) -> sa.Select[Any]:
+        """Select all rows, with all columns."""
+        source = self._from()
+        return sa.select(*(self._selected(source.c[column.name], column) for column in self.columns))
 
     def rows(self, low: int, high: int, with_nulls: bool, is_ordered: bool = False) -> sa.Select[Any]:
         """Select the rows of a range, with all columns; `is_ordered`: in order of the watermark column."""

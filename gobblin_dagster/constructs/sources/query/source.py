@@ -52,15 +52,17 @@ class QuerySource:
         horizon = look(tables, datasets, context.clock.now())
         yield from tables.gone(datasets, context)
         with database.snapshot() as connection:
-            offers = Offers(tables, connection, horizon)
             for urn, table in sorted(datasets.items()):
-                yield offers.of(table, context.states.get(urn))
+                of_table = tables if table.problem else tables.of(urn)
+                yield Offers(of_table, connection, horizon).of(table, context.states.get(urn))
 
     def resolve_startpoint(
         self, dataset_urn: str, position: Watermark | Timestamp | Oldest | Upcoming, context: SourceContext
     ) -> Watermark | None:
         if isinstance(position, Oldest):
             return None
+        if self._options.table_options:
+            return self._of_table(dataset_urn).resolve_startpoint(dataset_urn, position, context)
         database = self._database()
         tables = Tables(self._options, database)
         table = tables.one(dataset_urn)
@@ -68,6 +70,8 @@ class QuerySource:
             if table is None or table.problem:
                 raise ValueError(table.problem.rstrip(".") if table is not None else "there is no such table")
             relation = tables.relation(table)
+            if not relation.cursor_column:
+                raise ValueError("it has no watermark column, and so no positions")
             now = context.clock.now()
             if isinstance(position, Upcoming):
                 return self._mark_behind(database, tables, table, relation, now)
@@ -113,7 +117,7 @@ class QuerySource:
         return self._cursor.mark(end)
 
     def extractor(self, unit: WorkUnit) -> Extractor:
-        return QueryExtractor(unit, self._database(), self._options, self._context)
+        return QueryExtractor(unit, self._database(), self._options.of_table(unit.dataset_urn), self._context)
 
     def preview_schema(self, unit: WorkUnit) -> pa.Schema:
         return schema_of(columns_of(unit))
@@ -123,6 +127,8 @@ class QuerySource:
         return True
 
     def count_rows(self, dataset_urn: str, ranges: CommittedRanges) -> int | None:
+        if self._options.table_options:
+            return self._of_table(dataset_urn).count_rows(dataset_urn, ranges)
         if self._options.overlap or self._options.nulls == "include":
             return None  # some rows read are in no committed range
         if ranges.watermark_type is not self._cursor.watermark_type:
@@ -134,15 +140,27 @@ class QuerySource:
         if table is None or table.problem or not steps:
             return None if steps else 0
         relation = tables.relation(table)
+        if not relation.cursor_column:
+            return None  # nobody knows which rows there were
         with database.snapshot() as connection:
             return sum(int(number or 0) for number in connection.execute(relation.counts(steps)).one())
 
     # -- what there is -------------------------------------------------------------------------------------------------
+    def _of_table(self, urn: str) -> QuerySource:
+        return QuerySource(self._options.of_table(urn), self._context)
+
     def _database(self) -> Database:
         return Database(self._options.url.get_secret_value(), self._context.base_dir, self._context.job)
 
     def check_extract(self, extract: Extract) -> None:
-        if self._options.overlap and extract.type is not ExtractType.SNAPSHOT_APPEND:
+        kinds = self._options.all_kinds()
+        if any(one.without_watermark == "full" for one in kinds) and not extract.is_full:
+            raise UsageError(
+                problem=f"Job {self._context.job!r}: `without_watermark: full` reads tables whole in each run, and "
+                f"`extract.type: {extract.type}` would publish their rows again each time.",
+                hint="Use `snapshot_only`, which replaces what was published, in a job of their own; or `leave_out`.",
+            )
+        if any(one.overlap for one in kinds) and extract.type is not ExtractType.SNAPSHOT_APPEND:
             raise UsageError(
                 problem=f"Job {self._context.job!r}: `overlap` reads rows twice, and `extract.type: {extract.type}` "
                 "would publish them twice.",

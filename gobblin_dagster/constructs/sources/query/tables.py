@@ -55,15 +55,20 @@ class Tables:
 
     def relation(self, table: Table) -> Relation:
         """Return the builder of the table's SQL statements."""
+        options = self.options.of_table(table.urn)
         return Relation(
             schema=table.schema,
-            table="" if self.options.query else table.name,
-            query=self.options.query,
+            table="" if options.query else table.name,
+            query=options.query,
             columns=table.columns,
-            cursor_column=self.options.watermark.column,
-            cursor=self.options.cursor,
+            cursor_column=options.cursor_column if table.column(options.cursor_column) is not None else "",
+            cursor=options.cursor,
             backend=self.database.backend,
         )
+
+    def of(self, urn: str) -> Tables:
+        """Return the same with the options of one table only."""
+        return Tables(self.options.of_table(urn), self.database)
 
     def _find(self) -> tuple[dict[str, Table], dict[str, Table]]:
         """Return the tables that exist, and those that `tables` names and that do not exist."""
@@ -104,7 +109,8 @@ class Tables:
     def _unknown_exclusions(self, tables: Iterable[Table]) -> tuple[str, ...]:
         """Return a note on `exclude_columns` that no table has: a misspelt column would be published."""
         there = {column.name for table in tables for column in table.columns}
-        unknown = ", ".join(name for name in self.options.exclude_columns if name not in there)
+        named = dict.fromkeys(name for one in self.options.all_kinds() for name in one.exclude_columns)
+        unknown = ", ".join(name for name in named if name not in there)
         return (f"`exclude_columns`: {unknown} is a column of no table.",) if unknown else ()
 
     def _checked(self, table: Table) -> Table:
@@ -117,13 +123,23 @@ class Tables:
                 "`query`."
             )
             return Table(table.schema, table.name, table.columns, problem)
-        wanted = (self.options.watermark.column, *self.options.primary_key)
+        try:
+            options = self.options.of_table(table.urn)
+        except ValueError as error:
+            return Table(table.schema, table.name, table.columns, f"{table.urn}, `table_options`: {error}.")
+        wanted = (*filter(None, [options.cursor_column]), *options.primary_key)
         absent = [name for name in wanted if table.column(name) is None]
+        is_without = not options.cursor_column or table.column(options.cursor_column) is None
+        if is_without and options.without_watermark != "fail":
+            absent = [name for name in absent if name != options.cursor_column]
+        elif not options.cursor_column:
+            problem = f"{table.urn} has no `watermark`; set one in `table_options`, or `without_watermark`."
+            return Table(table.schema, table.name, table.columns, problem)
         if absent:
             there = ", ".join(column.name for column in table.columns) or "none"
             problem = f"{table.urn} has no column {', '.join(absent)}; it has {there}."
             return Table(table.schema, table.name, table.columns, problem)
-        left_out = set(self.options.exclude_columns) - set(wanted)
+        left_out = set(options.exclude_columns) - set(wanted)
         return Table(table.schema, table.name, tuple(c for c in table.columns if c.name not in left_out))
 
 

@@ -42,12 +42,15 @@ def look(tables: Tables, datasets: Mapping[str, Table], now: datetime) -> Horizo
         return seen
     seen = replace(seen, is_standby=server is not None and server.is_standby)
     is_seen_through = database.is_postgresql and not seen.is_standby
-    if options.cursor.is_time:
-        return replace(seen, oldest=oldest_transaction(database) if is_seen_through else seen.now)
-    if options.query or not is_seen_through:
+    relations = {urn: tables.relation(table) for urn, table in datasets.items() if not table.problem}
+    relations = {urn: relation for urn, relation in relations.items() if relation.cursor_column}
+    if any(relation.cursor.is_time for relation in relations.values()):
+        seen = replace(seen, oldest=oldest_transaction(database) if is_seen_through else seen.now)
+    counted = {urn: relation for urn, relation in relations.items() if not relation.cursor.is_time}
+    if options.query or not is_seen_through or not counted:
         return seen
-    readable = {urn: table for urn, table in datasets.items() if not table.problem}
-    queries = {urn: tables.relation(table).highest() for urn, table in readable.items()}
+    readable = {urn: datasets[urn] for urn in counted}
+    queries = {urn: relation.highest() for urn, relation in counted.items()}
     names = {urn: (table.schema, table.name) for urn, table in readable.items()}
     return replace(seen, settled=settle(database, names, queries, options.horizon_wait_s))
 

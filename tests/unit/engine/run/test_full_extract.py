@@ -102,7 +102,7 @@ def test_files_that_grew_or_went_are_so_in_the_next_snapshot(tmp_path: Path) -> 
     (folder / "2026-01-03.csv").unlink()
     run(tmp_path, job)
     found = load_published(project(tmp_path, job), job, "a").to_arrow("all").to_table()
-    assert sorted(found["id"].to_pylist()) == ["1", "11", "2"]
+    assert sorted(found["id"].to_pylist()) == [1, 2, 11]
 
 
 def test_plan_of_a_full_extract_has_all_work_units_again_and_changes_nothing(tmp_path: Path) -> None:
