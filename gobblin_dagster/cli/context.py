@@ -36,16 +36,53 @@ class Output(StrEnum):
 
 
 def remember_jobs(ctx: typer.Context, given: str | list[str] | None) -> str | list[str] | None:
-    """Keep the jobs that a command names."""
+    """Keep the jobs that a command names; a job may be named by its file."""
+    if isinstance(given, list):
+        given = [_job_of_file(ctx, name) for name in given]
     if (call := ctx.find_object(Globals)) is not None:
         call.jobs = (given,) if isinstance(given, str) else tuple(given or ())
     return given
 
 
+def _job_of_file(ctx: typer.Context, name: str) -> str:
+    """Return the name of the job in a file such as `jobs/orders.yaml`; other names as they are.
+
+    Raises:
+        UsageError: there is no such file, or it is no job file of the project.
+        InvalidSpecError: the file has faults.
+    """
+    if "/" not in name and not name.lower().endswith((".yaml", ".yml", ".pull", ".job", ".conf")):
+        return name
+    from gobblin_dagster.spec.load import load_jobs, load_project  # noqa: PLC0415 - `--help` needs no pydantic
+
+    root = project_root(ctx)
+    loaded, errors = load_jobs(root, load_project(root))
+    path = _existing(name, root)
+    for job in loaded:
+        if job.path.resolve() == path:
+            return job.spec.job
+    for error in errors:
+        if _existing(error.file, root) == path:
+            raise error
+    raise UsageError(
+        problem=f"{name} is no job file of the project.", hint=f"Its job files are in {root / load_project(root).jobs}."
+    )
+
+
+def _existing(name: str, root: Path) -> Path:
+    """Return the absolute path of a file that is named from the current folder or from the project."""
+    found = next((path for path in (Path(name), root / name) if path.is_file()), None)
+    if found is None:
+        raise UsageError(problem=f"There is no file {name}.", hint="Name jobs, or files of the jobs folder.")
+    return found.resolve()
+
+
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="`json` prints one document on stdout.")]
 JobsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="JOB", help="Names of jobs; default: all.", show_default=False, callback=remember_jobs),
+    typer.Argument(
+        metavar="JOB", help="Names of jobs, or their files; default: all.", show_default=False, callback=remember_jobs
+    ),
 ]
 SelectOption = Annotated[
     list[str] | None,

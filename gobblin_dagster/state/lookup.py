@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 
 from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.errors import CorruptRecordError, UsageError
@@ -44,12 +46,32 @@ def find_state(store: StateStore, dataset: str, job: str | None) -> DatasetState
     if len(states) == 1:
         return states[0]
     where = ", ".join(state.job for state in states)
+    if states:
+        raise UsageError(problem=f"Dataset {dataset!r} is in several jobs: {where}.", hint="Name one with --job.")
+    urns = {urn for name in ([job] if job else store.list_jobs()) for urn in store.load_dataset_states(name)}
+    near = ", ".join(_with_last_part(dataset, urns) or get_close_matches(dataset, urns))
     raise UsageError(
-        problem=f"Dataset {dataset!r} is in several jobs: {where}."
-        if states
-        else f"Nothing is published of {dataset!r}" + (f" by a job {job!r}." if job else "."),
-        hint="Name one with --job." if states else "`gobblin state list` shows what is published.",
+        problem=f"Nothing is published of {dataset!r}" + (f" by a job {job!r}." if job else "."),
+        hint=f"Did you mean {near}?" if near else "`gobblin state list` shows what is published.",
     )
+
+
+def find_named(store: StateStore, name: str, job: str | None) -> DatasetState:
+    """Return the state of a dataset; of `shop.orders` and `AA/EWR`, `orders` and `EWR` will do if only one ends so.
+
+    For commands that change nothing. Raises like `find_state`.
+    """
+    jobs = [job] if job else store.list_jobs()
+    if not any(name in store.load_dataset_states(one, [name]) for one in jobs):
+        urns = {urn for one in jobs for urn in store.load_dataset_states(one)}
+        named = _with_last_part(name, urns)
+        name = named[0] if len(named) == 1 else name
+    return find_state(store, name, job)
+
+
+def _with_last_part(name: str, urns: Iterable[str]) -> list[str]:
+    """Return the urns whose part behind the last dot or slash is `name`."""
+    return sorted(urn for urn in urns if re.split(r"[./]", urn)[-1] == name)
 
 
 def find_damage(store: StateStore, dataset: str, job: str | None) -> tuple[str, CorruptRecordError | None]:

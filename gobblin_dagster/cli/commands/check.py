@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from gobblin_dagster.cli.context import Output, OutputOption, examples, project_root
 from gobblin_dagster.cli.render.console import print_status
 from gobblin_dagster.cli.render.json_document import print_json
-from gobblin_dagster.core.errors import SpecFault
+from gobblin_dagster.core.errors import SpecFault, UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
-from gobblin_dagster.engine.check import CheckedFile, check_project
+from gobblin_dagster.engine.check import CheckedFile, ProjectCheck, check_project
+from gobblin_dagster.spec.project import PROJECT_FILE
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=examples("gobblin check", "gobblin -C demo check --output json"))
-def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+@app.command(epilog=examples("gobblin check", "gobblin check jobs/orders.yaml", "gobblin -C demo check --output json"))
+def check(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Job files; default: all.", show_default=False)
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
     """Check gobblin.yaml and all job files.
 
-    Shows every fault of every file with its line, including SQL that cannot be parsed and packages that are not
+    Names of files limit it to them. Shows every fault of every file with its line, including SQL that cannot be parsed and packages that are not
     installed; reads no data. Exits with 2 if there is a fault.
     """
     root = project_root(ctx)
     sys.path.insert(0, str(root))  # the user's own constructs are in the project folder
-    found = check_project(root)
+    found = _only(check_project(root), files or (), root)
     if output is Output.JSON:
         print_json(valid=found.is_valid, files=[_view(one) for one in found.files])
     else:
@@ -35,6 +45,23 @@ def check(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
                 typer.echo(f"note  {note.text(one.file)}")
     if not found.is_valid:
         raise typer.Exit(ExitCode.USAGE)
+
+
+def _only(found: ProjectCheck, files: Sequence[Path], root: Path) -> ProjectCheck:
+    """Return the result for some files; faults of gobblin.yaml are faults of each."""
+    if not files or any(Path(one.file).name == PROJECT_FILE for one in found.files):
+        return found
+    there = {Path(one.file).resolve(): one for one in found.files}
+    wanted = []
+    for file in files:
+        one = there.get(file.resolve()) or there.get((root / file).resolve())
+        if one is None:
+            raise UsageError(
+                problem=f"{file} is no job file of the project.",
+                hint=f"Its job files: {', '.join(one.file for one in found.files)}.",
+            )
+        wanted.append(one)
+    return ProjectCheck(tuple(wanted))
 
 
 def _view(one: CheckedFile) -> dict[str, object]:

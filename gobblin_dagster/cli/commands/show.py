@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption, one_state
+from gobblin_dagster.cli.commands.state.lookup import JobOption, NamedArgument, named_state
 from gobblin_dagster.cli.context import Output, OutputOption, examples, open_here
 from gobblin_dagster.cli.render.console import (
     MAX_ROWS,
@@ -48,7 +48,7 @@ _COLUMNS = {
 )
 def show(
     ctx: typer.Context,
-    dataset: DatasetArgument,
+    dataset: NamedArgument,
     job: JobOption = None,
     snapshot: Annotated[int | None, typer.Option(help="Number; default: the newest.")] = None,
     paths: Annotated[
@@ -61,7 +61,8 @@ def show(
     Shows whole commits only, so any reader can read the files that `--paths` prints.
     """
     project = open_here(ctx)
-    state = one_state(project, dataset, job)
+    state = named_state(project, dataset, job)
+    dataset = state.dataset_urn
     published = load_published(project, project.job(state.job), dataset, snapshot)
     if paths is not None:
         sys.stdout.writelines(f"{path}\n" for path in published.paths(paths))

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gobblin_dagster.cli.commands.state.lookup import DatasetArgument, JobOption
+from gobblin_dagster.cli.commands.state.lookup import JobOption, NamedArgument
 from gobblin_dagster.cli.context import Output, OutputOption, open_store_here
 from gobblin_dagster.cli.flow_jobs import FlowOption, job_with_flow
 from gobblin_dagster.cli.render.console import bytes_of, console, dataset_name, instant, print_facts
@@ -19,7 +19,7 @@ from gobblin_dagster.core.dataset_state import DatasetState
 from gobblin_dagster.core.ids import is_of_person
 from gobblin_dagster.core.utils.text import count
 from gobblin_dagster.core.watermark.file_set import LINE, FileSetWatermark
-from gobblin_dagster.state.lookup import find_state
+from gobblin_dagster.state.lookup import find_named
 
 _LAST_SECOND = 253_402_300_799
 """Year 9999, in seconds: file systems accept any modification time."""
@@ -27,15 +27,15 @@ _LAST_SECOND = 253_402_300_799
 
 def show(
     ctx: typer.Context,
-    dataset: DatasetArgument,
+    dataset: NamedArgument,
     job: JobOption = None,
     flow: FlowOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show all that is known of one dataset: ranges, gaps, totals and files of its newest snapshot."""
     with closing(open_store_here(ctx)) as store:
-        state = find_state(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
-        files = store.load_snapshot(state.job, dataset)
+        state = find_named(store, dataset, job_with_flow(ctx, store, flow, job, dataset))
+        files = store.load_snapshot(state.job, state.dataset_urn)
     if output is Output.JSON:
         listed = [{"branch": f.branch, "path": f.path, "rows": f.rows, "bytes": f.size_bytes} for f in files]
         print_json(**state_view(state), snapshot_files=listed, input_files=_input_files(state))

@@ -143,3 +143,12 @@ def test_file_that_is_something_else_altogether_is_told_in_bounds(cli: Cli, proj
     assert len(called.out) < 100_000
     assert "more faults; correct these first" in called.out
     assert len(cli("check", "-o", "json").json()["files"][0]["faults"]) == 101
+
+
+def test_check_of_one_file_says_nothing_of_the_others(cli: Cli, project: Path) -> None:
+    (project / "jobs" / "one.yaml").write_text("job: one\n")
+    assert cli("check", "jobs/numbers.yaml").out == "ok    jobs/numbers.yaml: job numbers\n"
+    called = cli("check", "jobs/one.yaml")
+    assert (called.code, "numbers" in called.out) == (2, False)
+    called = cli("check", "jobs/two.yaml")
+    assert (called.code, "jobs/two.yaml is no job file of the project" in called.err) == (2, True)

@@ -90,6 +90,8 @@ def test_plan_json_has_stable_keys(cli: Cli, project: Path) -> None:
         "cost_ms": None,
         "startpoint": None,
         "notes": [],
+        "inferred": {},
+        "type_notes": [],
         "problem": "",
     }
 
@@ -175,3 +177,13 @@ def test_plan_lists_what_the_commit_does_for_this_job(cli: Cli, project: Path) -
     assert "what publishers do besides: replace (" in out
     assert f"steps of your own: {OWN_STEP}" in out
     assert "once all datasets are so far, one transaction" in out
+
+
+def test_job_may_be_named_by_its_file(cli: Cli, project: Path) -> None:
+    called = cli("plan", "jobs/numbers.yaml", "--output", "json")
+    assert [job["job"] for job in called.json()["jobs"]] == ["numbers"]
+    (project / "jobs" / "bad.yaml").write_text("job: one\n")
+    assert "jobs/bad.yaml has" in cli("plan", "jobs/bad.yaml").err
+    assert "There is no file jobs/none.yaml" in cli("plan", "jobs/none.yaml").err
+    (project / "other.yaml").write_text("job: one\n")
+    assert "other.yaml is no job file of the project" in cli("plan", "other.yaml").err

@@ -175,3 +175,11 @@ def test_plan_names_what_is_finished_first(cli: Cli, killed: Path) -> None:
     called = cli("plan")
     assert "first: finish commit sequence " in called.out
     assert cli("plan", "-o", "json").json()["jobs"][0]["leftovers"][0]["state"] == "prepared"
+
+
+def test_dataset_may_be_named_by_its_last_part(cli: Cli, project: Path, inline: list[InlineRunner]) -> None:
+    cli("run")
+    assert cli("state", "show", "c", "--output", "json").json()["dataset"] == "b/c"
+    assert cli("show", "c", "--output", "json").json()["dataset"] == "b/c"
+    assert "Did you mean b/c?" in cli("state", "reset", "c", "-m", "why", "--yes").err
+    assert "Did you mean b/c?" in cli("state", "show", "b.c").err
