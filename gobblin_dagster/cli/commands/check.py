@@ -30,8 +30,8 @@ def check(
 ) -> None:
     """Check gobblin.yaml and all job files.
 
-    Names of files limit it to them. Shows every fault of every file with its line, including SQL that cannot be parsed and packages that are not
-    installed; reads no data. Exits with 2 if there is a fault.
+    Names of files limit it to them. Shows every fault of every file with its line, including SQL that cannot be
+    parsed and packages that are not installed; reads no data. Exits with 2 if there is a fault.
     """
     root = project_root(ctx)
     sys.path.insert(0, str(root))  # the user's own constructs are in the project folder
