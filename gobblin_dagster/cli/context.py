@@ -51,7 +51,7 @@ def _job_of_file(ctx: typer.Context, name: str) -> str:
         UsageError: there is no such file, or it is no job file of the project.
         InvalidSpecError: the file has faults.
     """
-    if "/" not in name and not name.lower().endswith((".yaml", ".yml", ".pull", ".job", ".conf")):
+    if not name.lower().endswith((".yaml", ".yml", ".pull", ".job", ".conf")):
         return name
     from gobblin_dagster.spec.load import load_jobs, load_project  # noqa: PLC0415 - `--help` needs no pydantic
 
