@@ -1,17 +1,26 @@
-"""`gobblin init`: make a project folder that runs at once."""
+"""`gobblin init`: make a project folder that runs at once, on the demo's data or on the user's own."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gobblin_dagster.cli.context import examples
-from gobblin_dagster.demo.project import write_demo, write_service
+from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.demo.project import refuse_in_use, write_demo, write_service
+
+if TYPE_CHECKING:
+    from gobblin_dagster.demo.own_data import FoundJob
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class Template(StrEnum):
@@ -20,9 +29,28 @@ class Template(StrEnum):
     DEMO = "demo"
 
 
+class SourceKind(StrEnum):
+    """Where the user's own data is."""
+
+    FILES = "files"
+    QUERY = "query"
+    KAFKA = "kafka"
+    REST = "rest"
+
+
+_WHERE = {
+    SourceKind.FILES: "the folder of your files",
+    SourceKind.QUERY: "the database's URL as ${VARIABLE}, or sqlite:///file.db",
+    SourceKind.KAFKA: "host:port of a broker",
+    SourceKind.REST: "the URL of a list of JSON objects",
+}
+
+
 @app.command(
     epilog=examples(
         "gobblin init demo && cd demo && gobblin run",
+        "gobblin init lakehouse --source files --from exports",
+        "gobblin init shop --source query --from '${SHOP_URL}'",
         "gobblin init --service shop && cd shop && gobblin serve",
     )
 )
@@ -34,9 +62,75 @@ def init(
     service: Annotated[
         bool, typer.Option("--service", help="A project for `gobblin serve`: templates of flows instead of jobs.")
     ] = False,
+    source: Annotated[
+        SourceKind | None, typer.Option("--source", help="Write jobs for your own data, and show their plan.")
+    ] = None,
+    where: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help="A folder, a database's URL, a broker, a list's URL.")
+    ] = "",
 ) -> None:
-    """Make a project folder that runs at once."""
+    """Make a project folder that runs at once.
+
+    With --source, look at your own data and write jobs that read it: datasets, types, watermark columns and keys are
+    found. The plan shows what a run would read.
+    """
+    if source is not None or where:
+        _init_own(name, source, where)
+        return
     files = write_service(name) if service else {Template.DEMO: write_demo}[template](name)
     shown = [str(path.relative_to(name)) for path in files]
     typer.echo(f"Made {name} with {len(files)} files: {', '.join(shown[:4])}{', ...' if len(shown) > 4 else ''}")
     typer.echo(f"Next: cd {name} && gobblin {'serve' if service else 'run'}")
+
+
+def _init_own(name: Path, source: SourceKind | None, where: str) -> None:
+    """Write a project for the user's own data, and print the plan of each job."""
+    # The demo needs neither the engine nor a database.
+    from gobblin_dagster.cli.each_job import for_each_job  # noqa: PLC0415
+    from gobblin_dagster.cli.render.console import console  # noqa: PLC0415
+    from gobblin_dagster.cli.render.plan import print_plan  # noqa: PLC0415
+    from gobblin_dagster.demo.own_data import write_project  # noqa: PLC0415
+    from gobblin_dagster.engine.project import open_project  # noqa: PLC0415
+    from gobblin_dagster.engine.run.job_run import plan_job  # noqa: PLC0415
+
+    if source is None or not where:
+        places = "; ".join(f"`--source {kind}`: {place}" for kind, place in _WHERE.items())
+        raise UsageError(problem="`--source` and `--from` belong together.", hint=f"--from is, for {places}.")
+    refuse_in_use(name)
+    jobs = _found_jobs(name, source, where)
+    for path in write_project(name, name.resolve().name, jobs):
+        typer.echo(f"Wrote {path}")
+    if source is not SourceKind.KAFKA:  # a broker need not be there yet
+        project = open_project(name)
+        out = console(sys.stdout)
+        for plan in for_each_job(project.jobs, lambda job: plan_job(project, job)).results:
+            print_plan(out, plan)
+    typer.echo(f"Next: cd {name}, look at the job files, then gobblin run")
+
+
+def _found_jobs(name: Path, source: SourceKind, where: str) -> list[FoundJob]:
+    from gobblin_dagster.demo import own_data  # noqa: PLC0415 - as above
+
+    namespace = re.sub(r"\W+", "_", name.resolve().name)
+    if source is SourceKind.FILES:
+        return own_data.jobs_of_folder(Path(where).resolve(), namespace)
+    if source is SourceKind.KAFKA:
+        return [own_data.job_of_broker(where, namespace)]
+    if source is SourceKind.REST:
+        if not where.startswith(("https://", "http://")):
+            raise UsageError(problem=f"{where[:80]!r} is no URL.", hint="Expected https://host/path of a list.")
+        return [own_data.job_of_list(where, namespace)]
+    variable = _VARIABLE.fullmatch(where)
+    if variable is None and re.search(r"://[^/@]*:[^/@]*@", where):
+        raise UsageError(
+            problem="The URL holds a password, which a job file must not.",
+            hint="Put the URL into a variable of the environment: `--from '${SHOP_URL}'`.",
+        )
+    url = os.environ.get(variable[1], "") if variable else where
+    if "://" not in url:
+        problem = f"The variable {variable[1]} is not set." if variable else f"{where[:80]!r} is no database's URL."
+        raise UsageError(problem=problem, hint="Expected postgresql://user:password@host:5432/database.")
+    base_dir = Path().resolve()
+    if not variable and url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
+        where = url = f"sqlite:///{base_dir / url.removeprefix('sqlite:///')}"
+    return own_data.jobs_of_database(url, where, base_dir, namespace)

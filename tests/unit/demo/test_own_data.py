@@ -1,0 +1,145 @@
+"""`gobblin init --source`: jobs for the user's own data, from a look at it."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.services.json_api import Reply, running_api
+from tests.unit.cli.conftest import Cli, cli
+
+__all__ = ["cli"]
+
+
+def put(root: Path, **files: str) -> None:
+    """Write files whose names have `__` for `/` and `_csv` for `.csv`."""
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("_csv", ".csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def jobs(project: Path) -> dict[str, Any]:
+    return {path.stem: yaml.safe_load(path.read_text()) for path in sorted((project / "jobs").glob("*.yaml"))}
+
+
+def planned(cli: Cli, project: Path) -> dict[str, Any]:
+    document = cli("-C", project, "plan", "-o", "json").json()
+    return {one["dataset"]: one["inferred"] for job in document["jobs"] for one in job["datasets"]}
+
+
+def test_folder_of_different_files_has_a_dataset_for_each(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", cars_csv="mpg;name\n21.5;fiat\nNA;seat\n", rows_csv="id;zip\n1;007\n")
+    called = cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in")
+    assert (called.code, called.err) == (0, "")
+    assert "types inferred from 2 rows of 1 file: float64: mpg; text: name." in " ".join(called.out.split())
+    source = jobs(tmp_path / "p")["in"]["source"]
+    assert source["path"] == f"{tmp_path}/in/{{dataset}}.csv"
+    assert source["format"] == {"type": "csv", "delimiter": ";", "null_values": ["", "NA"]}
+    assert planned(cli, tmp_path / "p") == {
+        "cars": {"mpg": "float64", "name": "string"},
+        "rows": {"id": "int64", "zip": "string"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "pattern", "datasets"),
+    [
+        ({"a__2026-01-01_csv": "x\n1\n", "b__2026-01-02_csv": "y\n1\n"}, "{dataset}/{date:%Y-%m-%d}.csv", {"a", "b"}),
+        ({"n__a__20260101_csv": "x\n1\n", "b__20260102_csv": "x\n1\n"}, "{dataset:**}/{date:%Y%m%d}.csv", {"n/a", "b"}),
+        ({"one_csv": "x\n1\n", "two_csv": "x\n2\n"}, "*.csv", {"p.in"}),
+        ({"a__one_csv": "x\n1\n", "a__two_csv": "x\n2\n", "b__one_csv": "y\n1\n"}, "{dataset}/*.csv", {"a", "b"}),
+        ({"a__one_csv": "x\n1\n", "a__two_csv": "y\n2\n"}, "a/{dataset}.csv", {"one", "two"}),
+        ({"one_csv": "x\n1\n", ".git__a_csv": "y\n", "_made__b_csv": "z\n"}, "{dataset}.csv", {"one"}),
+    ],
+)
+def test_layout_of_a_folder_becomes_a_pattern(
+    cli: Cli, tmp_path: Path, files: dict[str, str], pattern: str, datasets: set[str]
+) -> None:
+    put(tmp_path / "in", **files)
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    (job,) = jobs(tmp_path / "p").values()
+    assert job["source"]["path"] == f"{tmp_path}/in/{pattern}"
+    assert set(planned(cli, tmp_path / "p")) == datasets
+
+
+def test_formats_and_compression_have_jobs_of_their_own(cli: Cli, tmp_path: Path) -> None:
+    put(tmp_path / "in", a_csv="x\n1\n")
+    (tmp_path / "in" / "b.csv.gz").write_bytes(gzip.compress(b"x\n1\n"))
+    (tmp_path / "in" / "c.jsonl").write_text('{"x": 1}\n')
+    assert cli("init", tmp_path / "p", "--source", "files", "--from", tmp_path / "in").code == 0
+    paths = {job["source"]["path"].rpartition("/")[2] for job in jobs(tmp_path / "p").values()}
+    assert paths == {"{dataset}.csv", "{dataset}.csv.gz", "{dataset}.jsonl"}
+    assert cli("-C", tmp_path / "p", "check").code == 0
+
+
+def test_tables_of_a_database_get_their_watermark_columns(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.executescript(
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, updated_at DATETIME, note TEXT);"
+        "CREATE TABLE items (id INTEGER PRIMARY KEY, modified DATETIME);"
+        "CREATE TABLE people (id INTEGER PRIMARY KEY, updated_at DATETIME);"
+        "CREATE TABLE log (id INTEGER PRIMARY KEY, text TEXT);"
+        "CREATE TABLE codes (code TEXT, text TEXT);"
+        "INSERT INTO orders VALUES (1, '2026-01-01 00:00:00', 'n'); INSERT INTO codes VALUES ('a', 'b');"
+    )
+    monkeypatch.chdir(tmp_path)
+    called = cli("init", "p", "--source", "query", "--from", "sqlite:///shop.db")
+    assert (called.code, called.err) == (0, "")
+    made = jobs(tmp_path / "p")
+    assert made["p"]["source"]["watermark"] == {"column": "updated_at", "type": "timestamp"}
+    assert made["p"]["source"]["table_options"] == {
+        "main.items": {"watermark": {"column": "modified", "type": "timestamp"}, "primary_key": ["id"]},
+        "main.log": {"watermark": {"column": "id", "type": "long"}, "primary_key": ["id"]},
+        "main.orders": {"primary_key": ["id"]},
+        "main.people": {"primary_key": ["id"]},
+    }
+    assert made["p_whole"]["source"]["tables"] == ["main.codes"]
+    assert set(planned(cli, tmp_path / "p")) == {"main.codes", "main.items", "main.log", "main.orders", "main.people"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--source", "files"], "belong together"),
+        (["--from", "x"], "belong together"),
+        (["--source", "files", "--from", "nowhere"], "There is no folder"),
+        (["--source", "files", "--from", "."], "No file in"),
+        (["--source", "query", "--from", "postgresql://me:secret@host/db"], "holds a password"),
+        (["--source", "query", "--from", "${NOT_SET}"], "NOT_SET is not set"),
+        (["--source", "query", "--from", "shop"], "is no database's URL"),
+        (["--source", "rest", "--from", "shop"], "is no URL"),
+        (["--source", "rest", "--from", "http://127.0.0.1:1/x"], "cannot be read as JSON"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_said(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    called = cli("init", "p", *arguments)
+    assert (called.code, message in called.err) == (2, True), called.err
+    assert not (tmp_path / "p" / "jobs").exists()
+
+
+def test_broker_gets_a_job_to_be_completed(cli: Cli, tmp_path: Path) -> None:
+    assert cli("init", tmp_path / "p", "--source", "kafka", "--from", "localhost:9092").code == 0
+    assert cli("-C", tmp_path / "p", "check").code == 0
+    assert jobs(tmp_path / "p")["p"]["source"]["brokers"] == "localhost:9092"
+
+
+def test_list_of_an_api_is_typed_by_its_first_answer(cli: Cli, tmp_path: Path) -> None:
+    rows = [{"id": 1, "at": "2026-01-01T00:00:00Z", "n": 1.5, "ok": True, "who": {"a": 1}}, {"id": 2, "zip": "007"}]
+    with running_api(lambda asked: Reply({"items": rows, "next": None})) as api:
+        assert cli("init", tmp_path / "p", "--source", "rest", "--from", f"{api.url}/v1/things").code == 0
+        (job,) = jobs(tmp_path / "p").values()
+        assert set(planned(cli, tmp_path / "p")) == {"things"}
+    types = {"id": "int64", "at": "timestamp", "n": "float64", "ok": "bool", "who": "string", "zip": "string"}
+    assert job["source"]["columns"] == types
+    assert (job["source"]["records"], job["source"]["datasets"]) == ("items", {"things": "/things"})
