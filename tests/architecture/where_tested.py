@@ -112,7 +112,6 @@ WHERE: Mapping[str, tuple[str, str]] = {
         "unit/constructs/sources/query/test_source.py",
         "gobblin_dagster.constructs.sources.query.source",
     ),
-    "constructs/sources/query/options.py": ("property/test_incremental.py", ""),
     "constructs/sources/query/planner.py": ("integration/test_query_postgres.py", ""),
     "constructs/sources/query/relation.py": ("unit/engine/test_new_data.py", ""),
     "constructs/sources/query/row_counts.py": ("integration/test_query_postgres.py", ""),
