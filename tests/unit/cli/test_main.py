@@ -26,18 +26,45 @@ from .conftest import Cli
 HEAVY = {"pyspark", "dagster", "pandas"}
 
 
-def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
-    """Return the top-level packages that a call of `gobblin` imports."""
+def modules_of(*arguments: str, cwd: Path | None = None) -> set[str]:
+    """Return the modules that a call of `gobblin` imports."""
     code = (
-        "import sys; from gobblin_dagster.cli.main import main; main(sys.argv[1:]);"
-        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
+        "import sys; from gobblin_dagster.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd, check=True)
     return set(done.stderr.split("\n")[-2].split())
 
 
+def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
+    """Return the top-level packages that a call of `gobblin` imports."""
+    return {name.partition(".")[0] for name in modules_of(*arguments, cwd=cwd)}
+
+
 def test_help_lists_every_command_and_imports_next_to_nothing() -> None:
     assert not imported_by("--help") & (HEAVY | {"rich", "pydantic", "yaml", "sqlalchemy", "duckdb", "pyarrow"})
+
+
+def test_plan_and_idle_run_keep_the_import_budget(tmp_path: Path) -> None:
+    days = tmp_path / "in" / "a"
+    days.mkdir(parents=True)
+    (days / "2026-01-01.csv").write_text("n\n1\n")
+    (tmp_path / "gobblin.yaml").write_text("project: tests\n")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "numbers.yaml").write_text(
+        "job: numbers\n"
+        "source: {type: files, path: 'in/{dataset}/{date:%Y-%m-%d}.csv', format: csv, start: 2027-01-01}\n"
+        "extract: {namespace: test, table: numbers}\n"
+        "row_policies: [{name: positive, type: sql, rule: n > 0}]\n"
+        "output: {path: lake}\n"
+    )
+    modules_of("run", cwd=tmp_path)  # makes the state store, which needs alembic
+    for command in ("plan", "run"):
+        loaded = modules_of(command, cwd=tmp_path)
+        not_needed = {"alembic", "aiosqlite", "boto3", "fastavro", "fsspec", "py4j", "requests", "starlette"}
+        assert not {name.partition(".")[0] for name in loaded} & (HEAVY | not_needed)
+        assert not loaded & {"sqlalchemy.orm", "pyarrow.dataset", "pyarrow.flight", "rich.traceback", "rich.markdown"}
+        # Raise it knowingly: each hundred modules cost a short command a tenth of its time.
+        assert len(loaded) < 900
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
