@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import codecs
-import gc
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -108,8 +107,6 @@ def _use_utf8() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; `arguments` default to those of the process."""
-    # The objects that imports make all stay: to search them for cycles again and again is a twentieth of a short command.
-    gc.set_threshold(50_000, 20, 100)
     _use_utf8()
     given = sys.argv[1:] if arguments is None else list(arguments)
     call = Globals()
