@@ -8,6 +8,7 @@ Packages, from the bottom to the top; each imports only from those before it:
 - `state`: the state store: watermarks, commit sequences, leases, run history.
 - `constructs`: built-in sources, formats, converters, policies, forks, writers and publishers.
 - `engine`: plan, run and commit.
+- `warm`: the worker that keeps Python and Spark between commands.
 - `testing`: what people need who test constructs of their own, and the crash laboratory of the commit protocol.
 - `orchestration`: the Dagster layer.
 - `demo`: a project on real flights.

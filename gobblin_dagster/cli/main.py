@@ -19,6 +19,7 @@ from gobblin_dagster.cli.answer import begin, print_refusal, wants_json
 from gobblin_dagster.cli.context import Globals
 from gobblin_dagster.cli.errors import fail
 from gobblin_dagster.cli.lazy import LazyCommand, app_of, lazy_group, load_lazy
+from gobblin_dagster.cli.warm import hand_over
 from gobblin_dagster.core.exit_codes import ExitCode
 
 COMMANDS = {
@@ -40,7 +41,7 @@ COMMANDS = {
     "doctor": "Check Java, Spark, folders, state store and clock.",
     "serve": "Start the service, which runs flows made of templates.",
     "flow": "Create, run, watch and change flows of the service.",
-    "worker": "Run jobs that the service hands over; `gobblin serve` starts it.",
+    "worker": "See and end the worker that keeps Spark warm for `gobblin run`.",
     "dev": "Open the project in Dagster's UI.",
     "version": "Show versions of everything that matters.",
 }
@@ -106,12 +107,27 @@ def _use_utf8() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; `arguments` default to those of the process."""
+    """Run a command, here or in the project's warm worker, and return its exit code.
+
+    `arguments` default to those of the process.
+    """
     _use_utf8()
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    return _ended(sys.argv[1:] if arguments is None else list(arguments), may_hand_over=True)
+
+
+def run_here(arguments: Sequence[str]) -> int:
+    """Run a command in this process and return its exit code."""
+    _use_utf8()
+    return _ended(list(arguments), may_hand_over=False)
+
+
+def _ended(given: list[str], *, may_hand_over: bool) -> int:
     call = Globals()
     begin()
     try:
+        code = hand_over(given) if may_hand_over else None
+        if code is not None:
+            return code
         code = app(args=given, prog_name="gobblin", standalone_mode=False, obj=call)
         if code == ExitCode.INTERRUPTED:
             raise KeyboardInterrupt

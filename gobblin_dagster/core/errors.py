@@ -13,7 +13,8 @@
     │   ├── FlowExistsError         a flow of this group and name exists
     │   └── FlowChangedError        another change of the flow, or of its execution, came first
     ├── TransientError          retry helps
-    │   └── SparkLostError          Spark lost tasks
+    │   ├── SparkLostError          Spark lost tasks
+    │   └── WorkerLostError         the warm worker ended under a command
     ├── TerminalError           retry does not help until something is repaired
     │   ├── SourceError             a source cannot be listed
     │   ├── StartpointError         a dataset has no position for a startpoint
@@ -260,6 +261,23 @@ class SparkLostError(TransientError):
 
     code: ClassVar[str] = "spark"
     remedy: ClassVar[str] = "Run again; `.gobblin/spark.log` of the project says more."
+
+
+@dataclass(eq=False, kw_only=True)
+class WorkerLostError(TransientError):
+    """The warm worker ended while it ran a command."""
+
+    code: ClassVar[str] = "worker-lost"
+    problem: str = ""
+    pid: int
+    log: str
+
+    def message(self) -> str:
+        return (
+            f"The warm worker (process {self.pid}) ended while it ran this command. No row is lost or doubled: datasets "
+            "whose commit was recorded are published; the next `gobblin run` finishes or undoes the others and reads "
+            f"them again. `gobblin plan` shows what is left; {self.log} may say why the worker ended."
+        )
 
 
 @dataclass(eq=False, kw_only=True)

@@ -30,6 +30,15 @@ class SparkSpec(SpecModel):
     """Spark Connect address (`sc://host:port`); replaces `master`."""
     conf: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings."""
+    keep_warm: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[smh]$")] | None = None
+    """How long a worker with Spark waits for the next `gobblin run` (`90s`, `15m`, `2h`). Default: each run starts its
+    own Spark and ends it, so nothing stays behind."""
+
+    @property
+    def keep_warm_s(self) -> int:
+        """Seconds of `keep_warm`; 0 if there is no worker."""
+        unit = {"s": 1, "m": 60, "h": 3600}
+        return int(self.keep_warm[:-1]) * unit[self.keep_warm[-1]] if self.keep_warm else 0
 
     @property
     def local_cores(self) -> int | None:

@@ -1,40 +1,133 @@
-"""`gobblin worker`: the process in which the service's embedded executor runs jobs."""
+"""`gobblin worker`: processes that keep Spark between jobs: for `gobblin run` (a socket), or for the service (a pipe)."""
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
+import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gobblin_dagster.cli.context import project_root
-from gobblin_dagster.cli.spark import lazy_spark
+from gobblin_dagster.cli.context import Output, OutputOption, project_root
+from gobblin_dagster.cli.lazy import WholeHelpGroup
+from gobblin_dagster.cli.render.console import console, print_facts
+from gobblin_dagster.cli.render.json_document import print_json
+from gobblin_dagster.cli.spark import Kept, lazy_spark
 from gobblin_dagster.core.errors import UsageError
+from gobblin_dagster.engine.layout import SPARK_LOG
 from gobblin_dagster.engine.project import Project
+from gobblin_dagster.engine.spark.lazy import KeptSparkRunner
 from gobblin_dagster.service.executors.messages import JobNews, to_line
 from gobblin_dagster.service.worker import Worker
 from gobblin_dagster.spec.load import load_project
+from gobblin_dagster.warm.address import WarmAddress
+from gobblin_dagster.warm.client import WORKER_LOG, ask_worker
+from gobblin_dagster.warm.server import WarmServer
+from gobblin_dagster.warm.watch import Watch
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = typer.Typer(
+    cls=WholeHelpGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    invoke_without_command=True,
+    help="See and end the worker that keeps Spark warm for `gobblin run`.",
+)
+
+
+@app.callback()
+def worker(
+    ctx: typer.Context,
+    pipe: Annotated[bool, typer.Option("--pipe", help="Take the orders of `gobblin serve`.", hidden=True)] = False,
+) -> None:
+    """See and end the worker that keeps Spark warm for `gobblin run`.
+
+    With `spark: {keep_warm: 15m}` in `gobblin.yaml`, `gobblin run` starts the worker, and runs in it.
+    """
+    if pipe:
+        serve_pipe(project_root(ctx))
+    elif ctx.invoked_subcommand is None:
+        raise UsageError(
+            problem="A worker is started by `gobblin serve`, or by `gobblin run` with `spark: {keep_warm: 15m}`.",
+            hint="`gobblin worker status` shows it; `gobblin worker --help` lists the commands.",
+        )
 
 
 @app.command()
-def worker(
+def status(ctx: typer.Context, output: OutputOption = Output.TEXT) -> None:
+    """Show the worker of this project."""
+    root = project_root(ctx)
+    found = ask_worker(root, "status")
+    facts = {name: value for name, value in (found or {}).items() if name not in ("kind", "protocol")}
+    if output is Output.JSON:
+        print_json(exit_code=0, worker=facts or None)
+    elif found is None:
+        out = console(sys.stdout)
+        keeps = load_project(root).spark.keep_warm
+        out.print("No worker runs." if keeps else "No worker runs: `spark.keep_warm` is not set in gobblin.yaml.")
+    else:
+        print_facts(console(sys.stdout), {name.replace("_", " "): _shown(value) for name, value in facts.items()})
+
+
+@app.command()
+def stop(
     ctx: typer.Context,
-    pipe: Annotated[
-        bool, typer.Option("--pipe", help="Take orders from standard input, one JSON object a line.")
+    now: Annotated[
+        bool, typer.Option("--now", help="Kill it, instead of letting running work units of a command end.")
     ] = False,
 ) -> None:
-    """Run jobs that the service hands over; `gobblin serve` starts it.
+    """End the worker of this project; the next `gobblin run` starts another."""
+    found = ask_worker(project_root(ctx), "stop", at_once=now)
+    console(sys.stdout).print("No worker runs." if found is None else f"Worker {found['pid']} ends.")
 
-    Jobs share one Spark, which stays warm. When the input ends without an order to end, the service was killed: the
-    worker ends at once, and the next start of the service takes its jobs up again.
-    """
-    if not pipe:
-        raise UsageError(problem="A worker is started by `gobblin serve`.", hint="It takes orders with --pipe.")
+
+@app.command()
+def logs(
+    ctx: typer.Context,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of newest lines.")] = 50,
+) -> None:
+    """Print what the worker wrote into its log."""
+    path = project_root(ctx) / WORKER_LOG
+    if not path.exists():
+        raise UsageError(problem=f"There is no {path}.", hint="No worker was started in this project.")
+    newest = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    typer.echo("\n".join(newest))
+
+
+@app.command(hidden=True)
+def listen(ctx: typer.Context, number: Annotated[int, typer.Option("--socket", help="Listening socket.")]) -> None:
+    """Serve the clients of a socket that `gobblin run` made."""
+    from gobblin_dagster.cli.main import run_here  # noqa: PLC0415 - it imports the commands, of which this is one
+
     root = project_root(ctx)
+    logging.basicConfig(format="%(asctime)s %(message)s", force=True)
+    logging.getLogger("gobblin_dagster.warm").setLevel(logging.INFO)
+    spec = load_project(root)
+    watch = Watch(root, dict(os.environ))
+    runner = Kept.runner = KeptSparkRunner(spec.spark, root / SPARK_LOG)
+    server = WarmServer(
+        WarmAddress.of(root),
+        socket.socket(fileno=number),
+        run_here,
+        watch,
+        runner.unfit,
+        spec.spark.keep_warm_s,
+        lambda: {"spark": runner.is_started, "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024},
+    )
+    server.serve()
+    runner.end()
+
+
+def serve_pipe(root: Path) -> None:
+    """Run the jobs that the service hands over, several at a time, on one Spark.
+
+    When the input ends without an order to end, the service was killed: the worker ends at once, and the next start of
+    the service takes its jobs up again.
+    """
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     # What anything prints must not stand between the messages.
@@ -54,3 +147,7 @@ def worker(
     if not is_ordered:
         os._exit(1)
     runner.close()
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)

@@ -79,3 +79,22 @@ class LazySparkRunner:
             self._spark = SparkRunner.start(self._spec, self._log_file)
         except Exception as error:  # noqa: BLE001 - raised again in the thread that needs Spark
             self._error = error
+
+
+class KeptSparkRunner(LazySparkRunner):
+    """A task runner of a process that runs several commands: Spark stays when a command closes it."""
+
+    def close(self) -> None:
+        """End what the command began: the next one that reads with Spark gets a session of its own."""
+        if self._spark is not None:
+            self._spark.renew_session()
+
+    def end(self) -> None:
+        """Stop Spark, without waiting for its end."""
+        super().close()
+
+    def unfit(self) -> str:
+        """Return why no further command can use it; empty if one can."""
+        if self._error is not None:
+            return "Spark did not start"
+        return "" if self._spark is None or self._spark.is_alive() else "Spark has ended"

@@ -82,6 +82,7 @@ class SparkRunner:
         self.session = session
         """Also for callers that read published data with Spark."""
         self._owns_session = owns_session
+        self._is_read = False
 
     @classmethod
     def start(cls, spec: SparkSpec, log_file: Path | None = None) -> SparkRunner:
@@ -157,7 +158,19 @@ class SparkRunner:
             for key, value in _READING.items():
                 if key not in self._conf:
                     self.session.conf.set(key, value)
+        self._is_read = True
         return self.session
+
+    def renew_session(self) -> None:
+        """Give what reads with Spark next a session without the settings, views and cached tables of earlier readers."""
+        if self._is_read and self._owns_session and self.is_alive():
+            self.session = self.session.newSession()
+            self._is_read = False
+
+    def is_alive(self) -> bool:
+        """Return whether the JVM that this process started still runs; True if it started none."""
+        process = getattr(_Jvm.gateway, "proc", None)
+        return process is None or process.poll() is None
 
     def start_early(self) -> None:
         """Do nothing: the session has started."""

@@ -1,0 +1,153 @@
+"""The client: finds or starts the worker of a project, hands it a command, and waits for the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from gobblin_dagster.core.errors import WorkerLostError
+from gobblin_dagster.warm.address import WarmAddress
+from gobblin_dagster.warm.messages import Message, receive, send
+
+WORKER_LOG = ".gobblin/warm-worker.log"
+"""What the worker itself says; below the project folder."""
+MAX_LOG_BYTES = 1 << 20
+_TRIES = 3
+"""Workers that may end under a client before it gives up: each can end because it was idle, or because of a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A worker did not take a command, which may be run without one."""
+
+    reason: str
+
+
+def run_in_worker(root: Path, arguments: Sequence[str], *, may_start: bool) -> int | Refusal:
+    """Run a command line in the project's worker, on this process's streams; return its exit code.
+
+    Args:
+        root: the project folder.
+        arguments: the command line, without the program.
+        may_start: whether to start a worker if none runs.
+
+    Raises:
+        WorkerLostError: the worker died while it ran the command.
+    """
+    try:
+        address = WarmAddress.of(root)
+        for _ in range(_TRIES):
+            connection = _connect(address, root, may_start=may_start)
+            if connection is None:
+                return Refusal("no worker runs")
+            with connection:
+                answer = _hand_over(connection, arguments)
+                if answer is None or answer.get("reason") == "changed":
+                    continue  # it ended, and nothing of the command has run
+                if answer["kind"] != "begun":
+                    return Refusal(str(answer.get("detail")))
+                return _wait(connection, int(answer["pid"]), root)
+    except (OSError, ValueError) as error:
+        return Refusal(str(error))
+    return Refusal(f"the worker ended {_TRIES} times before it began; see {root / WORKER_LOG}")
+
+
+def ask_worker(root: Path, kind: str, **fields: object) -> Message | None:
+    """Send a question to the project's worker and return the answer; None if no worker runs. Raises OSError."""
+    address = WarmAddress.of(root)
+    with address.locked():
+        connection = address.connect()
+    if connection is None:
+        return None
+    with connection:
+        send(connection, kind, **fields)
+        return receive(connection)[0]
+
+
+def _connect(address: WarmAddress, root: Path, *, may_start: bool) -> socket.socket | None:
+    with address.locked():
+        connection = address.connect()
+        if connection is None and may_start:
+            _start(address, root)
+            connection = address.connect()
+        return connection
+
+
+def _start(address: WarmAddress, root: Path) -> None:
+    """Start a worker that serves a socket made here: clients can connect at once, and wait until it is ready."""
+    log = root / WORKER_LOG
+    log.parent.mkdir(parents=True, exist_ok=True)
+    is_large = log.exists() and log.stat().st_size > MAX_LOG_BYTES
+    with address.listen() as listener, log.open("w" if is_large else "a") as output:
+        number = listener.fileno()
+        subprocess.Popen(  # noqa: S603 - this program
+            [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "listen", "--socket", str(number)],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(number,),
+            # Signals of the terminal reach the client, which passes on what concerns its command.
+            start_new_session=True,
+        )
+
+
+def _hand_over(connection: socket.socket, arguments: Sequence[str]) -> Message | None:
+    """Return the worker's answer to a command; None if it ended without one."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    try:
+        here = str(Path.cwd())
+        send(
+            connection,
+            "run",
+            files=(0, 1, 2),
+            arguments=list(arguments),
+            folder=here,
+            environment=dict(os.environ),
+        )
+        return receive(connection)[0]
+    except (BrokenPipeError, ConnectionResetError):
+        return None
+
+
+def _wait(connection: socket.socket, pid: int, root: Path) -> int:
+    """Wait for the end of a command; pass signals on."""
+    with _passing_signals(connection, pid):
+        try:
+            message, _ = receive(connection)
+        except OSError:
+            message = None
+    if message is None:
+        raise WorkerLostError(pid=pid, log=str(root / WORKER_LOG))
+    return int(message["code"])
+
+
+@contextmanager
+def _passing_signals(connection: socket.socket, pid: int) -> Iterator[None]:
+    """Send Ctrl-C and SIGTERM to the worker; the third one kills it, if it does not end by itself."""
+    count = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        with suppress(OSError):
+            if count > 2:
+                os.kill(pid, signal.SIGKILL)
+                raise KeyboardInterrupt
+            send(connection, "signal", number=number)
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
