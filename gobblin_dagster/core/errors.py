@@ -274,9 +274,9 @@ class WorkerLostError(TransientError):
 
     def message(self) -> str:
         return (
-            f"The warm worker (process {self.pid}) ended while it ran this command. No row is lost or doubled: datasets "
-            "whose commit was recorded are published; the next `gobblin run` finishes or undoes the others and reads "
-            f"them again. `gobblin plan` shows what is left; {self.log} may say why the worker ended."
+            f"The warm worker (process {self.pid}) ended while it ran this command. No row is lost or doubled: each "
+            "dataset is published as a whole or not yet. Run again: what was begun is finished or undone, and the rest "
+            f"is read. `gobblin plan` shows what is left; {self.log} may say why the worker ended."
         )
 
 

@@ -23,7 +23,8 @@ MAX_SOCKET_BYTES = 100
 class WarmAddress:
     """Where the worker of one project and one Python listens."""
 
-    socket: Path
+    path: Path
+    """The socket."""
 
     @classmethod
     def of(cls, root: Path) -> WarmAddress:
@@ -55,7 +56,7 @@ class WarmAddress:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock under which a worker is found, started, and ends because it was idle."""
-        descriptor = os.open(self.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -70,7 +71,7 @@ class WarmAddress:
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(str(self.socket))
+            connection.connect(str(self.path))
             require_own_peer(connection)
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
@@ -82,10 +83,10 @@ class WarmAddress:
 
     def listen(self) -> socket.socket:
         """Return a new listening socket at this address, in place of one that nobody serves; hold the lock."""
-        self.socket.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(self.socket))
-        self.socket.chmod(0o600)
+        listener.bind(str(self.path))
+        self.path.chmod(0o600)
         listener.listen(16)
         return listener
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from gobblin_dagster.core.errors import WorkerLostError
 from gobblin_dagster.warm.address import WarmAddress
@@ -20,6 +21,8 @@ from gobblin_dagster.warm.messages import Message, receive, send
 WORKER_LOG = ".gobblin/warm-worker.log"
 """What the worker itself says; below the project folder."""
 MAX_LOG_BYTES = 1 << 20
+PROGRAM = (sys.executable, "-m", "gobblin_dagster", "worker", "listen", "--socket")
+"""The program of a worker; it is started in the project folder."""
 _TRIES = 3
 """Workers that may end under a client before it gives up: each can end because it was idle, or because of a change."""
 
@@ -31,13 +34,16 @@ class Refusal:
     reason: str
 
 
-def run_in_worker(root: Path, arguments: Sequence[str], *, may_start: bool) -> int | Refusal:
+def run_in_worker(
+    root: Path, arguments: Sequence[str], *, may_start: bool, program: Sequence[str] = PROGRAM
+) -> int | Refusal:
     """Run a command line in the project's worker, on this process's streams; return its exit code.
 
     Args:
         root: the project folder.
         arguments: the command line, without the program.
         may_start: whether to start a worker if none runs.
+        program: the command that starts one; the number of its listening socket is added.
 
     Raises:
         WorkerLostError: the worker died while it ran the command.
@@ -45,7 +51,7 @@ def run_in_worker(root: Path, arguments: Sequence[str], *, may_start: bool) -> i
     try:
         address = WarmAddress.of(root)
         for _ in range(_TRIES):
-            connection = _connect(address, root, may_start=may_start)
+            connection = _connect(address, root, program if may_start else ())
             if connection is None:
                 return Refusal("no worker runs")
             with connection:
@@ -60,7 +66,7 @@ def run_in_worker(root: Path, arguments: Sequence[str], *, may_start: bool) -> i
     return Refusal(f"the worker ended {_TRIES} times before it began; see {root / WORKER_LOG}")
 
 
-def ask_worker(root: Path, kind: str, **fields: object) -> Message | None:
+def ask_worker(root: Path, kind: str, **fields: Any) -> Message | None:
     """Send a question to the project's worker and return the answer; None if no worker runs. Raises OSError."""
     address = WarmAddress.of(root)
     with address.locked():
@@ -72,24 +78,24 @@ def ask_worker(root: Path, kind: str, **fields: object) -> Message | None:
         return receive(connection)[0]
 
 
-def _connect(address: WarmAddress, root: Path, *, may_start: bool) -> socket.socket | None:
+def _connect(address: WarmAddress, root: Path, program: Sequence[str]) -> socket.socket | None:
     with address.locked():
         connection = address.connect()
-        if connection is None and may_start:
-            _start(address, root)
+        if connection is None and program:
+            _start(address, root, program)
             connection = address.connect()
         return connection
 
 
-def _start(address: WarmAddress, root: Path) -> None:
+def _start(address: WarmAddress, root: Path, program: Sequence[str]) -> None:
     """Start a worker that serves a socket made here: clients can connect at once, and wait until it is ready."""
     log = root / WORKER_LOG
     log.parent.mkdir(parents=True, exist_ok=True)
     is_large = log.exists() and log.stat().st_size > MAX_LOG_BYTES
     with address.listen() as listener, log.open("w" if is_large else "a") as output:
         number = listener.fileno()
-        subprocess.Popen(  # noqa: S603 - this program
-            [sys.executable, "-m", "gobblin_dagster", "-C", str(root), "worker", "listen", "--socket", str(number)],
+        subprocess.Popen(  # noqa: S603 - our own program
+            [*program, str(number)],
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -1,8 +1,8 @@
 """The worker: runs the commands of clients one at a time, in the main thread, on the standard streams of the client.
 
-It ends when it was idle for long, after many commands, when it is told to, and whenever it might run a command in another
-way than a fresh process would: see `watch`. A client that is refused runs its command without a worker, or starts a new
-one.
+It ends when it was idle for long, after many commands, when it is told to, and whenever it might run a command in
+another way than a fresh process would: see `watch`. A client that is refused runs its command without a worker, or
+starts a new one.
 
 If a client is killed, its command is stopped as by one Ctrl-C: work units that run end, and what is whole is committed.
 A command that is interrupted twice stops at once, and the worker ends with it, since Spark may still be at work.
@@ -225,7 +225,7 @@ class WarmServer:
             return
         # The name first: once the listener is closed, another worker may take the name.
         with suppress(OSError):
-            self._address.socket.unlink()
+            self._address.path.unlink()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in it
         self._listener.close()
@@ -261,9 +261,9 @@ def _streams_of(files: Sequence[int]) -> Iterator[None]:
         os.dup2(file, number)
         os.close(file)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(0, closefd=False),  # noqa: SIM115, PTH123 - they end with the command
-        open(1, "w", closefd=False, buffering=1 if os.isatty(1) else -1),  # noqa: SIM115, PTH123
-        open(2, "w", closefd=False, buffering=1, errors="backslashreplace"),  # noqa: SIM115, PTH123
+        open(0, closefd=False),  # noqa: SIM115 - they end with the command
+        open(1, "w", closefd=False, buffering=1 if os.isatty(1) else -1),  # noqa: SIM115
+        open(2, "w", closefd=False, buffering=1, errors="backslashreplace"),  # noqa: SIM115
     )
     try:
         yield

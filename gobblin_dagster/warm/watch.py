@@ -75,7 +75,7 @@ class Watch:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    """Yield the Python files of a folder, and of the folders below that hold some themselves: not of folders of data."""
+    """Yield the Python files of a folder, and of folders below it that hold code: folders of data are not searched."""
     try:
         with os.scandir(folder) as found:
             entries = sorted(islice(found, MAX_ENTRIES), key=lambda entry: entry.name)

@@ -27,7 +27,7 @@ from gobblin_dagster.cli.render.json_document import print_json
 from gobblin_dagster.cli.render.plan import print_plan
 from gobblin_dagster.cli.render.progress import ProgressMode, progress_view
 from gobblin_dagster.cli.render.run import RunDisplay, next_step
-from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark
+from gobblin_dagster.cli.spark import lazy_spark, plan_only_spark, spark_note
 from gobblin_dagster.core.errors import UsageError
 from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.core.run_record import RunStatus
@@ -77,6 +77,7 @@ def run(
     if dry_run:
         raise typer.Exit(_dry_run(project, chosen, selection, out, output))
     runner = lazy_spark(project)
+    told = spark_note(project, runner)
     try:
         with stop_on_interrupt(out) as stop:
 
@@ -98,6 +99,8 @@ def run(
     results = outcomes.results
     if results:
         out.print(f"Next: {next_step(results)}")
+    if note := told():
+        out.print(note)
     code = exit_code(results, outcomes.code)
     if output is Output.JSON:
         begun = {job for job, _ in outcomes.ended}

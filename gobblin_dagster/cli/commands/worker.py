@@ -1,4 +1,4 @@
-"""`gobblin worker`: processes that keep Spark between jobs: for `gobblin run` (a socket), or for the service (a pipe)."""
+"""`gobblin worker`: a process that keeps Spark between jobs, for `gobblin run` (a socket) or the service (a pipe)."""
 
 from __future__ import annotations
 

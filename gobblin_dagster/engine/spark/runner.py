@@ -162,7 +162,7 @@ class SparkRunner:
         return self.session
 
     def renew_session(self) -> None:
-        """Give what reads with Spark next a session without the settings, views and cached tables of earlier readers."""
+        """Give the next reader a session without the settings, views and cached tables of earlier ones."""
         if self._is_read and self._owns_session and self.is_alive():
             self.session = self.session.newSession()
             self._is_read = False

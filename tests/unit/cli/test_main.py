@@ -28,9 +28,8 @@ HEAVY = {"pyspark", "dagster", "pandas"}
 
 def modules_of(*arguments: str, cwd: Path | None = None) -> set[str]:
     """Return the modules that a call of `gobblin` imports."""
-    code = (
-        "import sys; from gobblin_dagster.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
-    )
+    call = "import sys; from gobblin_dagster.cli.main import main; main(sys.argv[1:])"
+    code = f"{call}; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd, check=True)
     return set(done.stderr.split("\n")[-2].split())
 
