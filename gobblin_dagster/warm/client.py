@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from gobblin_dagster.core.errors import WorkerLostError
 from gobblin_dagster.warm.address import WarmAddress
@@ -54,13 +54,14 @@ def run_in_worker(
             connection = _connect(address, root, program if may_start else ())
             if connection is None:
                 return Refusal("no worker runs")
-            with connection:
-                answer = _hand_over(connection, arguments)
+            with connection, _PassedSignals(connection) as signals:
+                answer = _hand_over(connection, arguments, signals)
                 if answer is None or answer.get("reason") == "changed":
                     continue  # it ended, and nothing of the command has run
                 if answer["kind"] != "begun":
                     return Refusal(str(answer.get("detail")))
-                return _wait(connection, int(answer["pid"]), root)
+                signals.pid = int(answer["pid"])
+                return _wait(connection, signals.pid, root)
     except (OSError, ValueError) as error:
         return Refusal(str(error))
     return Refusal(f"the worker ended {_TRIES} times before it began; see {root / WORKER_LOG}")
@@ -106,7 +107,7 @@ def _start(address: WarmAddress, root: Path, program: Sequence[str]) -> None:
         )
 
 
-def _hand_over(connection: socket.socket, arguments: Sequence[str]) -> Message | None:
+def _hand_over(connection: socket.socket, arguments: Sequence[str], signals: _PassedSignals) -> Message | None:
     """Return the worker's answer to a command; None if it ended without one."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -120,40 +121,48 @@ def _hand_over(connection: socket.socket, arguments: Sequence[str]) -> Message |
             folder=here,
             environment=dict(os.environ),
         )
+        signals.is_passing = True
         return receive(connection)[0]
     except (BrokenPipeError, ConnectionResetError):
         return None
 
 
 def _wait(connection: socket.socket, pid: int, root: Path) -> int:
-    """Wait for the end of a command; pass signals on."""
-    with _passing_signals(connection, pid):
-        try:
-            message, _ = receive(connection)
-        except OSError:
-            message = None
+    """Wait for the end of a command."""
+    try:
+        message, _ = receive(connection)
+    except OSError:
+        message = None
     if message is None:
         raise WorkerLostError(pid=pid, log=str(root / WORKER_LOG))
     return int(message["code"])
 
 
-@contextmanager
-def _passing_signals(connection: socket.socket, pid: int) -> Iterator[None]:
-    """Send Ctrl-C and SIGTERM to the worker; the third one kills it, if it does not end by itself."""
-    count = 0
+class _PassedSignals:
+    """Sends Ctrl-C and SIGTERM to the worker that has the command; the third one kills it, if it has not ended."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        with suppress(OSError):
-            if count > 2:
-                os.kill(pid, signal.SIGKILL)
-                raise KeyboardInterrupt
-            send(connection, "signal", number=number)
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._count = 0
+        self.is_passing = False
+        """Before the command is handed over, a signal ends the client."""
+        self.pid = 0
+        """Process of the worker, once it has begun the command."""
 
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
+    def __enter__(self) -> Self:
+        self._former = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
             signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 2 and self.pid:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGKILL)
+        if self._count > 2 or not self.is_passing:
+            raise KeyboardInterrupt
+        with suppress(OSError):
+            send(self._connection, "signal", number=number)

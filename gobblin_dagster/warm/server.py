@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 MAX_COMMANDS = 200
 """Commands after which a worker makes room for a fresh one."""
 MAX_AGE_S = 24 * 3600
+INTERRUPTED = 130
+"""Exit code of a command that was stopped before it began."""
 _GREETING_S = 10
 """Seconds in which a client must say what it wants."""
 
@@ -47,7 +49,8 @@ class _Command:
     environment: dict[str, str]
     files: list[int]
     signals: int = 0
-    """Signals that were passed on."""
+    """Signals that came for it."""
+    is_running: bool = False
 
 
 class WarmServer:
@@ -138,16 +141,22 @@ class WarmServer:
             if not refused and not reason and len(files) == 3:
                 self._current = command
         if self._current is not command:
-            for file in files:
-                os.close(file)
+            _close_files(files)
             if not refused:
                 log.info("the worker ends: %s", reason)
                 self._close()  # before the answer: the client may start another at once
             send(connection, "refused", reason=refused or "changed", detail=reason)
             connection.close()
             return
+        try:
+            # Said before it is true: a client that has not heard of the beginning runs the command elsewhere.
+            send(connection, "begun", pid=os.getpid())
+        except OSError:
+            with self._lock:
+                self._current = None
+            _close_files(files)
+            raise
         self._commands.put(command)
-        send(connection, "begun", pid=os.getpid())
         self._attend(command)
 
     def _reason_to_end(self, environment: dict[str, str]) -> str:
@@ -176,13 +185,14 @@ class WarmServer:
         with self._lock:
             if self._current is command and number in (signal.SIGINT, signal.SIGTERM):
                 command.signals += 1
-                os.kill(os.getpid(), signal.Signals(number))
+                if command.is_running:
+                    os.kill(os.getpid(), signal.Signals(number))
 
     def _serve(self, command: _Command) -> None:
         began = time.time()
         log.info("command: %s", command.arguments)
         with _streams_of(command.files), _place_of(command), _default_signals():
-            code = self._run(command.arguments)
+            code = self._run_unless_stopped(command)
         with self._lock:
             self._current = None
             self._count += 1
@@ -198,18 +208,24 @@ class WarmServer:
             command.connection.shutdown(socket.SHUT_RDWR)
         command.connection.close()
 
+    def _run_unless_stopped(self, command: _Command) -> int:
+        with self._lock:
+            if command.signals:
+                return INTERRUPTED
+            command.is_running = True
+        return self._run(command.arguments)
+
     def _stop(self, connection: socket.socket, *, at_once: bool) -> None:
         """End the worker: after the command that runs, which is stopped as by one Ctrl-C, or without waiting for it."""
         with self._lock:
             current = self._current
+        send(connection, "stopping", pid=os.getpid())
+        connection.close()
         if at_once and current is not None:
-            send(connection, "stopping", pid=os.getpid())
             os.kill(os.getpid(), signal.SIGKILL)
         self._close()
         if current is not None:
             self._signal(current, signal.SIGINT)
-        send(connection, "stopping", pid=os.getpid())
-        connection.close()
 
     def _end_if_idle(self) -> None:
         with self._address.locked(), self._lock:
@@ -244,6 +260,11 @@ class WarmServer:
                 "keep_s": self._keep_s,
                 **self._about(),
             }
+
+
+def _close_files(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
 
 
 def _has_waiting(listener: socket.socket) -> bool:

@@ -1,0 +1,219 @@
+"""Worker and client as processes, with commands that need no Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gobblin_dagster.warm.address import WarmAddress
+from gobblin_dagster.warm.client import ask_worker
+from gobblin_dagster.warm.messages import receive, send
+
+WORKER = Path(__file__).with_name("echo_worker.py")
+CLIENT = f"""
+import sys
+from pathlib import Path
+from gobblin_dagster.core.errors import WorkerLostError
+from gobblin_dagster.warm.client import Refusal, run_in_worker
+try:
+    code = run_in_worker(Path(sys.argv[1]), sys.argv[2:], may_start=True, program=(sys.executable, {str(WORKER)!r}))
+except WorkerLostError as error:
+    sys.exit(f"lost: {{error}}")
+sys.exit(f"refused: {{code.reason}}" if isinstance(code, Refusal) else code)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a project folder whose worker is ended afterwards."""
+    place = tempfile.mkdtemp(dir="/tmp")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", place)
+    monkeypatch.setenv("TERM", "dumb")
+    (tmp_path / "gobblin.yaml").write_text("project: x\n")
+    yield tmp_path
+    ask_worker(tmp_path, "stop", at_once=True)
+    shutil.rmtree(place)
+
+
+def start(root: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT, str(root), *arguments],
+        env={**os.environ, **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def call(root: Path, *arguments: str, given: str = "", **env: str) -> tuple[int, str, str]:
+    client = start(root, *arguments, **env)
+    out, err = client.communicate(given, timeout=60)
+    return client.returncode, out, err
+
+
+def pid_of(root: Path) -> int | None:
+    found = ask_worker(root, "status")
+    return None if found is None else int(found["pid"])
+
+
+def waiting(root: Path, *arguments: str) -> subprocess.Popen[str]:
+    client = start(root, *arguments)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "waiting\n"
+    return client
+
+
+def until_ended(root: Path, pid: int | None) -> None:
+    for _ in range(500):
+        if pid_of(root) != pid:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the worker goes on")
+
+
+def test_command_has_streams_folder_terminal_and_exit_code_of_the_client(root: Path, tmp_path: Path) -> None:
+    for terminal in ("dumb", "xterm"):
+        code, out, err = call(root, "say", "hello", given="from a pipe", TERM=terminal)
+        assert (code, err) == (7, "and an error\n")
+        assert out.splitlines() == ["native", f"hello {Path.cwd().name} {terminal} from a pipe"]
+    status = ask_worker(root, "status")
+    assert status is not None
+    assert (status["commands"], status["runs_now"]) == (2, None)
+
+
+def test_second_client_is_refused_while_a_command_runs(root: Path) -> None:
+    first = waiting(root, "wait")
+    assert call(root, "say") == (1, "", "refused: another command runs\n")
+    status = ask_worker(root, "status")
+    assert status is not None
+    assert status["runs_now"] == ["wait"]
+    first.send_signal(signal.SIGINT)
+    assert first.communicate(timeout=60) == ("stopped\n", "")
+    assert first.returncode == 130
+    assert call(root, "nothing") == (0, "", "")
+
+
+def test_killed_client_stops_its_command_as_one_interrupt_does(root: Path) -> None:
+    client = waiting(root, "wait")
+    pid = pid_of(root)
+    client.kill()
+    assert client.stdout is not None
+    assert client.stdout.read() == "stopped\n"
+    client.communicate(timeout=60)
+    for _ in range(500):
+        status = ask_worker(root, "status")
+        if status is not None and status["runs_now"] is None:
+            break
+        time.sleep(0.02)
+    assert call(root, "nothing")[0] == 0
+    assert pid_of(root) == pid
+
+
+def test_signals_act_as_on_a_process_of_its_own(root: Path) -> None:
+    client = waiting(root, "stuck")
+    pid = pid_of(root)
+    client.send_signal(signal.SIGINT)
+    assert client.wait(timeout=60) == 130
+    assert pid_of(root) == pid
+    client.communicate()
+    client = waiting(root, "wait")
+    ask_worker(root, "status")
+    client.send_signal(signal.SIGTERM)  # no handler of the command's: the worker dies as a process without it would
+    assert client.wait(timeout=60) == 1
+    client.communicate()
+    assert pid_of(root) is None
+
+
+def test_second_interrupt_ends_the_worker_too_and_the_third_kills_it(root: Path) -> None:
+    client = waiting(root, "twice")
+    client.send_signal(signal.SIGINT)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "once\n"
+    client.send_signal(signal.SIGINT)
+    assert client.wait(timeout=60) == 130
+    client.communicate()
+    assert pid_of(root) is None
+    client = waiting(root, "deaf")
+    for _ in range(3):
+        client.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert client.wait(timeout=60) != 0
+    client.communicate()
+    assert pid_of(root) is None
+
+
+def test_worker_that_dies_is_told_and_the_next_command_has_another(root: Path) -> None:
+    code, out, err = call(root, "die")
+    assert (code, out) == (1, "")
+    assert "No row is lost or doubled" in err
+    assert call(root, "nothing")[0] == 0
+
+
+def test_changes_start_another_worker(root: Path) -> None:
+    assert call(root, "nothing")[0] == 0
+    first = pid_of(root)
+    assert call(root, "nothing", TERM="xterm")[0] == 0
+    assert pid_of(root) == first
+    (root / "gobblin.yaml").write_text("project: other\n")
+    assert call(root, "nothing")[0] == 0
+    second = pid_of(root)
+    assert second != first
+    assert call(root, "nothing", OTHER="1")[0] == 0
+    third = pid_of(root)
+    assert third not in (first, second)
+    (root / "unfit").write_text("Spark has ended")
+    assert "the worker ended 3 times" in call(root, "nothing", OTHER="1")[2]
+    (root / "unfit").unlink()
+
+
+def test_idle_worker_ends_and_leaves_no_socket(root: Path) -> None:
+    assert call(root, "nothing", KEEP_S="0.2")[0] == 0
+    until_ended(root, pid_of(root))
+    assert not WarmAddress.of(root).path.exists()
+
+
+def test_stop_lets_the_command_end(root: Path) -> None:
+    client = waiting(root, "wait")
+    assert ask_worker(root, "stop") is not None
+    assert client.communicate(timeout=60)[0] == "stopped\n"
+    assert client.returncode == 130
+    assert pid_of(root) is None
+
+
+def test_clients_at_once_start_one_worker(root: Path) -> None:
+    clients = [start(root, "nothing") for _ in range(4)]
+    ended = [(client.communicate(timeout=60), client.returncode) for client in clients]
+    codes = [code for _, code in ended]
+    assert codes.count(0) >= 1
+    assert all("another command runs" in err for (_, err), code in ended if code)
+
+
+def test_nonsense_does_not_harm_the_worker(root: Path) -> None:
+    assert call(root, "nothing")[0] == 0
+    pid = pid_of(root)
+    for sent in (b"\xff\xff\xff\xff", b"\0\0\0\x02\x80\x04", b"x", b'\0\0\0\x1d{"protocol":1,"kind":"run"}  '):
+        connection = WarmAddress.of(root).connect()
+        assert connection is not None
+        with connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+    connection = WarmAddress.of(root).connect()
+    assert connection is not None
+    with connection:  # no streams come with it
+        send(connection, "run", arguments=["nothing"], folder="/", environment=dict(os.environ))
+        answer = receive(connection)[0]
+        assert answer is None or answer["kind"] == "refused"
+    assert pid is not None
