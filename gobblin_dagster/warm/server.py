@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from gobblin_dagster.core.exit_codes import ExitCode
 from gobblin_dagster.warm.address import WarmAddress, require_own_peer
 from gobblin_dagster.warm.messages import Message, receive, send
 from gobblin_dagster.warm.watch import PASSING, Watch
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 MAX_COMMANDS = 200
 """Commands after which a worker makes room for a fresh one."""
 MAX_AGE_S = 24 * 3600
-INTERRUPTED = 130
-"""Exit code of a command that was stopped before it began."""
 _GREETING_S = 10
 """Seconds in which a client must say what it wants."""
 
@@ -211,7 +210,7 @@ class WarmServer:
     def _run_unless_stopped(self, command: _Command) -> int:
         with self._lock:
             if command.signals:
-                return INTERRUPTED
+                return ExitCode.INTERRUPTED  # it was stopped before it began
             command.is_running = True
         return self._run(command.arguments)
 

@@ -28,6 +28,7 @@ WHERE: Mapping[str, tuple[str, str]] = {
     "cli/context.py": ("unit/cli/test_main.py", "gobblin_dagster.cli.main"),
     "cli/errors.py": ("unit/cli/test_main.py", ""),
     "cli/lazy.py": ("unit/cli/test_main.py", ""),
+    "warm/client.py": ("unit/warm/test_server.py", ""),
     "cli/render/documents.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/json_document.py": ("unit/cli/commands/test_run.py", "gobblin_dagster.cli.commands.run"),
     "cli/render/plan.py": ("unit/cli/commands/test_plan.py", "work units to spread"),
